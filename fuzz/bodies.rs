@@ -19,6 +19,7 @@ use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::config::OutboundSettings;
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::destination;
+use longshore_shared::kernel::ids::{EshopId, OrganisationId};
 use longshore_shared::kernel::input::Reader;
 use longshore_shared::kernel::json;
 use longshore_shared::list::Request as ListRequest;
@@ -56,7 +57,9 @@ pub fn list_request(data: &[u8]) {
     for resource in [&PRODUCT, &ESHOP, &JOB] {
         match ListRequest::read(resource, Some(body.clone())) {
             Ok(request) => {
-                let sql = request.sql(&Scope::Organisations([Uuid::nil(), Uuid::max()].into())).unwrap();
+                let sql = request
+                    .sql(&Scope::Organisations([Uuid::nil(), Uuid::max()].map(OrganisationId::from).into()))
+                    .unwrap();
                 for text in &said {
                     assert!(!sql.contains(text.as_str()), "{text} in {sql}");
                 }
@@ -100,7 +103,8 @@ pub fn product_body(data: &[u8]) {
         Ok(row) => {
             assert!(!row.product_sku.is_empty() && row.product_sku.chars().count() <= 255);
             let sku = row.product_sku.clone();
-            if let Ok(product) = row.into_product(Uuid::nil(), Uuid::nil(), Uuid::nil(), DateTime::UNIX_EPOCH)
+            if let Ok(product) =
+                row.into_product(Uuid::nil(), OrganisationId::nil(), EshopId::nil(), DateTime::UNIX_EPOCH)
             {
                 assert_eq!(product.product_sku, sku);
             }

@@ -32,6 +32,7 @@ use longshore_shared::kernel::config::{
 use longshore_shared::kernel::context::Origin;
 use longshore_shared::kernel::crypto::Vault;
 use longshore_shared::kernel::database::{Database, Use};
+use longshore_shared::kernel::ids::OrganisationId;
 use longshore_shared::kernel::metrics::Metrics;
 use longshore_shared::kernel::migration;
 use longshore_shared::kernel::objects::Objects;
@@ -42,7 +43,6 @@ use longshore_shared::kernel::services::Services;
 use longshore_shared::kernel::telemetry;
 use longshore_shared::operate::rotation;
 use secrecy::SecretString;
-use uuid::Uuid;
 
 pub use self::moved::moved;
 use crate::{openapi, serve};
@@ -157,7 +157,7 @@ struct AdminCreate {
     last_name: String,
     /// Ids of its organisations, separated by commas.
     #[arg(long, value_delimiter = ',')]
-    organisations: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
     /// File whose first line is the password; by default, it is the first line of standard input.
     #[arg(long)]
     password_file: Option<PathBuf>,

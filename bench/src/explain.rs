@@ -14,6 +14,7 @@ use longshore_shared::job::mark::Beside;
 use longshore_shared::kernel::access::{Role, Scope};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::context::{Context, Origin};
+use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::product::PRODUCT;
 use longshore_shared::list::fields::stock::PRODUCT_STOCK;
@@ -25,7 +26,6 @@ use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
-use uuid::Uuid;
 
 /// The log target of `sqlx` for notices of Postgres.
 pub const TARGET: &str = "sqlx::postgres::notice";
@@ -54,7 +54,7 @@ pub async fn run(stack: &Stack, products: i64) -> anyhow::Result<()> {
     let mut psql = PgConnection::connect(stack.database_url.as_str()).await?;
     fill(&mut psql, &large, &small, products).await?;
     let ids = "SELECT id FROM product WHERE organisation_id = $1 ORDER BY product_sku LIMIT $2";
-    let ids: Vec<Uuid> =
+    let ids: Vec<ProductId> =
         sqlx::query_scalar(ids).bind(large.organisation).bind(CHUNK).fetch_all(&mut psql).await?;
 
     let options = stack.database_url.as_str().parse::<PgConnectOptions>()?.options(EXPLAINED);
@@ -69,7 +69,7 @@ pub async fn run(stack: &Stack, products: i64) -> anyhow::Result<()> {
     let caller = Tokens::new(plain.db.clone()).authenticate(&token).await?;
     let caller = caller.as_ref().clone();
     let context = Context { caller, origin: Origin::command_line(), claim: None };
-    activation::set_active(&services, &context, id, false).await?;
+    activation::set_active(&services, &context, id.get(), false).await?;
     chunks(&services, &large, &ids).await
 }
 
@@ -123,7 +123,7 @@ async fn lists(services: &Services, tenant: &Tenant) -> anyhow::Result<()> {
 }
 
 /// Chunks of jobs, as the worker executes them, without committing.
-async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::Result<()> {
+async fn chunks(services: &Services, tenant: &Tenant, ids: &[ProductId]) -> anyhow::Result<()> {
     let origin = Origin::command_line();
     say("a chunk of a bulk switch");
     let mut change = Change::begin(services).await?;

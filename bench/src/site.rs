@@ -34,7 +34,7 @@ impl Site {
         let token = tenant.token(&services, Role::User).await?;
         let api = Api::new(&stack.base_url, &token)?;
         let Tenant { organisation, eshop, warehouse, .. } = tenant;
-        Ok(Self { api, organisation, eshop, warehouse })
+        Ok(Self { api, organisation: organisation.get(), eshop: eshop.get(), warehouse })
     }
 
     /// Creates another e-shop of the organisation.
@@ -44,10 +44,10 @@ impl Site {
     pub async fn another_eshop(&self, stack: &Stack, name: &str) -> anyhow::Result<Uuid> {
         let services = services::for_test(&stack.database_url.as_str().parse()?)?;
         let new = NewEshop {
-            organisation: self.organisation,
+            organisation: self.organisation.into(),
             name: name.to_owned(),
             warehouses: vec![self.warehouse],
         };
-        Ok(eshop::create(&services, &Origin::command_line(), &new).await?)
+        Ok(eshop::create(&services, &Origin::command_line(), &new).await?.get())
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use longshore_shared::job::dispatch;
 use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{Queue, control};
 use longshore_shared::kernel::services::Services;
@@ -17,7 +18,6 @@ use longshore_shared::operate;
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::webhook::lane::{self, Way};
 use tokio::time::{Instant, MissedTickBehavior};
-use uuid::Uuid;
 
 use crate::context::WorkerContext;
 use crate::jobs::upkeep;
@@ -164,7 +164,7 @@ impl Course {
 #[derive(Debug, Default)]
 struct Lanes {
     /// Where the next look continues.
-    resume_after: Option<Uuid>,
+    resume_after: Option<WebhookId>,
     /// When the next look may start.
     rest_until: Option<Instant>,
     /// The time up to which retries were found.
@@ -235,7 +235,7 @@ async fn look(
         let ended = Instant::now();
         lanes.took(ended, ended - started);
         lanes.rest_until = Some(ended + ((ended - started) * times).min(LONGEST_REST));
-        put(context, Queue::Lane, scan.lanes.iter().map(Uuid::to_string).collect()).await?;
+        put(context, Queue::Lane, scan.lanes.iter().map(WebhookId::to_string).collect()).await?;
     }
     if upkeep_is_due && !is_paused(queues, Queue::Upkeep) {
         put(context, Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
@@ -255,7 +255,7 @@ async fn glance(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lane
     let retries = lane::retries(&context.services.db, lanes.retried_until, RETRIES).await?;
     lanes.retried_until = Some(retries.until);
     lanes.soon = retries.soon;
-    put(context, Queue::Lane, retries.lanes.iter().map(Uuid::to_string).collect()).await
+    put(context, Queue::Lane, retries.lanes.iter().map(WebhookId::to_string).collect()).await
 }
 
 #[cfg(test)]

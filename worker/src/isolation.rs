@@ -122,7 +122,7 @@ pub fn end_with_parent() {
 
 #[cfg(test)]
 mod tests {
-    use longshore_shared::kernel::ids;
+    use longshore_shared::kernel::ids::JobId;
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_claim_reads_back() {
-        let held = Held { job: ids::random_id(), number: 3, token: 42, calls_partner: false };
+        let held = Held { job: JobId::new(), number: 3, token: 42, calls_partner: false };
         assert_eq!(parse(&name(held)), Ok(held));
         assert!(parse("x:1").is_err() && parse("").is_err());
     }

@@ -38,6 +38,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::seldom::Seldom;
@@ -45,7 +46,6 @@ use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::lane::Leased;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 pub use self::crowd::Crowd;
 use self::keeper::{Keeper, LeaseState};
@@ -130,7 +130,7 @@ pub enum Ran {
 }
 
 /// Runs one turn of a lane.
-pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
+pub async fn run(context: &LaneContext, webhook: WebhookId) -> Result<Ran, Problem> {
     if context.stop.is_cancelled() {
         return Ok(Ran::NotLeased);
     }
@@ -140,7 +140,7 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     }
     let Some(organisation) = context.owners.of(webhook).await? else { return Ok(Ran::NotLeased) };
     let entered = tokio::select! {
-        entered = context.places.enter(webhook, organisation) => entered,
+        entered = context.places.enter(webhook.get(), organisation) => entered,
         () = context.stop.cancelled() => {
             // queued again at once, so that others need not wait for the dispatcher
             context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
@@ -177,7 +177,7 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
 
 /// The lanes that this process runs now.
 #[derive(Clone, Debug, Default)]
-struct Running(Arc<Mutex<HashMap<Uuid, Turning>>>);
+struct Running(Arc<Mutex<HashMap<WebhookId, Turning>>>);
 
 /// A running turn, as the rest of the process sees it.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ struct Turning {
 }
 
 impl Running {
-    fn enter(&self, webhook: Uuid, standing: LeaseState) -> Entry {
+    fn enter(&self, webhook: WebhookId, standing: LeaseState) -> Entry {
         let nudge = Arc::new(Notify::new());
         self.lanes().insert(webhook, Turning { nudge: Arc::clone(&nudge), standing });
         Entry { running: self.clone(), webhook, nudge }
@@ -195,7 +195,7 @@ impl Running {
 
     /// Makes the turn of a lane look for due deliveries; `false` if none runs here, or only one that has lost
     /// its lease.
-    fn nudge(&self, webhook: Uuid) -> bool {
+    fn nudge(&self, webhook: WebhookId) -> bool {
         let lanes = self.lanes();
         let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
             return false;
@@ -204,7 +204,7 @@ impl Running {
         true
     }
 
-    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Turning>> {
+    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<WebhookId, Turning>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,7 +212,7 @@ impl Running {
 /// A lane's entry among the running ones; dropping it removes it.
 struct Entry {
     running: Running,
-    webhook: Uuid,
+    webhook: WebhookId,
     nudge: Arc<Notify>,
 }
 

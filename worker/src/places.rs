@@ -36,6 +36,8 @@ use uuid::Uuid;
 
 use self::line::Line;
 
+use longshore_shared::kernel::ids::OrganisationId;
+
 /// An organisation may take one more place while it holds at most this many times the number of free ones.
 const LENT: usize = 8;
 
@@ -80,7 +82,7 @@ struct State {
     quick: Kind,
     slow: Kind,
     /// Turns that begin, by organisation.
-    beginning: HashMap<Uuid, usize>,
+    beginning: HashMap<OrganisationId, usize>,
     /// When a lane stops counting as slow.
     known: HashMap<Uuid, Instant>,
     /// Turns that can be asked to end, oldest first; `None` where turns are short.
@@ -89,7 +91,7 @@ struct State {
 
 #[derive(Debug)]
 struct LongTurn {
-    organisation: Uuid,
+    organisation: OrganisationId,
     turn: Uuid,
     end: CancellationToken,
 }
@@ -98,21 +100,21 @@ struct LongTurn {
 #[derive(Debug, Default)]
 struct Kind {
     held: usize,
-    by_organisation: HashMap<Uuid, usize>,
+    by_organisation: HashMap<OrganisationId, usize>,
     line: Line,
 }
 
 impl Kind {
-    fn holds(&self, organisation: Uuid) -> usize {
+    fn holds(&self, organisation: OrganisationId) -> usize {
         self.by_organisation.get(&organisation).copied().unwrap_or(0)
     }
 
-    fn take(&mut self, organisation: Uuid) {
+    fn take(&mut self, organisation: OrganisationId) {
         self.held += 1;
         *self.by_organisation.entry(organisation).or_default() += 1;
     }
 
-    fn leave(&mut self, organisation: Uuid) {
+    fn leave(&mut self, organisation: OrganisationId) {
         self.held = self.held.saturating_sub(1);
         if let Some(held) = self.by_organisation.get_mut(&organisation) {
             *held -= 1;
@@ -134,7 +136,7 @@ impl State {
         share.saturating_sub(self.slow.held).min(self.free())
     }
 
-    fn may_enter(&self, organisation: Uuid, slow: bool) -> bool {
+    fn may_enter(&self, organisation: OrganisationId, slow: bool) -> bool {
         let (free, held) = if slow {
             (self.free_for_slow(), self.slow.holds(organisation))
         } else {
@@ -147,13 +149,13 @@ impl State {
     }
 
     /// A turn takes a place and begins.
-    fn take(&mut self, organisation: Uuid, slow: bool) {
+    fn take(&mut self, organisation: OrganisationId, slow: bool) {
         self.kind(slow).take(organisation);
         *self.beginning.entry(organisation).or_default() += 1;
     }
 
     /// A turn has begun, or has ended before it began.
-    fn began(&mut self, organisation: Uuid) {
+    fn began(&mut self, organisation: OrganisationId) {
         if let Some(beginning) = self.beginning.get_mut(&organisation) {
             *beginning -= 1;
             if *beginning == 0 {
@@ -301,7 +303,7 @@ impl Places {
 
     /// Waits for a place for a turn. `None` if the turn already waits, there is no room to wait, or it took
     /// too long.
-    pub(crate) async fn enter(&self, turn: Uuid, organisation: Uuid) -> Option<Place> {
+    pub(crate) async fn enter(&self, turn: Uuid, organisation: OrganisationId) -> Option<Place> {
         let (slow, entered) = {
             let mut state = self.lock();
             let slow = state.is_known(turn);
@@ -346,7 +348,7 @@ impl Places {
 struct Waiting<'p> {
     places: &'p Places,
     turn: Uuid,
-    organisation: Uuid,
+    organisation: OrganisationId,
     slow: bool,
     told: Option<oneshot::Receiver<()>>,
 }
@@ -379,7 +381,7 @@ impl Drop for Waiting<'_> {
 pub(crate) struct Place {
     places: Places,
     turn: Uuid,
-    organisation: Uuid,
+    organisation: OrganisationId,
     begins: bool,
     slow: bool,
     /// How the lane is remembered when the turn ends.
@@ -449,13 +451,13 @@ mod tests {
         Uuid::from_u128(n)
     }
 
-    const A: Uuid = Uuid::from_u128(1 << 100);
-    const B: Uuid = Uuid::from_u128(2 << 100);
+    const A: OrganisationId = OrganisationId::from_u128(1 << 100);
+    const B: OrganisationId = OrganisationId::from_u128(2 << 100);
 
     /// Returns the turns that enter as soon as those before them have begun, and those that wait.
     fn enter(
         places: &Places,
-        organisation: Uuid,
+        organisation: OrganisationId,
         lanes: impl IntoIterator<Item = u128>,
     ) -> (Vec<Place>, Vec<BoxFuture<'_, Option<Place>>>) {
         let (mut entered, mut waiting) = (Vec::new(), Vec::new());
@@ -474,7 +476,7 @@ mod tests {
     }
 
     /// Makes lanes count as slow.
-    fn make_slow(places: &Places, organisation: Uuid, lanes: impl IntoIterator<Item = u128>) {
+    fn make_slow(places: &Places, organisation: OrganisationId, lanes: impl IntoIterator<Item = u128>) {
         for n in lanes {
             let (mut entered, _) = enter(places, organisation, [n]);
             entered[0].remember(true);
@@ -583,7 +585,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_newest_long_turns_of_the_largest_holder_are_asked_to_end_for_waiting_ones() {
-        const C: Uuid = Uuid::from_u128(3 << 100);
+        const C: OrganisationId = OrganisationId::from_u128(3 << 100);
         let places = Places::of_long_turns(4);
         let (mut of_a, _more_of_a) = enter(&places, A, 0..6);
         let asked = |n: u128| places.end_of(lane(n)).is_cancelled();

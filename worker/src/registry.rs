@@ -7,7 +7,7 @@ use std::time::Duration;
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use clap::Args;
 use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::queue::{Queue, control};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -140,7 +140,7 @@ async fn follow(control: QueueControl, places: Places) {
 
 /// Runs a turn of the named lane. Deliveries that it cannot send stay due, and the dispatcher finds them.
 async fn lane(context: WorkerContext, name: String) {
-    let Some(webhook) = parse_id(&name) else {
+    let Some(webhook) = WebhookId::parse(&name) else {
         tracing::warn!(lane = name, "an entry of the queue names no lane");
         return;
     };

@@ -7,11 +7,11 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
 use maud::{Markup, html};
 use serde_json::Value;
-use uuid::Uuid;
 
 pub(super) use self::list::{ended, waiting, wanted};
 pub(super) use self::redelivery::{
@@ -24,7 +24,10 @@ use super::piece::{
 use super::visit::Visit;
 
 /// `GET /console/delivery/{id}`.
-pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
+pub(super) async fn show(
+    Id(id): Id<DeliveryId>,
+    visit: Visit<permit::ReadWebhooks>,
+) -> Result<Response, Failure> {
     let delivery = find(&visit, id).await?;
     let now = visit.now();
     let content = html! {
@@ -40,7 +43,7 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Resu
     Ok(visit.page(Section::Webhooks, &format!("Delivery {id}"), &content))
 }
 
-async fn find<P>(visit: &Visit<P>, id: Uuid) -> Result<Delivery, Problem> {
+async fn find<P>(visit: &Visit<P>, id: DeliveryId) -> Result<Delivery, Problem> {
     search::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("delivery"))
 }
 

@@ -80,17 +80,17 @@ impl Asked {
         self.typed(name, "is not one of the options", read)
     }
 
-    /// An id.
-    pub(super) fn id(&self, name: &str) -> Result<Option<Uuid>, Problem> {
-        self.typed(name, "must be a UUID", |text| parse_id(&text.to_ascii_lowercase()))
+    /// An id of the kind that is asked for.
+    pub(super) fn id<I: From<Uuid>>(&self, name: &str) -> Result<Option<I>, Problem> {
+        self.typed(name, "must be a UUID", |text| parse_id(&text.to_ascii_lowercase()).map(I::from))
     }
 
     /// All ids with this name.
-    pub(super) fn ids(&self, name: &str) -> Result<Vec<Uuid>, Problem> {
+    pub(super) fn ids<I: From<Uuid>>(&self, name: &str) -> Result<Vec<I>, Problem> {
         self.all(name)
             .enumerate()
             .map(|(place, text)| {
-                parse_id(text).ok_or_else(|| {
+                parse_id(text).map(I::from).ok_or_else(|| {
                     Problem::violation(format!("{name}[{place}]"), "invalid_id", "must be a UUID")
                 })
             })
@@ -159,8 +159,8 @@ mod tests {
             asked_to_the_second.moment("at").unwrap().unwrap().to_rfc3339(),
             "2026-03-01T14:30:05+00:00"
         );
-        assert_eq!(asked.id("id").unwrap_err().violations()[0].property_path, "id");
-        assert!(asked.id("absent").unwrap().is_none());
+        assert_eq!(asked.id::<Uuid>("id").unwrap_err().violations()[0].property_path, "id");
+        assert!(asked.id::<Uuid>("absent").unwrap().is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use longshore_shared::job::inspection::{self, Chunk, Inspection, Job};
 use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::job::outcome;
 use longshore_shared::webhook::delivery::recovery;
@@ -25,7 +26,7 @@ use super::piece::{self, empty, full_time, job_state, none, number, progress, st
 use super::visit::Visit;
 
 /// `GET /console/job/{id}`.
-pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     let found = find(&visit, id).await?;
     let now = visit.now();
     let mut content = html! {
@@ -51,19 +52,19 @@ pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
     Ok(format!("/console/job/{job}"))
 }
 
-async fn find(visit: &Visit<permit::ReadJobs>, id: Uuid) -> Result<Inspection, Problem> {
+async fn find(visit: &Visit<permit::ReadJobs>, id: JobId) -> Result<Inspection, Problem> {
     inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
 }
 
 /// `GET /console/job/{id}/live`.
-pub(super) async fn follow(Id(id): Id, mut visit: Visit<permit::ReadJobs>) -> Response {
-    visit.subject = Some(id);
+pub(super) async fn follow(Id(id): Id<JobId>, mut visit: Visit<permit::ReadJobs>) -> Response {
+    visit.subject = Some(id.get());
     live::stream(visit, |visit| refreshed(visit).boxed())
 }
 
 async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
     let id = visit.subject.ok_or_else(|| Problem::not_found("job"))?;
-    let found = find(visit, id).await?;
+    let found = find(visit, id.into()).await?;
     Ok(parts_of(visit, &found, visit.now()))
 }
 
@@ -122,7 +123,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
         }
         dl.details {
             div { dt { "Organisation" } dd { (organisation(job)) } }
-            div { dt { "E-shop" } dd { (link("eshop", job.eshop_id, job.eshop.as_deref())) } }
+            div { dt { "E-shop" } dd { (link("eshop", job.eshop_id.map(EshopId::get), job.eshop.as_deref())) } }
             div { dt { "Requested by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
             div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
@@ -134,7 +135,9 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
 fn organisation(job: &Job) -> Markup {
     match job.organisations {
         Some(several) => html! { (number(several)) " organisations" },
-        None => link("organisation", job.organisation_id, job.organisation.as_deref()),
+        None => {
+            link("organisation", job.organisation_id.map(OrganisationId::get), job.organisation.as_deref())
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use longshore_shared::job::chunk::ChunkState;
 use longshore_shared::job::kind::JobState;
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
 pub(super) use longshore_shared::kernel::figure::{counted, number};
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::list::fields::job::{JobOutcome, outcome};
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::health::Health;
 use maud::{Markup, html};
 use serde_json::Value;
-use uuid::Uuid;
 
 /// A severity; its word carries the meaning, its colour only emphasises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>)
 }
 
 /// A short form of an id: its last characters, since ids of the same moment begin alike.
-fn short(id: Uuid) -> String {
+fn short(id: JobId) -> String {
     let id = id.to_string();
     format!("…{}", id.get(id.len() - 8..).unwrap_or_default())
 }

@@ -4,8 +4,8 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::sync_run::{self, PAGE, Run};
+use longshore_shared::kernel::ids::EshopId;
 use maud::{Markup, html};
-use uuid::Uuid;
 
 use super::layout::Section;
 use super::piece::{Tone, badge, empty, field, job_state, none, number, pager, time, time_or_none, took};
@@ -18,7 +18,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let asked = &visit.asked;
     let named = asked.text("name")?;
     let runs = sync_run::page(visit.db(), visit.scope(), named.as_deref(), asked.id("after")?).await?;
-    let mut eshops: Vec<Uuid> = runs.iter().map(|run| run.eshop).collect();
+    let mut eshops: Vec<EshopId> = runs.iter().map(|run| run.eshop).collect();
     eshops.dedup();
     let is_more = eshops.len() > PAGE;
     eshops.truncate(PAGE);

@@ -12,6 +12,7 @@ use longshore_http::extract::may::{Permit, bearer};
 use longshore_http::extract::{Failure, May};
 use longshore_shared::kernel::access::{Permission, Scope};
 use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::health::{self, Webhook};
@@ -70,7 +71,7 @@ impl<P: Permit> FromRequest<App> for Act<P> {
 
 impl<P> Visit<P> {
     /// A webhook, if the visitor may see it.
-    pub(super) async fn webhook(&self, id: Uuid) -> Result<Webhook, Problem> {
+    pub(super) async fn webhook(&self, id: WebhookId) -> Result<Webhook, Problem> {
         health::find(self.db(), self.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
     }
 

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::activity::CALLS_HOURS;
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
@@ -24,7 +25,10 @@ use super::visit::Visit;
 const CALLS: i64 = 10;
 
 /// `GET /console/webhook/{id}`.
-pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
+pub(super) async fn show(
+    Id(id): Id<WebhookId>,
+    visit: Visit<permit::ReadWebhooks>,
+) -> Result<Response, Failure> {
     let webhook = visit.webhook(id).await?;
     let wanted = delivery::wanted(&visit.asked)?;
     let db = visit.db();

@@ -9,8 +9,8 @@ use longshore_shared::kernel::clock::Clock;
 use longshore_shared::kernel::config::DatabaseSettings;
 use longshore_shared::kernel::context::Origin;
 use longshore_shared::kernel::database::{Database, Use};
+use longshore_shared::kernel::ids::{EshopId, OrganisationId};
 use secrecy::ExposeSecret as _;
-use uuid::Uuid;
 
 use super::read::End;
 use super::{Exit, read};
@@ -32,10 +32,10 @@ pub(super) struct Create {
     role: Role,
     /// Id of its organisation; required for admin, user and connector.
     #[arg(long, value_parser = read::id)]
-    organisation: Option<Uuid>,
+    organisation: Option<OrganisationId>,
     /// Id of the e-shop that a connector is bound to.
     #[arg(long, value_parser = read::id)]
-    eshop: Option<Uuid>,
+    eshop: Option<EshopId>,
     /// When it ends, as in 2027-01-31T00:00:00Z, or `never`; by default, in a year.
     #[arg(long, value_parser = read::end)]
     expires_at: Option<End>,

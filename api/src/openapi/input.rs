@@ -69,13 +69,13 @@ impl Input for login::Fields {
     }
 }
 
-impl Input for Id {
+impl<I> Input for Id<I> {
     fn tell(inputs: &mut Inputs) {
         inputs.identifier = true;
     }
 }
 
-impl<const N: usize> Input for Ids<N> {
+impl<A, B> Input for Ids<A, B> {
     fn tell(inputs: &mut Inputs) {
         inputs.identifier = true;
     }

@@ -297,7 +297,7 @@ fn event_example(kind: &EventType) -> Value {
     let (entity, data) = match kind.name {
         "product_change" => {
             let change = FieldChange { field: "active", old: json!(true), new: json!(false) };
-            (PRODUCT, event_data(of(PRODUCT), of(ORGANISATION), "8590000000017", &[change]))
+            (PRODUCT, event_data(of(PRODUCT), of(ORGANISATION).into(), "8590000000017", &[change]))
         }
         "product_stock_change" => (
             PRODUCT_STOCK,
@@ -334,7 +334,7 @@ fn event_example(kind: &EventType) -> Value {
     }
     let at = DateTime::parse_from_rfc3339(CHANGED).map_or(DateTime::<Utc>::UNIX_EPOCH, |at| at.to_utc());
     let event = Event {
-        id: of(EVENT),
+        id: of(EVENT).into(),
         kind: kind.name.to_owned(),
         entity: of(entity),
         at,

@@ -10,6 +10,7 @@ use longshore_http::fixed::not_modified;
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::answer::{Answer, Outcome, etag};
 use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::kernel::tombstone;
@@ -25,7 +26,7 @@ pub fn json(text: String) -> Response {
 }
 
 /// The current record of a job, if it is in the scope.
-pub async fn job(app: &App, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+pub async fn job(app: &App, scope: &Scope, id: JobId) -> Result<Record, Problem> {
     list::find(&app.services.db.main, &JOB, scope, id).await?.ok_or_else(|| Problem::not_found(JOB.name))
 }
 
@@ -35,7 +36,7 @@ pub async fn record(
     app: &App,
     resource: &'static Resource,
     scope: &Scope,
-    id: Uuid,
+    id: impl Into<Uuid>,
 ) -> Result<Response, Problem> {
     let record = find(app, resource, scope, id).await?;
     let version = HeaderValue::from_str(&etag(record.version)).map_err(Problem::internal)?;
@@ -47,7 +48,7 @@ pub async fn versioned(
     app: &App,
     resource: &'static Resource,
     scope: &Scope,
-    id: Uuid,
+    id: impl Into<Uuid>,
     if_none_match: &IfNoneMatch,
 ) -> Result<Response, Problem> {
     let record = find(app, resource, scope, id).await?;
@@ -61,8 +62,13 @@ pub async fn versioned(
     Ok((about, json(record.json)).into_response())
 }
 
-async fn find(app: &App, resource: &'static Resource, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
-    let db = &app.services.db.main;
+async fn find(
+    app: &App,
+    resource: &'static Resource,
+    scope: &Scope,
+    id: impl Into<Uuid>,
+) -> Result<Record, Problem> {
+    let (id, db) = (id.into(), &app.services.db.main);
     match list::find(db, resource, scope, id).await? {
         Some(record) => Ok(record),
         None => Err(tombstone::missing(db, scope, resource.name, id).await),

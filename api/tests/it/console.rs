@@ -20,6 +20,8 @@ use uuid::Uuid;
 use crate::product::World;
 use crate::support::{Api, Reply};
 
+use longshore_shared::kernel::ids::JobId;
+
 pub(crate) use crate::product::MIGRATIONS;
 
 /// A browser that is logged in with a token.
@@ -88,9 +90,9 @@ pub(crate) fn hidden(page: &str) -> Vec<(String, String)> {
 }
 
 /// Inserts a job in a state.
-pub(crate) async fn job(world: &World, tenant: &Tenant, state: &str, error: Option<&str>) -> Uuid {
+pub(crate) async fn job(world: &World, tenant: &Tenant, state: &str, error: Option<&str>) -> JobId {
     let ended = matches!(state, "succeeded" | "failed" | "cancelled");
-    let id: Uuid = sqlx::query_scalar(
+    let id: JobId = sqlx::query_scalar(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, total, done, changed, failed, chunks_open, error,
              actor_type, actor_name, request_id, finished_at)
          VALUES (uuid_v7(), 'product.sync', $1, $2, $3, nextval('acceptance'), 2, CASE WHEN $4 THEN 2 ELSE 0 END,

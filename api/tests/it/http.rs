@@ -272,7 +272,7 @@ async fn a_version_that_the_caller_already_has_is_not_sent_again(
 async fn records_with_observed_values_are_sent_each_time(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
-    let webhook = world.webhook(api.tenant.eshop, "*").await;
+    let webhook = world.webhook(api.tenant.eshop.get(), "*").await;
     let prefer = [("prefer", "respond-async")];
     let ids = json!([uuid::Uuid::max()]);
     let job =

@@ -49,7 +49,11 @@ async fn every_metric_of_the_dashboards_exists(_: PgPoolOptions, options: PgConn
     api.get(&api.user, "/api/nothing").await.expect(404);
     // metrics of workers are in the same table
     api.services.metrics.job_ended("product.sync", "succeeded", std::time::Duration::from_secs(1));
-    api.services.metrics.webhook_attempted(uuid::Uuid::nil(), "delivered", std::time::Duration::from_secs(1));
+    api.services.metrics.webhook_attempted(
+        uuid::Uuid::nil().into(),
+        "delivered",
+        std::time::Duration::from_secs(1),
+    );
     let told = read(&api).await.text;
     for (name, kind) in [
         ("longshore_build", "info"),

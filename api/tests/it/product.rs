@@ -96,7 +96,7 @@ impl World {
             name: "Second shop".to_owned(),
             warehouses: vec![tenant.warehouse],
         };
-        eshop::create(&self.api.services, &Origin::command_line(), &new).await.unwrap()
+        eshop::create(&self.api.services, &Origin::command_line(), &new).await.unwrap().get()
     }
 
     /// Another tenant, and one of its products.

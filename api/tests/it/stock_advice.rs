@@ -35,7 +35,7 @@ impl Deref for World {
 impl World {
     pub(crate) async fn new(options: &PgConnectOptions) -> Self {
         let world = product::World::new(options).await;
-        let supplier = supplier(&world, world.api.tenant.organisation).await;
+        let supplier = supplier(&world, world.api.tenant.organisation.get()).await;
         Self { world, supplier }
     }
 

@@ -14,6 +14,7 @@ use longshore_shared::job::walking;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::delivery::recovery::{self, Recover};
 use longshore_shared::webhook::delivery::redelivery::{self, Redeliver};
@@ -23,10 +24,9 @@ use longshore_testkit::world::Tenant;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use tower::ServiceExt as _;
-use uuid::Uuid;
 
 /// Runs a job that sends deliveries again to its end, like a worker.
-pub async fn send_again(services: &Services, job: Uuid) {
+pub async fn send_again(services: &Services, job: JobId) {
     for number in 0.. {
         let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
             return;

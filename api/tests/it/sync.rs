@@ -343,12 +343,12 @@ async fn a_sync_requires_permission_and_the_callers_own_eshop(_: PgPoolOptions, 
     for (token, eshop, status) in [
         ("lsh_nonsense", own, 401),
         (&world.api.viewer, own, 403),
-        (&world.api.user, second, 200),
-        (&world.api.connector, second, 200),
+        (&world.api.user, second.into(), 200),
+        (&world.api.connector, second.into(), 200),
         (&bound, own, 200),
-        (&bound, second, 400),
+        (&bound, second.into(), 400),
     ] {
-        let reply = world.api.post(token, PRODUCTS, body(eshop)).await;
+        let reply = world.api.post(token, PRODUCTS, body(eshop.get())).await;
         assert_eq!(reply.status.as_u16(), status, "{}", reply.text);
     }
 }

@@ -35,7 +35,7 @@ pub async fn serve(
     organisation: Uuid,
 ) -> anyhow::Result<()> {
     let db = Database::connect_lazy(settings, "longshore-bench", Use::Work)?;
-    let bare = Bare { db, scope: Arc::new(Scope::Organisations([organisation].into())) };
+    let bare = Bare { db, scope: Arc::new(Scope::Organisations([organisation.into()].into())) };
     let router = Router::new().route("/api/product/{id}", get(get_product)).with_state(bare);
     axum::serve(listener, router).await?;
     Ok(())

@@ -193,7 +193,8 @@ pub(crate) async fn all(
         .await?,
     );
     let deeds = std::mem::take(&mut *minder.deeds());
-    let all_shops = [(load.tenant.organisation, shops), (neighbour.tenant.organisation, &neighbour.shops)];
+    let all_shops =
+        [(load.tenant.organisation.get(), shops), (neighbour.tenant.organisation.get(), &neighbour.shops)];
     let kept = webhooks::all(&mut psql, &all_shops, &deeds, course.last_test).await;
     *minder.deeds() = deeds;
     checks.extend(kept?);

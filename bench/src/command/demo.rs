@@ -41,8 +41,8 @@ impl Demo {
         let token = tenant.token(&services, Role::User).await?;
         let site = Site {
             api: Api::new(environment.need("BASE_URL")?, &token)?,
-            organisation: tenant.organisation,
-            eshop: tenant.eshop,
+            organisation: tenant.organisation.get(),
+            eshop: tenant.eshop.get(),
             warehouse: tenant.warehouse,
         };
         let breaks = Running {

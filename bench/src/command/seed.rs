@@ -101,8 +101,12 @@ async fn is_there(services: &Services, environment: &Environment) -> bool {
     let (Some(organisation), Some(eshop)) = (id("ORGANISATION_ID"), id("ESHOP_ID")) else { return false };
     for (key, role, scope) in [
         ("SUPERADMIN_TOKEN", Role::Superadmin, Scope::Everything),
-        ("USER_TOKEN", Role::User, Scope::Organisations([organisation].into())),
-        ("CONNECTOR_TOKEN", Role::Connector, Scope::Eshop { organisation, eshop }),
+        ("USER_TOKEN", Role::User, Scope::Organisations([organisation.into()].into())),
+        (
+            "CONNECTOR_TOKEN",
+            Role::Connector,
+            Scope::Eshop { organisation: organisation.into(), eshop: eshop.into() },
+        ),
     ] {
         let Some(token) = environment.get(key) else { return false };
         match tokens.authenticate(token).await {

@@ -31,8 +31,8 @@ impl With {
         command.env("WORKER_METRICS_URL", &stack.worker_metrics_url).env("PROGRAMS", stack::programs()?);
         command.envs(stack.settings());
         for (name, id) in [
-            ("ORGANISATION_ID", tenant.organisation),
-            ("ESHOP_ID", tenant.eshop),
+            ("ORGANISATION_ID", tenant.organisation.get()),
+            ("ESHOP_ID", tenant.eshop.get()),
             ("WAREHOUSE_ID", tenant.warehouse),
             ("WMS_ID", tenant.wms),
         ] {

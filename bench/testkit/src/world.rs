@@ -6,6 +6,7 @@ use longshore_shared::account::organisation::{self, NewOrganisation};
 use longshore_shared::account::token::{self, NewToken};
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::ids::{EshopId, OrganisationId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::warehouse::warehouse::{self, NewWarehouse};
 use longshore_shared::warehouse::wms::{self, NewWms};
@@ -16,9 +17,9 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The organisation.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Its e-shop.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
     /// Its warehouse, with the wms as default.
     pub warehouse: Uuid,
     /// Its wms.

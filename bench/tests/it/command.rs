@@ -138,8 +138,8 @@ async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
     let shop = Receiver::start().await.unwrap();
     shop.answer("/broken", Answer::Status(500));
     let api = longshore_bench::api::Api::new(&world.stack.base_url, &world.token).unwrap();
-    let well = api.create_webhook(world.tenant.eshop, "*", &shop.url("/well")).await.unwrap();
-    let broken = api.create_webhook(world.tenant.eshop, "*", &shop.url("/broken")).await.unwrap();
+    let well = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/well")).await.unwrap();
+    let broken = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/broken")).await.unwrap();
 
     let told = world.run(&["webhook", "test", &well.id.to_string()]).await.ends_with(0);
     assert!(told.stdout.contains("is delivered after 1 attempts; status 204"), "{told:?}");

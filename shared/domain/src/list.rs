@@ -141,8 +141,9 @@ pub async fn find<'e, E: PgExecutor<'e>>(
     executor: E,
     resource: &'static Resource,
     scope: &Scope,
-    id: Uuid,
+    id: impl Into<Uuid>,
 ) -> Result<Option<Record>, Problem> {
+    let id = id.into();
     let found: Option<(String, i64)> = sqlx::query_as(sql::look_up(resource))
         .bind(id)
         .bind(scope.organisations())
@@ -382,6 +383,7 @@ fn refused(error: sqlx::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use longshore_kernel::ids::{EshopId, OrganisationId};
     use std::sync::Arc;
 
     use proptest::prelude::*;
@@ -420,7 +422,8 @@ mod tests {
 
     #[test]
     fn one_organisation_is_compared_and_several_are_looked_up() {
-        let scope = |n: u128| Scope::Organisations((1..=n).map(Uuid::from_u128).collect::<Arc<[_]>>());
+        let scope =
+            |n: u128| Scope::Organisations((1..=n).map(OrganisationId::from_u128).collect::<Arc<[_]>>());
         assert!(sql(&scope(1), json!({})).contains("t0.organisation_id = $1"));
         assert!(sql(&scope(2), json!({})).contains("t0.organisation_id = ANY($1)"));
         assert!(!sql(&Scope::Everything, json!({})).contains("WHERE true AND"));
@@ -429,7 +432,7 @@ mod tests {
     #[test]
     fn jobs_of_several_organisations_are_found_by_callers_who_see_several() {
         let sql = |n: u128| {
-            let scope = Scope::Organisations((1..=n).map(Uuid::from_u128).collect::<Arc<[_]>>());
+            let scope = Scope::Organisations((1..=n).map(OrganisationId::from_u128).collect::<Arc<[_]>>());
             let statement = Statement::new(&scope, &Request::read(&JOB, None).unwrap()).unwrap();
             statement.total.text().to_owned()
         };
@@ -440,7 +443,7 @@ mod tests {
 
     #[test]
     fn every_relation_of_a_path_is_limited_to_the_scope() {
-        let eshop = Scope::Eshop { organisation: Uuid::from_u128(1), eshop: Uuid::from_u128(2) };
+        let eshop = Scope::Eshop { organisation: OrganisationId::from_u128(1), eshop: EshopId::from_u128(2) };
         let text = sql(&eshop, json!({"criteria": {"eshops.organisation.name": {"eq": "x"}}}));
         assert!(text.contains("t2.organisation_id = $1 AND t2.id = $2"), "{text}");
         assert!(text.contains("t3.id = t2.organisation_id AND t3.id = $1"), "{text}");

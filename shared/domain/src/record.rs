@@ -25,7 +25,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{self, OrganisationId};
 use longshore_kernel::input::{Given, Object, Reader, Rule, Schema, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -302,7 +302,7 @@ pub trait Editable: Record {
     fn blank(id: Uuid) -> Self;
 
     /// The quota that one more of it needs room in, and whose that is.
-    fn quota(&self) -> Option<(Kind, Uuid)> {
+    fn quota(&self) -> Option<(Kind, OrganisationId)> {
         None
     }
 
@@ -531,12 +531,12 @@ fn location<R: Editable>(id: Uuid) -> String {
 
 /// Where a field that never changes is given another value.
 #[must_use]
-pub fn moved(field: &'static str, given: Option<Uuid>, stored: Uuid) -> Option<Violation> {
+pub fn moved<I: PartialEq + Copy>(field: &'static str, given: Option<I>, stored: I) -> Option<Violation> {
     given.filter(|id| *id != stored).map(|_| Violation::new(field, "not_allowed", "cannot be changed"))
 }
 
 /// Ids of related records in the form in which they are stored: sorted, each once.
-pub fn settle_ids(ids: &mut Option<Vec<Uuid>>) {
+pub fn settle_ids<I: Ord>(ids: &mut Option<Vec<I>>) {
     if let Some(ids) = ids {
         ids.sort_unstable();
         ids.dedup();

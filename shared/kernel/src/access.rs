@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::ids::{EshopId, OrganisationId, SessionId, TokenId};
 use crate::problem::{FORBIDDEN, Problem};
 use crate::share::Who;
 
@@ -131,13 +132,13 @@ pub enum Scope {
     /// All scopes.
     Everything,
     /// Those of these organisations.
-    Organisations(Arc<[Uuid]>),
+    Organisations(Arc<[OrganisationId]>),
     /// Those of one e-shop, of this organisation. What belongs to no e-shop is the organisation's.
     Eshop {
         /// The organisation of the e-shop.
-        organisation: Uuid,
+        organisation: OrganisationId,
         /// The e-shop.
-        eshop: Uuid,
+        eshop: EshopId,
     },
 }
 
@@ -145,7 +146,7 @@ impl Scope {
     /// The organisations, or nothing where there is no limit. Bind it as `uuid[]`:
     /// `in_scope($1, organisation_id)`.
     #[must_use]
-    pub fn organisations(&self) -> Option<&[Uuid]> {
+    pub fn organisations(&self) -> Option<&[OrganisationId]> {
         match self {
             Self::Everything => None,
             Self::Organisations(ids) => Some(ids),
@@ -155,7 +156,7 @@ impl Scope {
 
     /// The one e-shop, where the scope is that narrow. Bind it as `uuid`: `in_eshop($2, eshop_id)`.
     #[must_use]
-    pub fn eshop(&self) -> Option<Uuid> {
+    pub fn eshop(&self) -> Option<EshopId> {
         match self {
             Self::Eshop { eshop, .. } => Some(*eshop),
             _ => None,
@@ -164,13 +165,13 @@ impl Scope {
 
     /// Whether an organisation is in it.
     #[must_use]
-    pub fn has_organisation(&self, id: Uuid) -> bool {
+    pub fn has_organisation(&self, id: OrganisationId) -> bool {
         self.organisations().is_none_or(|ids| ids.contains(&id))
     }
 
     /// Whether an e-shop of an organisation is in it.
     #[must_use]
-    pub fn has_eshop(&self, organisation: Uuid, id: Uuid) -> bool {
+    pub fn has_eshop(&self, organisation: OrganisationId, id: EshopId) -> bool {
         self.has_organisation(organisation) && self.eshop().is_none_or(|eshop| eshop == id)
     }
 }
@@ -190,9 +191,9 @@ pub struct Actor {
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The token that was shown.
-    pub token: Uuid,
+    pub token: TokenId,
     /// The session that it is of, where it comes from a login.
-    pub session: Option<Uuid>,
+    pub session: Option<SessionId>,
     /// The actor, as the audit names it.
     pub actor: Actor,
     /// What it may do.
@@ -207,7 +208,7 @@ impl Caller {
     /// Whose it is, for what is counted: the account, which may have several tokens, or the token that is of none.
     #[must_use]
     pub fn account(&self) -> Uuid {
-        self.actor.id.unwrap_or(self.token)
+        self.actor.id.unwrap_or(self.token.get())
     }
 
     /// Whose share of a common resource its requests use: the organisation's, or the account's where that has none or several.
@@ -216,10 +217,10 @@ impl Caller {
         let account = self.account();
         let group = match &self.scope {
             Scope::Organisations(ids) => match **ids {
-                [organisation] => organisation,
+                [organisation] => organisation.get(),
                 _ => account,
             },
-            Scope::Eshop { organisation, .. } => *organisation,
+            Scope::Eshop { organisation, .. } => organisation.get(),
             Scope::Everything => account,
         };
         Who { group, account }
@@ -256,10 +257,12 @@ mod tests {
 
     #[test]
     fn a_scope_of_one_eshop_excludes_its_neighbours() {
-        let (organisation, eshop, other) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let organisation = OrganisationId::from_u128(1);
+        let (eshop, other) = (EshopId::from_u128(2), EshopId::from_u128(3));
         let scope = Scope::Eshop { organisation, eshop };
         assert!(scope.has_organisation(organisation) && scope.has_eshop(organisation, eshop));
-        assert!(!scope.has_eshop(organisation, other) && !scope.has_organisation(other));
+        assert!(!scope.has_eshop(organisation, other));
+        assert!(!scope.has_organisation(OrganisationId::from_u128(3)));
         assert!(!Scope::Organisations(Arc::from([])).has_organisation(organisation));
     }
 }

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use super::problem::Problem;
+
+use crate::ids::WebhookId;
 
 /// How often a process adds what it has counted.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
@@ -60,7 +61,7 @@ struct Calls {
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     done: Arc<Mutex<BTreeMap<Key, i64>>>,
-    calls: Arc<Mutex<BTreeMap<Uuid, Calls>>>,
+    calls: Arc<Mutex<BTreeMap<WebhookId, Calls>>>,
 }
 
 impl Activity {
@@ -70,7 +71,7 @@ impl Activity {
     }
 
     /// Counts a call of a destination.
-    pub fn note_call(&self, webhook: Uuid, delivered: bool) {
+    pub fn note_call(&self, webhook: WebhookId, delivered: bool) {
         self.add_calls(webhook, Calls { delivered: i64::from(delivered), failed: i64::from(!delivered) });
     }
 
@@ -78,7 +79,7 @@ impl Activity {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += count;
     }
 
-    fn add_calls(&self, webhook: Uuid, more: Calls) {
+    fn add_calls(&self, webhook: WebhookId, more: Calls) {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = calls.entry(webhook).or_default();
         calls.delivered += more.delivered;
@@ -97,7 +98,7 @@ impl Activity {
             return Ok(());
         }
         // in the order of their key, as above
-        let webhooks: Vec<Uuid> = counted.keys().copied().collect();
+        let webhooks: Vec<WebhookId> = counted.keys().copied().collect();
         let (delivered, failed): (Vec<i64>, Vec<i64>) =
             counted.values().map(|calls| (calls.delivered, calls.failed)).unzip();
         let written = sqlx::query!(
@@ -106,7 +107,7 @@ impl Activity {
              FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (webhook_id, delivered, failed)
              ON CONFLICT (webhook_id, hour) DO UPDATE
              SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed",
-            &webhooks,
+            &webhooks as &[WebhookId],
             &delivered,
             &failed,
         )

@@ -1,6 +1,6 @@
 //! The result of a use-case, before it is HTTP, so that it can be recorded with the change and replayed.
 
-use uuid::Uuid;
+use crate::ids::JobId;
 
 use crate::words;
 
@@ -30,7 +30,7 @@ pub struct Answer {
     /// JSON.
     pub body: Option<String>,
     /// The accepted job; a replayed answer shows its current state.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
 }
 
 impl Answer {
@@ -70,7 +70,7 @@ impl Answer {
 
     /// An accepted job.
     #[must_use]
-    pub fn accepted_job(job: Uuid) -> Self {
+    pub fn accepted_job(job: JobId) -> Self {
         let location = Some(format!("/api/job/{job}"));
         Self { location, job: Some(job), ..Self::of(Outcome::Accepted) }
     }

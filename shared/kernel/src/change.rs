@@ -52,6 +52,7 @@ use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
+use crate::ids::{OrganisationId, WebhookId};
 use crate::queue::{Queue, Queues};
 
 /// What a recorded change amounts to.
@@ -62,7 +63,7 @@ pub struct Recorded {
     /// The time of Postgres at which they were.
     pub at: DateTime<Utc>,
     /// Active webhooks that have something due now.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
 }
 
 /// What recorded changes of several origins amount to.
@@ -75,7 +76,7 @@ pub struct RecordedEach {
     /// The moment of each change, by the clock of Postgres.
     pub moments: Vec<DateTime<Utc>>,
     /// Active webhooks that have something due now.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
 }
 
 /// What recorded changes of several kinds amount to.
@@ -86,7 +87,7 @@ pub struct RecordedRows {
     /// The version that each of them has since.
     pub versions: Vec<i64>,
     /// Active webhooks that have something due now.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
 }
 
 /// A type of event.
@@ -121,7 +122,7 @@ macro_rules! record_change {
             $origin.actor.id,
             $origin.actor.name,
             &[$origin.request_id.as_deref(), $origin.traceparent.as_deref()] as &[Option<&str>],
-            $origin.job as Option<uuid::Uuid>,
+            $origin.job as Option<$crate::ids::JobId>,
             $action as &str,
             $entity as &str,
             $crate::change::name_of($event) as Option<&str>
@@ -148,7 +149,7 @@ macro_rules! record_changes {
             &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
             &$origins.iter().flat_map(|o| [o.request_id.as_deref(), o.traceparent.as_deref()]).collect::<Vec<_>>()
                 as &[Option<&str>],
-            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<$crate::ids::JobId>],
             $action as &str,
             $entity as &str,
             $crate::change::name_of($event) as Option<&str>
@@ -177,7 +178,7 @@ macro_rules! record_each {
             &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
             &$origins.iter().flat_map(|o| [o.request_id.as_deref(), o.traceparent.as_deref()]).collect::<Vec<_>>()
                 as &[Option<&str>],
-            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<$crate::ids::JobId>],
             $action as &str,
             $entity as &str,
             $crate::change::name_of($event) as Option<&str>
@@ -231,7 +232,7 @@ macro_rules! recorded {
             SELECT "# + $changed + r#",
                    ARRAY(SELECT DISTINCT heard.webhook
                          FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
-                         WHERE heard.active) AS "lanes!: Vec<uuid::Uuid>""#
+                         WHERE heard.active) AS "lanes!: _""#
             $(, $parameter)*
         )
         .fetch_one($connection)
@@ -243,7 +244,7 @@ macro_rules! recorded {
 pub struct Change<'s> {
     services: &'s Services,
     held: Held,
-    lanes: Vec<Uuid>,
+    lanes: Vec<WebhookId>,
     turns: Vec<(Queue, Uuid, HandOver)>,
     ended: Vec<EndedJob>,
 }
@@ -302,7 +303,7 @@ impl<'s> Change<'s> {
     ///
     /// # Errors
     /// `quota_reached`; those of the database.
-    pub async fn must_have_room(&mut self, organisation: Uuid, kind: Kind) -> Result<(), Problem> {
+    pub async fn must_have_room(&mut self, organisation: OrganisationId, kind: Kind) -> Result<(), Problem> {
         self.quotas().must_have_room(self.connection(), organisation, kind).await
     }
 
@@ -327,7 +328,7 @@ impl<'s> Change<'s> {
     }
 
     /// Remembers lanes that are due.
-    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = Uuid>) {
+    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = WebhookId>) {
         for lane in lanes {
             if !self.lanes.contains(&lane) {
                 self.lanes.push(lane);
@@ -374,7 +375,7 @@ impl<'s> Change<'s> {
 }
 
 /// After a commit: hands lanes that are due to the queue.
-pub fn hand_over(queues: &Queues, lanes: Vec<Uuid>) {
+pub fn hand_over(queues: &Queues, lanes: Vec<WebhookId>) {
     if !lanes.is_empty() {
         queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
     }

@@ -1,9 +1,8 @@
 //! The actor and the origin of a change, which every use-case passes to the audit.
 
-use uuid::Uuid;
-
 use super::idempotency::KeyClaim;
 use crate::access::{Actor, Caller, Scope};
+use crate::ids::JobId;
 
 /// The origin of a change.
 #[derive(Clone, Debug)]
@@ -13,7 +12,7 @@ pub struct Origin {
     /// The request that asked for it.
     pub request_id: Option<String>,
     /// The job that executes it.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
     /// W3C trace context of the request.
     pub traceparent: Option<String>,
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::ids::JobId;
 use sqlx::{PgConnection, PgPool};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
@@ -106,7 +107,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
         location: header("location"),
         etag: header("etag"),
         body: known.body,
-        job: known.job_id,
+        job: known.job_id.map(JobId::from),
     };
     Ok(Claimed::Repeated { answer, body_hash: known_hash })
 }
@@ -199,7 +200,7 @@ pub async fn answer(
         answer.outcome as Outcome,
         headers,
         answer.body,
-        answer.job,
+        answer.job as Option<JobId>,
         streamed_body_hash,
     )
     .execute(tx)

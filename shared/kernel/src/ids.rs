@@ -71,15 +71,44 @@ kinds! {
 impl<T> Id<T> {
     /// A new one: ordered by time, as [`new_id`].
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "each is another one")]
     pub fn new() -> Self {
         new_id().into()
+    }
+
+    /// Reads one as [`parse_id`].
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_id(text).map(Self::from)
+    }
+
+    /// The id that is before all others.
+    #[must_use]
+    pub const fn nil() -> Self {
+        Self(Uuid::nil(), PhantomData)
+    }
+
+    /// The id of a number, for tests.
+    #[must_use]
+    pub const fn from_u128(number: u128) -> Self {
+        Self(Uuid::from_u128(number), PhantomData)
+    }
+
+    /// Reads its bytes.
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, uuid::Error> {
+        Uuid::from_slice(bytes).map(Self::from)
     }
 
     /// The id without its kind.
     #[must_use]
     pub const fn get(self) -> Uuid {
         self.0
+    }
+}
+
+/// The id of a record that has none yet: [`Id::nil`].
+impl<T> Default for Id<T> {
+    fn default() -> Self {
+        Self::nil()
     }
 }
 

@@ -20,7 +20,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use uuid::Uuid;
 
 pub use self::standing::Backlog;
 use self::standing::Gauges;
@@ -28,6 +27,7 @@ use super::activity::{Activity, Subject};
 use super::database::Database;
 use super::problem::Problem;
 use super::skew::Skew;
+use crate::ids::WebhookId;
 use crate::queue::Queues;
 use crate::refusals::Refused;
 
@@ -240,7 +240,7 @@ impl Metrics {
     }
 
     /// A destination was called.
-    pub fn webhook_attempted(&self, webhook: Uuid, outcome: &'static str, took: Duration) {
+    pub fn webhook_attempted(&self, webhook: WebhookId, outcome: &'static str, took: Duration) {
         self.0.attempts.get_or_create(&AttemptEnd { outcome }).inc();
         self.0.attempt_seconds.observe(took.as_secs_f64());
         self.0.activity.note(Subject::Delivery, outcome, took);
@@ -321,7 +321,7 @@ mod tests {
         let in_flight = metrics.request_begins();
         metrics.request_answered("/api/product/{id}", "GET", 200, Duration::from_millis(3));
         metrics.job_ended("product.sync", "succeeded", Duration::from_secs(2));
-        metrics.webhook_attempted(Uuid::nil(), "delivered", Duration::from_millis(30));
+        metrics.webhook_attempted(WebhookId::nil(), "delivered", Duration::from_millis(30));
         let mut text = String::new();
         text::encode(&mut text, &metrics.0.registry).unwrap();
         for line in [

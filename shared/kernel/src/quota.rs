@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::config::QuotaSettings;
 use super::metrics::Metrics;
 use super::problem::{Problem, QUOTA_REACHED};
+
+use crate::ids::OrganisationId;
 
 /// With fewer left, each is looked up.
 const NEAR: i64 = 1_000;
@@ -69,7 +70,7 @@ kinds! {
 }
 
 /// How many of a kind an organisation may still create, and when that was looked up.
-type Believed = HashMap<(Uuid, Kind), (Instant, i64)>;
+type Believed = HashMap<(OrganisationId, Kind), (Instant, i64)>;
 
 /// The quotas of a process; cheap to clone.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ impl Quotas {
     pub async fn must_have_room(
         &self,
         connection: &mut PgConnection,
-        organisation: Uuid,
+        organisation: OrganisationId,
         kind: Kind,
     ) -> Result<(), Problem> {
         if self.room(connection, organisation, kind, 1).await? > 0 {
@@ -114,7 +115,7 @@ impl Quotas {
     pub async fn room(
         &self,
         connection: &mut PgConnection,
-        organisation: Uuid,
+        organisation: OrganisationId,
         kind: Kind,
         wanted: usize,
     ) -> Result<usize, sqlx::Error> {
@@ -124,7 +125,7 @@ impl Quotas {
         }
         let used = sqlx::query_scalar!(
             r#"SELECT coalesce(sum(used), 0)::bigint AS "used!" FROM quota_use WHERE organisation_id = $1 AND kind = $2"#,
-            organisation,
+            organisation.get(),
             kind.as_str(),
         )
         .fetch_one(connection)
@@ -151,7 +152,7 @@ impl Quotas {
     }
 
     /// Whether it was looked up a moment ago, and many were left.
-    fn is_far(&self, organisation: Uuid, kind: Kind, count: i64) -> bool {
+    fn is_far(&self, organisation: OrganisationId, kind: Kind, count: i64) -> bool {
         let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
         match believed.get_mut(&(organisation, kind)) {
             Some((at, room)) if at.elapsed() < BELIEVED && *room - count > NEAR => {

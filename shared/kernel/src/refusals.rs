@@ -18,6 +18,8 @@ use super::crypto::sha256;
 use super::problem::Problem;
 use super::proxy::site;
 
+use crate::ids::{OrganisationId, TokenId};
+
 /// How often a process writes its audit records.
 pub const WRITTEN_EVERY: Duration = Duration::from_mins(1);
 /// Accounts and addresses that are kept apart in that time.
@@ -87,7 +89,7 @@ pub struct Account {
     /// Its id.
     pub id: Uuid,
     /// Its organisation, where it has one.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
 }
 
 /// What was counted of one subject.
@@ -95,7 +97,7 @@ pub struct Account {
 struct Folded {
     count: u64,
     actor: Option<Actor>,
-    organisation: Option<Uuid>,
+    organisation: Option<OrganisationId>,
     addresses: BTreeSet<IpAddr>,
     operations: BTreeSet<String>,
     request: Option<String>,
@@ -172,12 +174,12 @@ impl Refusals {
     pub fn request(
         &self,
         actor: &Actor,
-        token: Uuid,
-        organisation: Option<Uuid>,
+        token: TokenId,
+        organisation: Option<OrganisationId>,
         operation: &str,
         request: Option<&str>,
     ) {
-        let subject = Subject::Account(actor.kind.clone(), actor.id.unwrap_or(token));
+        let subject = Subject::Account(actor.kind.clone(), actor.id.unwrap_or(token.get()));
         let folded = Folded {
             count: 1,
             actor: Some(actor.clone()),
@@ -258,7 +260,7 @@ async fn insert(db: &PgPool, folded: &BTreeMap<(Refused, Subject), Folded>) -> R
         &rows().map(|(refused, ..)| refused.action()).collect::<Vec<_>>() as &[&str],
         &rows().map(|(_, (kind, _), _)| kind).collect::<Vec<_>>() as &[&str],
         &rows().map(|(_, (_, id), _)| id).collect::<Vec<_>>(),
-        &rows().map(|(.., folded)| folded.organisation).collect::<Vec<_>>() as &[Option<Uuid>],
+        &rows().map(|(.., folded)| folded.organisation).collect::<Vec<_>>() as &[Option<OrganisationId>],
         &rows().map(|(.., folded)| folded.changes()).collect::<Vec<_>>(),
         &rows().map(|(.., folded)| folded.request.as_deref()).collect::<Vec<_>>() as &[Option<&str>],
     )

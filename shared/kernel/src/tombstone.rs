@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::problem::{GONE, Problem};
 use crate::access::Scope;
+use crate::ids::OrganisationId;
 
 /// Why a record is not there: [`GONE`] where the caller could have seen it before it was deleted, else
 /// [`NOT_FOUND`](super::problem::NOT_FOUND).
@@ -24,16 +25,16 @@ pub async fn missing<'c>(
     connection: impl PgExecutor<'c>,
     scope: &Scope,
     entity_type: &str,
-    id: Uuid,
+    id: impl Into<Uuid>,
 ) -> Problem {
     let buried = sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM tombstone
                WHERE entity_id = $1 AND entity_type = $2 AND in_scope($3, organisation_id)
            ) AS "buried!""#,
-        id,
+        id.into(),
         entity_type,
-        scope.organisations() as Option<&[Uuid]>,
+        scope.organisations() as Option<&[OrganisationId]>,
     )
     .fetch_one(connection)
     .await;

@@ -6,13 +6,13 @@ use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::execution::Fate;
+use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::{CORRUPTED_DATA, Problem};
 use longshore_shared::kernel::retry::{Failure, RetryPolicy};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::setting::{self, Setting};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::chunk;
 use crate::context::WorkerContext;
@@ -41,7 +41,7 @@ pub async fn run(context: WorkerContext, name: String) {
         }
     };
     let entered = tokio::select! {
-        entered = context.partner_places.enter(job, organisation) => entered,
+        entered = context.partner_places.enter(job.get(), organisation) => entered,
         () = context.stop.cancelled() => None,
     };
     if let Some(_place) = entered {
@@ -60,7 +60,7 @@ pub(crate) struct TurnLimit<'c> {
 impl<'c> TurnLimit<'c> {
     /// Starts the time limit of a turn.
     pub(crate) fn begin(context: &'c WorkerContext, claim: &Claim) -> Self {
-        Self { context, began: Instant::now(), asked: context.partner_places.end_of(claim.job) }
+        Self { context, began: Instant::now(), asked: context.partner_places.end_of(claim.job.get()) }
     }
 
     /// Whether the turn must end at the next point from which it can continue.
@@ -83,7 +83,7 @@ impl<'c> TurnLimit<'c> {
 }
 
 /// The setting for calling the partner of an e-shop.
-pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<Setting, Fate> {
+pub(crate) async fn usable_setting(services: &Services, eshop: EshopId) -> Result<Setting, Fate> {
     let discard = |sentence: &str| Fate::Discard(sentence.to_owned());
     let setting = match setting::of_eshop(services, eshop).await {
         Ok(setting) => setting,

@@ -55,7 +55,7 @@ async fn execute(
                 key: Some(id.to_string()),
                 code: "not_found",
                 message: "there is no such product".to_owned(),
-                payload: id.as_bytes().to_vec(),
+                payload: id.get().as_bytes().to_vec(),
                 notice: false,
             })
         })

@@ -12,11 +12,11 @@ use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::kind::{SendStocks, Shop, Unusable};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::retry::retry;
 use longshore_shared::partner::send_out::items::{self, Comparison};
 use longshore_shared::partner::send_out::{self, After, Extent, StockToSend, changes, listing};
 use longshore_shared::partner::setting::Setting;
-use uuid::Uuid;
 
 use super::Body;
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
@@ -37,7 +37,7 @@ impl Body for SendStocks {
 }
 
 /// Executes the chunk.
-async fn send(context: &WorkerContext, claim: &Claim, eshop: Uuid, extent: Extent) -> Result<Hold, Fate> {
+async fn send(context: &WorkerContext, claim: &Claim, eshop: EshopId, extent: Extent) -> Result<Hold, Fate> {
     let setting = usable_setting(&context.services, eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     if partner.abilities().stocks_per_call == 0 {
@@ -60,7 +60,7 @@ async fn send(context: &WorkerContext, claim: &Claim, eshop: Uuid, extent: Exten
 struct Sending<'c> {
     context: &'c WorkerContext,
     claim: &'c Claim,
-    eshop: Uuid,
+    eshop: EshopId,
     partner: &'c dyn Partner,
     extent: Extent,
     limit: TurnLimit<'c>,

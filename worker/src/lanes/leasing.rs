@@ -4,10 +4,10 @@
 //! for each would be the main cost of a delivery (`longshore_shared::kernel::gather`).
 
 use longshore_shared::kernel::gather::Gather;
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::lane::{self, Lease, Leased};
-use uuid::Uuid;
 
 /// Lanes of one statement.
 const TOGETHER: usize = 256;
@@ -18,8 +18,8 @@ const AT_ONCE: usize = 2;
 /// Leases and releases lanes; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Leasing {
-    begin: Gather<Uuid, Result<Option<Leased>, Problem>>,
-    end: Gather<(Uuid, i64), bool>,
+    begin: Gather<WebhookId, Result<Option<Leased>, Problem>>,
+    end: Gather<(WebhookId, i64), bool>,
 }
 
 impl Leasing {
@@ -32,7 +32,7 @@ impl Leasing {
     }
 
     /// Leases a lane; `None` if it is not free.
-    pub(super) async fn begin(&self, webhook: Uuid) -> Result<Option<Leased>, Problem> {
+    pub(super) async fn begin(&self, webhook: WebhookId) -> Result<Option<Leased>, Problem> {
         self.begin.ask(webhook).await?
     }
 
@@ -44,14 +44,14 @@ impl Leasing {
 
 async fn begin(
     services: Services,
-    webhooks: Vec<Uuid>,
+    webhooks: Vec<WebhookId>,
 ) -> Result<Vec<Result<Option<Leased>, Problem>>, Problem> {
     let mut leased = lane::lease(&services, &webhooks).await?;
     // a lane requested twice is leased once
     Ok(webhooks.iter().map(|webhook| leased.remove(webhook).transpose()).collect())
 }
 
-async fn end(services: Services, leases: Vec<(Uuid, i64)>) -> Result<Vec<bool>, Problem> {
+async fn end(services: Services, leases: Vec<(WebhookId, i64)>) -> Result<Vec<bool>, Problem> {
     let due = lane::release(&services.db, &leases).await?;
     Ok(leases.iter().map(|(webhook, _)| due.contains(webhook)).collect())
 }

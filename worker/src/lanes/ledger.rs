@@ -5,24 +5,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use uuid::Uuid;
+
+use longshore_shared::kernel::ids::DeliveryId;
 
 /// The deliveries of a turn, each from its fetch until its outcome is known to be committed.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    in_hand: Mutex<HashSet<Uuid>>,
+    in_hand: Mutex<HashSet<DeliveryId>>,
     closed: AtomicBool,
     settled: Notify,
 }
 
 impl Ledger {
     /// Adds a delivery.
-    pub(super) fn take(&self, delivery: Uuid) {
+    pub(super) fn take(&self, delivery: DeliveryId) {
         self.lock().insert(delivery);
     }
 
     /// Removes deliveries that were not sent.
-    pub(super) fn put_down(&self, deliveries: impl IntoIterator<Item = Uuid>) {
+    pub(super) fn put_down(&self, deliveries: impl IntoIterator<Item = DeliveryId>) {
         let mut in_hand = self.lock();
         for delivery in deliveries {
             in_hand.remove(&delivery);
@@ -31,7 +32,7 @@ impl Ledger {
 
     /// Removes deliveries whose outcomes are recorded. `closed` ends the turn, for example
     /// because its lease is lost or its webhook was disabled.
-    pub(super) fn settle(&self, deliveries: impl IntoIterator<Item = Uuid>, closed: bool) {
+    pub(super) fn settle(&self, deliveries: impl IntoIterator<Item = DeliveryId>, closed: bool) {
         if closed {
             self.closed.store(true, Ordering::Release);
         }
@@ -55,11 +56,11 @@ impl Ledger {
     }
 
     /// The deliveries in hand.
-    pub(super) fn in_hand(&self) -> Vec<Uuid> {
+    pub(super) fn in_hand(&self) -> Vec<DeliveryId> {
         self.lock().iter().copied().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<DeliveryId>> {
         self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

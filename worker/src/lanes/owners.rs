@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_shared::kernel::gather::Gather;
+use longshore_shared::kernel::ids::{OrganisationId, WebhookId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::lane;
-use uuid::Uuid;
 
 /// Lanes of one statement.
 const TOGETHER: usize = 256;
@@ -22,14 +22,14 @@ const REMEMBERED: usize = 50_000;
 /// The organisations of webhooks; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
-    known: Arc<Mutex<HashMap<Uuid, Uuid>>>,
-    ask: Gather<Uuid, Option<Uuid>>,
+    known: Arc<Mutex<HashMap<WebhookId, OrganisationId>>>,
+    ask: Gather<WebhookId, Option<OrganisationId>>,
 }
 
 impl Owners {
     pub(super) fn start(services: &Services) -> Self {
         let services = services.clone();
-        let ask = Gather::start(TOGETHER, AT_ONCE, move |webhooks: Vec<Uuid>| {
+        let ask = Gather::start(TOGETHER, AT_ONCE, move |webhooks: Vec<WebhookId>| {
             let db = services.db.clone();
             async move {
                 let owners = lane::owners(&db, &webhooks).await?;
@@ -40,7 +40,7 @@ impl Owners {
     }
 
     /// The organisation of a webhook; `None` if the webhook no longer exists.
-    pub(super) async fn of(&self, webhook: Uuid) -> Result<Option<Uuid>, Problem> {
+    pub(super) async fn of(&self, webhook: WebhookId) -> Result<Option<OrganisationId>, Problem> {
         if let Some(organisation) = self.known().get(&webhook) {
             return Ok(Some(*organisation));
         }
@@ -55,7 +55,7 @@ impl Owners {
         Ok(organisation)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Uuid, Uuid>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<WebhookId, OrganisationId>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_shared::kernel::crypto::random_offset;
+use longshore_shared::kernel::ids::{DeliveryId, EventId};
 use longshore_shared::kernel::metrics::Metrics;
 use longshore_shared::kernel::trace;
 use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
@@ -38,7 +39,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 /// A delivery to send.
 #[derive(Debug)]
 pub(super) struct Parcel {
-    pub(super) delivery: Uuid,
+    pub(super) delivery: DeliveryId,
     /// Failed attempts so far.
     attempts: usize,
     /// Absent when its event has expired.
@@ -47,7 +48,7 @@ pub(super) struct Parcel {
 
 #[derive(Debug)]
 struct Content {
-    event: Uuid,
+    event: EventId,
     kind: String,
     entity: Uuid,
     body: Bytes,
@@ -72,7 +73,7 @@ impl From<Due> for Parcel {
 /// A parcel whose call has begun: it is signed, but not sent yet.
 #[derive(Debug)]
 pub(super) struct Begun {
-    delivery: Uuid,
+    delivery: DeliveryId,
     attempts: usize,
     /// Absent when its event has expired.
     signed: Option<Signed>,
@@ -89,7 +90,7 @@ struct Signed {
 /// No call was made because this machine had no room for it.
 #[derive(Debug)]
 pub(super) struct NoRoom {
-    pub(super) delivery: Uuid,
+    pub(super) delivery: DeliveryId,
     /// The error of the operating system.
     pub(super) why: String,
 }
@@ -147,7 +148,7 @@ impl Target {
             return Ok(self.outcome(
                 begun.delivery,
                 "expired".to_owned(),
-                self.lease.organisation,
+                self.lease.organisation.get(),
                 End::Cancelled,
                 None,
             ));
@@ -208,7 +209,7 @@ impl Target {
     }
 
     /// The span of the call in the trace of its event; none if tracing is off.
-    fn span(&self, content: &Content, delivery: Uuid, number: usize) -> Span {
+    fn span(&self, content: &Content, delivery: DeliveryId, number: usize) -> Span {
         if !trace::is_on() {
             return Span::none();
         }
@@ -222,7 +223,7 @@ impl Target {
 
     fn outcome(
         &self,
-        delivery: Uuid,
+        delivery: DeliveryId,
         event_type: String,
         entity: Uuid,
         end: End,
@@ -242,19 +243,19 @@ impl Target {
         }
     }
 
-    fn call(&self, content: &Content, delivery: Uuid, attempts: usize, timestamp: i64) -> Option<Call> {
-        let id = content.event.hyphenated().to_string();
+    fn call(&self, content: &Content, delivery: DeliveryId, attempts: usize, timestamp: i64) -> Option<Call> {
+        let id = content.event.to_string();
         let signature = self.lease.signer.sign(&id, timestamp, &content.body);
         // Without tracing here, the trace of the original caller continues; without that, all attempts of an
         // event form one trace (W3C trace context), each attempt a span of it. With tracing, the client
         // replaces the span by its own.
-        let (_, low) = delivery.as_u64_pair();
+        let (_, low) = delivery.get().as_u64_pair();
         let span = low.wrapping_add(u64::try_from(attempts).unwrap_or(0));
         let trace = content
             .traceparent
             .as_deref()
             .and_then(|parent| trace::child(parent, span))
-            .unwrap_or_else(|| format!("00-{}-{span:016x}-01", content.event.simple()));
+            .unwrap_or_else(|| format!("00-{}-{span:016x}-01", content.event.get().simple()));
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in [

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
 use longshore_shared::kernel::seldom::Seldom;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::lane::{self, Outcome, Reported};
 use tokio::sync::mpsc;
-use uuid::Uuid;
 
 use super::ledger::Ledger;
 
@@ -76,7 +76,11 @@ impl OutcomeWriter {
     }
 }
 
-async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), began_failing: &Seldom<Uuid>) {
+async fn record(
+    services: &Services,
+    group: (Vec<Outcome>, Vec<Arc<Ledger>>),
+    began_failing: &Seldom<WebhookId>,
+) {
     // a group that is refused is halved until the refused outcome is alone
     let mut stack = vec![group];
     let (mut pause, mut waiting) = (PAUSE, false);
@@ -119,7 +123,7 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), be
 }
 
 fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]) {
-    let mut lanes = HashMap::<(Uuid, i64), (Arc<Ledger>, Vec<Uuid>)>::new();
+    let mut lanes = HashMap::<(WebhookId, i64), (Arc<Ledger>, Vec<DeliveryId>)>::new();
     for (outcome, ledger) in outcomes.iter().zip(ledgers) {
         let (_, settled) =
             lanes.entry((outcome.webhook, outcome.token)).or_insert_with(|| (ledger, Vec::new()));
@@ -132,7 +136,7 @@ fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]
     }
 }
 
-fn log(reported: &[Reported], began_failing: &Seldom<Uuid>) {
+fn log(reported: &[Reported], began_failing: &Seldom<WebhookId>) {
     for report in reported {
         if report.disabled {
             let reason = if report.overdue {

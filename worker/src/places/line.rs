@@ -5,11 +5,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use longshore_shared::kernel::ids::OrganisationId;
+
 /// The line. Each organisation with a waiting turn is in the ring once.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    ring: VecDeque<Uuid>,
-    organisations: HashMap<Uuid, VecDeque<(Uuid, oneshot::Sender<()>)>>,
+    ring: VecDeque<OrganisationId>,
+    organisations: HashMap<OrganisationId, VecDeque<(Uuid, oneshot::Sender<()>)>>,
     turns: HashSet<Uuid>,
 }
 
@@ -22,11 +24,11 @@ impl Line {
         self.turns.contains(&turn)
     }
 
-    pub(super) fn is_empty_for(&self, organisation: Uuid) -> bool {
+    pub(super) fn is_empty_for(&self, organisation: OrganisationId) -> bool {
         !self.organisations.contains_key(&organisation)
     }
 
-    pub(super) fn join(&mut self, organisation: Uuid, turn: Uuid, tell: oneshot::Sender<()>) {
+    pub(super) fn join(&mut self, organisation: OrganisationId, turn: Uuid, tell: oneshot::Sender<()>) {
         if self.is_empty_for(organisation) {
             self.ring.push_back(organisation);
         }
@@ -35,7 +37,10 @@ impl Line {
     }
 
     /// The first waiting turn of the next organisation that may enter.
-    pub(super) fn next(&mut self, may: impl Fn(Uuid) -> bool) -> Option<(Uuid, oneshot::Sender<()>)> {
+    pub(super) fn next(
+        &mut self,
+        may: impl Fn(OrganisationId) -> bool,
+    ) -> Option<(OrganisationId, oneshot::Sender<()>)> {
         for _ in 0..self.ring.len() {
             let organisation = self.ring.pop_front()?;
             if !may(organisation) {
@@ -58,7 +63,7 @@ impl Line {
     }
 
     /// Removes a turn that no longer waits.
-    pub(super) fn leave(&mut self, organisation: Uuid, turn: Uuid) {
+    pub(super) fn leave(&mut self, organisation: OrganisationId, turn: Uuid) {
         if !self.turns.remove(&turn) {
             return;
         }
@@ -89,7 +94,7 @@ impl Line {
     }
 
     /// The organisations with waiting turns, in the order in which they are served.
-    pub(super) fn organisations(&self) -> impl Iterator<Item = Uuid> {
+    pub(super) fn organisations(&self) -> impl Iterator<Item = OrganisationId> {
         self.ring.iter().copied()
     }
 
@@ -98,7 +103,7 @@ impl Line {
         *self = Self::default();
     }
 
-    fn forget(&mut self, organisation: Uuid) {
+    fn forget(&mut self, organisation: OrganisationId) {
         self.organisations.remove(&organisation);
         self.ring.retain(|waiting| *waiting != organisation);
     }

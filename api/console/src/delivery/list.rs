@@ -1,12 +1,12 @@
 //! The deliveries of one webhook: waiting and ended ones.
 
 use chrono::{DateTime, Utc};
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::delivery::search::{Filter, Line, Page, WINDOW};
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
-use uuid::Uuid;
 
 use super::moment;
 use crate::form::Asked;
@@ -60,7 +60,13 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
 }
 
 /// The ended deliveries: a search, and a form that sends selected ones again.
-pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
+pub(crate) fn ended(
+    asked: &Asked,
+    webhook: WebhookId,
+    found: &Page,
+    may: bool,
+    now: DateTime<Utc>,
+) -> Markup {
     let here = format!("/console/webhook/{webhook}");
     let first = asked.get("after").map(|_| asked.address(&here, &["after", "done", "count"], &[]));
     let next =

@@ -2,11 +2,11 @@
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::{self as deliveries, search};
 use maud::html;
 use serde_json::json;
-use uuid::Uuid;
 
 use super::{find, wanted};
 use crate::job;
@@ -21,7 +21,7 @@ type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
 
 /// `GET /console/delivery/{id}/redeliver`.
-pub(crate) async fn ask(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask(Id(id): Id<DeliveryId>, visit: Asking) -> Result<Response, Failure> {
     let found = find(&visit, id).await?;
     let page = format!("/console/delivery/{id}");
     let question = Question {
@@ -40,14 +40,14 @@ pub(crate) async fn ask(Id(id): Id, visit: Asking) -> Result<Response, Failure> 
 }
 
 /// `POST /console/delivery/{id}/redeliver`.
-pub(crate) async fn redeliver(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn redeliver(Id(id): Id<DeliveryId>, act: Acting) -> Result<Response, Failure> {
     let found = find(&act.visit, id).await?;
     deliveries::redeliver(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(&format!("/console/webhook/{}", found.webhook_id), Done::Redelivered, Some(1)))
 }
 
 /// `GET /console/webhook/{id}/redeliver?id=…`.
-pub(crate) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask_selected(Id(webhook): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let found = visit.webhook(webhook).await?;
     let ids = chosen(visit.asked.ids("id")?)?;
     let page = format!("/console/webhook/{webhook}");
@@ -64,14 +64,14 @@ pub(crate) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Respo
 }
 
 /// `POST /console/webhook/{id}/redeliver`.
-pub(crate) async fn redeliver_selected(Id(webhook): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn redeliver_selected(Id(webhook): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let ids = chosen(act.form.ids("id")?)?;
     act.visit.webhook(webhook).await?;
     let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 
-fn chosen(ids: Vec<Uuid>) -> Result<Vec<Uuid>, Problem> {
+fn chosen(ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>, Problem> {
     if (1..=CHOSEN).contains(&ids.len()) {
         return Ok(ids);
     }
@@ -87,7 +87,7 @@ fn deliveries_in_words(count: usize) -> String {
 const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
 
 /// `GET /console/webhook/{id}/redeliver-all?…`, with the criteria of the search.
-pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask_matching(Id(webhook): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let found = visit.webhook(webhook).await?;
     let wanted = wanted(&visit.asked)?;
     let count = search::count_matching(visit.db(), webhook, &wanted).await?;
@@ -121,7 +121,7 @@ pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Respo
 }
 
 /// `POST /console/webhook/{id}/redeliver-all`.
-pub(crate) async fn redeliver_matching(Id(webhook): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn redeliver_matching(Id(webhook): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     act.visit.webhook(webhook).await?;
     let wanted = wanted(&act.form)?;
     let answer = search::redeliver_matching(act.visit.services(), &act.visit.may, webhook, &wanted).await?;

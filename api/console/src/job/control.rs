@@ -4,20 +4,23 @@ use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::control;
 use longshore_shared::job::inspection::{self, Job};
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
-use uuid::Uuid;
 
 use crate::layout::Section;
 use crate::piece::number;
 use crate::visit::{Act, Done, Question, Visit, done};
 
-async fn find(visit: &Visit<permit::WriteJobs>, id: Uuid) -> Result<Job, Problem> {
+async fn find(visit: &Visit<permit::WriteJobs>, id: JobId) -> Result<Job, Problem> {
     inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
 }
 
 /// `GET /console/job/{id}/cancel`.
-pub(crate) async fn ask_cancel(Id(id): Id, visit: Visit<permit::WriteJobs>) -> Result<Response, Failure> {
+pub(crate) async fn ask_cancel(
+    Id(id): Id<JobId>,
+    visit: Visit<permit::WriteJobs>,
+) -> Result<Response, Failure> {
     let job = find(&visit, id).await?;
     let explanation = html! {
         p { "The job " strong { (job.kind) } " has done " (number(job.done)) " of " (number(job.total)) " items." }
@@ -27,13 +30,16 @@ pub(crate) async fn ask_cancel(Id(id): Id, visit: Visit<permit::WriteJobs>) -> R
 }
 
 /// `POST /console/job/{id}/cancel`.
-pub(crate) async fn cancel(Id(id): Id, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+pub(crate) async fn cancel(Id(id): Id<JobId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
     control::cancel(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(&format!("/console/job/{id}"), Done::Cancelled, None))
 }
 
 /// `GET /console/job/{id}/retry`.
-pub(crate) async fn ask_retry(Id(id): Id, visit: Visit<permit::WriteJobs>) -> Result<Response, Failure> {
+pub(crate) async fn ask_retry(
+    Id(id): Id<JobId>,
+    visit: Visit<permit::WriteJobs>,
+) -> Result<Response, Failure> {
     let job = find(&visit, id).await?;
     let explanation = html! {
         p { "Job " strong { (job.kind) } ", " (number(job.failed)) " items were refused or not executed. They will be tried again; completed items stay as they are." }
@@ -43,14 +49,14 @@ pub(crate) async fn ask_retry(Id(id): Id, visit: Visit<permit::WriteJobs>) -> Re
 }
 
 /// `POST /console/job/{id}/retry`.
-pub(crate) async fn retry(Id(id): Id, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+pub(crate) async fn retry(Id(id): Id<JobId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
     control::retry(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(&format!("/console/job/{id}"), Done::Retried, None))
 }
 
 fn ask(
     visit: &Visit<permit::WriteJobs>,
-    id: Uuid,
+    id: JobId,
     title: &str,
     explanation: Markup,
     button: &str,

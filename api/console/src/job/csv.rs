@@ -8,6 +8,7 @@ use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::inspection::{self, Refused};
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::problem::Problem;
 
 use crate::visit::Visit;
@@ -16,7 +17,7 @@ use crate::visit::Visit;
 const BATCH: i64 = 1_000;
 
 /// `GET /console/job/{id}/errors.csv`.
-pub(crate) async fn download(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+pub(crate) async fn download(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))?;
     let db = visit.db().clone();
     let head = stream::iter([Ok::<_, Problem>(Bytes::from_static(b"item,line,key,code,reason\r\n"))]);

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use futures::future::join_all;
 use longshore_http::extract::permit;
 use longshore_shared::job::inspection;
-use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::ids::{JobId, WebhookId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{Queue, Reader, Worker, grouped};
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
-use uuid::Uuid;
 
 use super::PATIENCE;
 use crate::piece::{empty, none};
@@ -18,8 +17,8 @@ use crate::visit::Visit;
 
 /// Names of the ids on the queues, as far as the visitor may see them.
 struct Known {
-    jobs: HashMap<Uuid, String>,
-    webhooks: HashMap<Uuid, String>,
+    jobs: HashMap<JobId, String>,
+    webhooks: HashMap<WebhookId, String>,
 }
 
 pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Problem> {
@@ -35,10 +34,10 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
     let readers: Vec<Reader> = readers.into_iter().flatten().flatten().collect();
     let entries =
         || readers.iter().flat_map(|reader| reader.first.iter().map(move |entry| (reader.queue, entry)));
-    let jobs: Vec<Uuid> = entries().filter_map(|(_, entry)| chunk(entry)).map(|(job, _)| job).collect();
-    let webhooks: Vec<Uuid> = entries()
+    let jobs: Vec<JobId> = entries().filter_map(|(_, entry)| chunk(entry)).map(|(job, _)| job).collect();
+    let webhooks: Vec<WebhookId> = entries()
         .filter(|(queue, _)| *queue == Queue::Lane)
-        .filter_map(|(_, entry)| parse_id(entry))
+        .filter_map(|(_, entry)| WebhookId::parse(entry))
         .collect();
     let (jobs, webhooks) = tokio::try_join!(
         inspection::kinds(visit.db(), visit.scope(), &jobs),
@@ -112,7 +111,7 @@ fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
             |kind| html! { a href={"/console/job/" (job)} { (kind) } " #" (number) },
         )
     } else if queue == Queue::Lane
-        && let Some(webhook) = parse_id(entry)
+        && let Some(webhook) = WebhookId::parse(entry)
     {
         known.webhooks.get(&webhook).map_or_else(
             || foreign("a webhook"),
@@ -124,9 +123,9 @@ fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
 }
 
 /// The job and the number in the name of a chunk.
-fn chunk(entry: &str) -> Option<(Uuid, &str)> {
+fn chunk(entry: &str) -> Option<(JobId, &str)> {
     let (job, number) = entry.split_once(':')?;
-    Some((parse_id(job)?, number))
+    Some((JobId::parse(job)?, number))
 }
 
 /// The host of a destination, since the rest is long.

@@ -3,12 +3,12 @@
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::recovery::{self, COUNTED, Known};
 use longshore_shared::webhook::{delivery, subscription};
 use maud::{Markup, html};
 use serde_json::json;
-use uuid::Uuid;
 
 use crate::job;
 use crate::layout::Section;
@@ -18,42 +18,42 @@ use crate::visit::{Act, Done, Question, Visit, done};
 type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
 
-fn page(id: Uuid) -> String {
+fn page(id: WebhookId) -> String {
     format!("/console/webhook/{id}")
 }
 
 /// `GET /console/webhook/{id}/activate`.
-pub(crate) async fn ask_activate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask_activate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "Waiting deliveries are sent, and future ones as they become due." } };
     ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/activate`.
-pub(crate) async fn activate(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn activate(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     subscription::set_active(act.visit.services(), &act.visit.may, id, true).await?;
     Ok(done(&page(id), Done::Activated, None))
 }
 
 /// `GET /console/webhook/{id}/deactivate`.
-pub(crate) async fn ask_deactivate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask_deactivate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "No deliveries are sent until the webhook is activated again. Due deliveries are kept." } };
     ask(&visit, id, "Deactivate the webhook?", said, "Deactivate", "deactivate", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/deactivate`.
-pub(crate) async fn deactivate(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn deactivate(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     subscription::set_active(act.visit.services(), &act.visit.may, id, false).await?;
     Ok(done(&page(id), Done::Deactivated, None))
 }
 
 /// `GET /console/webhook/{id}/test`.
-pub(crate) async fn ask_test(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask_test(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "Sends a signed event of the type " code { "test" } " to the destination." } };
     ask(&visit, id, "Send a test?", said, "Send a test", "test", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/test`.
-pub(crate) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn test(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     delivery::send_test(act.visit.services(), &act.visit.may, id).await?;
     let webhook = act.visit.webhook(id).await?;
     let told = if !webhook.active {
@@ -67,7 +67,7 @@ pub(crate) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
 }
 
 /// `GET /console/webhook/{id}/recover`.
-pub(crate) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn ask_recover(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     visit.webhook(id).await?;
     let now = visit.now();
     let mut known = Vec::with_capacity(SPANS.len());
@@ -106,7 +106,7 @@ fn spans(known: &[(&str, DateTime<Utc>, Known)]) -> Markup {
 }
 
 /// `POST /console/webhook/{id}/recover`.
-pub(crate) async fn recover(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+pub(crate) async fn recover(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let missing = || Problem::violation("since", "required", "is required");
     let since = act.form.moment("since")?.ok_or_else(missing)?;
     let body = json!({"since": since.to_rfc3339_opts(SecondsFormat::Secs, true)});
@@ -116,7 +116,7 @@ pub(crate) async fn recover(Id(id): Id, act: Acting) -> Result<Response, Failure
 
 async fn ask(
     visit: &Asking,
-    id: Uuid,
+    id: WebhookId,
     title: &str,
     explanation: Markup,
     button: &str,

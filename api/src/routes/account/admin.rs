@@ -9,6 +9,7 @@ use longshore_http::extract::{
     Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
 };
 use longshore_shared::account::{admin, second_factor};
+use longshore_shared::kernel::ids::{AdminId, OrganisationId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::admin::ADMIN;
 
@@ -32,7 +33,7 @@ pub async fn create_admin(
 pub async fn get_admin(
     State(app): State<App>,
     may: May<permit::ReadAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
     Ok(view::versioned(&app, &ADMIN, may.scope(), id, &if_none_match).await?)
@@ -51,7 +52,7 @@ pub async fn list_admins(
 pub async fn update_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -63,7 +64,7 @@ pub async fn update_admin(
 pub async fn delete_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::delete(&services, &may, id).await?)?)
 }
@@ -72,7 +73,7 @@ pub async fn delete_admin(
 pub async fn activate_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::set_active(&services, &may, id, true).await?)?)
 }
@@ -81,7 +82,7 @@ pub async fn activate_admin(
 pub async fn deactivate_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::set_active(&services, &may, id, false).await?)?)
 }
@@ -90,7 +91,7 @@ pub async fn deactivate_admin(
 pub async fn set_admin_preferences(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -102,7 +103,7 @@ pub async fn set_admin_preferences(
 pub async fn add_admin_to_organisation(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Ids([id, organisation]): Ids<2>,
+    Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::join(&services, &may, id, organisation).await?)?)
 }
@@ -111,7 +112,7 @@ pub async fn add_admin_to_organisation(
 pub async fn remove_admin_from_organisation(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Ids([id, organisation]): Ids<2>,
+    Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::leave(&services, &may, id, organisation).await?)?)
 }
@@ -120,7 +121,7 @@ pub async fn remove_admin_from_organisation(
 pub async fn remove_admin_totp(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&second_factor::remove_of(&services, &may, id).await?)?)
 }

@@ -8,6 +8,7 @@ use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
 use longshore_shared::job::acceptance;
 use longshore_shared::job::kind::{Job, Within};
+use longshore_shared::kernel::ids::AdminId;
 use longshore_shared::kernel::input::Reader;
 
 use crate::routes::catalog::switch::BODY_LIMIT;
@@ -55,6 +56,7 @@ async fn change_admins<J: Job>(
     job: fn(Within) -> J,
 ) -> Result<Response, Failure> {
     let ids = Reader::read(body.value, acceptance::ids())?;
+    let ids: Vec<AdminId> = ids.into_iter().map(AdminId::from).collect();
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             bulk::accept(&app.services, context, job, ids).await

@@ -8,6 +8,7 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::account::business_user;
+use longshore_shared::kernel::ids::BusinessUserId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::business_user::BUSINESS_USER;
 
@@ -31,7 +32,7 @@ pub async fn create_business_user(
 pub async fn get_business_user(
     State(app): State<App>,
     may: May<permit::ReadBusinessUsers>,
-    Id(id): Id,
+    Id(id): Id<BusinessUserId>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
     Ok(view::versioned(&app, &BUSINESS_USER, may.scope(), id, &if_none_match).await?)
@@ -50,7 +51,7 @@ pub async fn list_business_users(
 pub async fn update_business_user(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteBusinessUsers>,
-    Id(id): Id,
+    Id(id): Id<BusinessUserId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -62,7 +63,7 @@ pub async fn update_business_user(
 pub async fn activate_business_user(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteBusinessUsers>,
-    Id(id): Id,
+    Id(id): Id<BusinessUserId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&business_user::set_active(&services, &may, id, true).await?)?)
 }
@@ -71,7 +72,7 @@ pub async fn activate_business_user(
 pub async fn deactivate_business_user(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteBusinessUsers>,
-    Id(id): Id,
+    Id(id): Id<BusinessUserId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&business_user::set_active(&services, &may, id, false).await?)?)
 }
@@ -80,7 +81,7 @@ pub async fn deactivate_business_user(
 pub async fn delete_business_user(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteBusinessUsers>,
-    Id(id): Id,
+    Id(id): Id<BusinessUserId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&business_user::delete(&services, &may, id).await?)?)
 }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::account::session;
+use longshore_shared::kernel::ids::SessionId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::session::SESSION;
 
@@ -24,7 +25,7 @@ pub async fn list_sessions(
 pub async fn end_session(
     State(services): State<Arc<Services>>,
     may: May<permit::OwnAccount>,
-    Id(id): Id,
+    Id(id): Id<SessionId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&session::end(&services, &may, id).await?)?)
 }

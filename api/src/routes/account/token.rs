@@ -7,6 +7,7 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::account::token::issue;
+use longshore_shared::kernel::ids::TokenId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::token::ACCESS_TOKEN;
 
@@ -29,7 +30,7 @@ pub async fn create_access_token(
 pub async fn get_access_token(
     State(app): State<App>,
     may: May<permit::ManageTokens>,
-    Id(id): Id,
+    Id(id): Id<TokenId>,
 ) -> Result<Response, Failure> {
     Ok(view::record(&app, &ACCESS_TOKEN, may.scope(), id).await?)
 }
@@ -47,7 +48,7 @@ pub async fn list_access_tokens(
 pub async fn delete_access_token(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageTokens>,
-    Id(id): Id,
+    Id(id): Id<TokenId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&issue::delete(&services, &may, id).await?)?)
 }

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::catalog::image::{self, LARGEST, upload_body};
 use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::ids::{ImageId, ProductId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 
@@ -54,10 +55,10 @@ pub async fn upload_product_image_form(
 pub async fn get_product_image(
     State(services): State<Arc<Services>>,
     may: May<permit::Read>,
-    Ids([product, id]): Ids<2>,
+    Ids(product, id): Ids<ProductId, ImageId>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    let found = image::find(&services, may.scope(), product, id).await?;
+    let found = image::find(&services, may.scope(), product.get(), id.get()).await?;
     let value = |text: &str| HeaderValue::from_str(text).map_err(Problem::internal);
     let version = [(ETAG, value(&found.etag)?), (CACHE_CONTROL, HeaderValue::from_static(CACHE))];
     if if_none_match.has(&found.etag) {
@@ -77,7 +78,7 @@ pub async fn get_product_image(
 pub async fn delete_product_image(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteProducts>,
-    Ids([product, id]): Ids<2>,
+    Ids(product, id): Ids<ProductId, ImageId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&image::delete(&services, &may, product, id).await?)?)
+    Ok(view::answer(&image::delete(&services, &may, product.get(), id.get()).await?)?)
 }

@@ -8,6 +8,7 @@ use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::acceptance;
 use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, Job, Within};
+use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::input::Reader;
 
 use crate::routes::job::answer::{Patience, answer};
@@ -46,6 +47,7 @@ async fn switch_products<J: Job>(
     job: impl FnOnce(Within) -> J,
 ) -> Result<Response, Failure> {
     let ids = Reader::read(body.value, acceptance::ids())?;
+    let ids: Vec<ProductId> = ids.into_iter().map(ProductId::from).collect();
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             switch::accept(&app.services, context, job, ids).await

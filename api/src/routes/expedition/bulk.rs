@@ -9,6 +9,7 @@ use longshore_shared::job::acceptance;
 use longshore_shared::job::kind::{
     CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
+use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::input::Reader;
 
 use crate::routes::catalog::switch::BODY_LIMIT;
@@ -70,6 +71,7 @@ async fn accept<J: Job>(
     job: impl FnOnce(Within) -> J,
 ) -> Result<Response, Failure> {
     let ids = Reader::read(body.value, acceptance::ids())?;
+    let ids: Vec<ExpeditionId> = ids.into_iter().map(ExpeditionId::from).collect();
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             bulk::accept(&app.services, context, job, ids).await

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::expedition::command::{self, Command};
+use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
@@ -16,7 +17,7 @@ type Write = May<permit::WriteExpeditions>;
 pub async fn send_expedition(
     State(services): State<Arc<Services>>,
     may: Write,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     let command = command::read(body, command::send_body())?;
@@ -27,7 +28,7 @@ pub async fn send_expedition(
 pub async fn process_expedition(
     State(services): State<Arc<Services>>,
     may: Write,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&command::run(&services, &may, id, &Command::Process).await?)?)
 }
@@ -36,7 +37,7 @@ pub async fn process_expedition(
 pub async fn roll_back_expedition(
     State(services): State<Arc<Services>>,
     may: Write,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&command::run(&services, &may, id, &Command::Rollback).await?)?)
 }
@@ -45,7 +46,7 @@ pub async fn roll_back_expedition(
 pub async fn cancel_expedition(
     State(services): State<Arc<Services>>,
     may: Write,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     let command = command::read(body, command::cancel_body())?;
@@ -56,7 +57,7 @@ pub async fn cancel_expedition(
 pub async fn rebook_expedition(
     State(services): State<Arc<Services>>,
     may: Write,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&command::run(&services, &may, id, &Command::Rebook).await?)?)
 }
@@ -65,7 +66,7 @@ pub async fn rebook_expedition(
 pub async fn unbook_expedition(
     State(services): State<Arc<Services>>,
     may: Write,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&command::run(&services, &may, id, &Command::Unbook).await?)?)
 }

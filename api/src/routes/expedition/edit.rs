@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use longshore_shared::expedition::{create, edit, progress};
+use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
@@ -27,7 +28,7 @@ pub async fn create_expedition(
 pub async fn update_expedition(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteExpeditions>,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -39,7 +40,7 @@ pub async fn update_expedition(
 pub async fn patch_expedition(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteExpeditions>,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -51,7 +52,7 @@ pub async fn patch_expedition(
 pub async fn delete_expedition(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteExpeditions>,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
     let check = |version| if_match.check(version);
@@ -62,7 +63,7 @@ pub async fn delete_expedition(
 pub async fn report_expedition(
     State(services): State<Arc<Services>>,
     may: May<permit::ReportExpeditions>,
-    Id(id): Id,
+    Id(id): Id<ExpeditionId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {

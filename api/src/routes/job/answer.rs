@@ -9,11 +9,11 @@ use longshore_http::extract::once::Told;
 use longshore_http::extract::{Failure, Prefer};
 use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::problem::{CONFLICT, Problem};
 use longshore_shared::list::Record;
 use longshore_shared::list::fields::job::JobOutcome;
 use serde::Deserialize;
-use uuid::Uuid;
 
 use crate::routes::view;
 
@@ -59,7 +59,7 @@ pub async fn answer_all(
     told: Told,
     prefer: Prefer,
 ) -> Result<Response, Failure> {
-    let ids: Vec<Uuid> =
+    let ids: Vec<JobId> =
         serde_json::from_str(told.answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
     let end = Instant::now() + prefer.wait(Duration::ZERO);
     let (mut jobs, mut all_ended) = (Vec::with_capacity(ids.len()), true);

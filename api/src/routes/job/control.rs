@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, May, Once, Prefer, permit};
 use longshore_shared::job::control;
+use longshore_shared::kernel::ids::JobId;
 
 use super::answer::{Patience, answer};
 use crate::routes::view;
@@ -13,7 +14,7 @@ use crate::routes::view;
 pub async fn cancel_job(
     State(app): State<App>,
     may: May<permit::WriteJobs>,
-    Id(id): Id,
+    Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
     control::cancel(&app.services, &may, id).await?;
     Ok(view::json(view::job(&app, may.scope(), id).await?.json).into_response())
@@ -25,7 +26,7 @@ pub async fn retry_job(
     may: May<permit::WriteJobs>,
     once: Once,
     prefer: Prefer,
-    Id(id): Id,
+    Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
     let told = once
         .answer(&app.services, may.0.clone(), b"", async |context| {

@@ -12,6 +12,8 @@ use longshore_http::extract::{Failure, Id, May, permit};
 
 use crate::routes::view;
 
+use longshore_shared::kernel::ids::JobId;
+
 /// How often a silent stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -20,7 +22,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub async fn follow_job(
     State(app): State<App>,
     may: May<permit::ReadJobs>,
-    Id(id): Id,
+    Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
     let scope = may.scope().clone();
     let first = view::job(&app, &scope, id).await?;

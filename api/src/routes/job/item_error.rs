@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::job::item_error;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
@@ -15,7 +16,7 @@ use crate::routes::view;
 pub async fn list_item_errors(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadJobs>,
-    Id(id): Id,
+    Id(id): Id<JobId>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     Ok(view::json(item_error::list(&services, may.scope(), id, body).await?).into_response())

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::job::JOB;
 
@@ -24,7 +25,7 @@ pub async fn list_jobs(
 pub async fn get_job(
     State(app): State<App>,
     may: May<permit::ReadJobs>,
-    Id(id): Id,
+    Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
     Ok(view::record(&app, &JOB, may.scope(), id).await?)
 }

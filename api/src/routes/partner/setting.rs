@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::setting::{self, store};
 
@@ -14,7 +15,7 @@ use crate::routes::view;
 pub async fn get_integration_setting(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadSettings>,
-    Id(eshop): Id,
+    Id(eshop): Id<EshopId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&setting::find(&services, may.scope(), eshop).await?)?)
 }
@@ -23,7 +24,7 @@ pub async fn get_integration_setting(
 pub async fn store_integration_setting(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteSettings>,
-    Id(eshop): Id,
+    Id(eshop): Id<EshopId>,
     once: Once,
     if_match: IfMatch,
     body: JsonBody,
@@ -38,7 +39,7 @@ pub async fn store_integration_setting(
 pub async fn delete_integration_setting(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteSettings>,
-    Id(eshop): Id,
+    Id(eshop): Id<EshopId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&store::delete(&services, &may, eshop).await?)?)
 }

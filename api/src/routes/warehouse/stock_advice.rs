@@ -7,6 +7,7 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::ids::StockAdviceId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::stock_advice::STOCK_ADVICE;
 use longshore_shared::warehouse::stock_advice::{create, end, receive};
@@ -39,7 +40,7 @@ pub async fn list_stock_advices(
 pub async fn get_stock_advice(
     State(app): State<App>,
     may: May<permit::Read>,
-    Id(id): Id,
+    Id(id): Id<StockAdviceId>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
     Ok(view::versioned(&app, &STOCK_ADVICE, may.scope(), id, &if_none_match).await?)
@@ -49,7 +50,7 @@ pub async fn get_stock_advice(
 pub async fn receive_stock_advice(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdvices>,
-    Id(id): Id,
+    Id(id): Id<StockAdviceId>,
     once: Once,
     if_match: IfMatch,
     body: JsonBody,
@@ -65,7 +66,7 @@ pub async fn receive_stock_advice(
 pub async fn cancel_stock_advice(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdvices>,
-    Id(id): Id,
+    Id(id): Id<StockAdviceId>,
     once: Once,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {

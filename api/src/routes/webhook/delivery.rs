@@ -7,6 +7,7 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::delivery;
 
@@ -18,7 +19,7 @@ use crate::routes::view;
 pub async fn redeliver_delivery(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<DeliveryId>,
     once: Once,
 ) -> Result<Response, Failure> {
     view::once(&once, &services, may.0, &sha256(b""), async |context| {

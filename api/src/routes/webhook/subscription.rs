@@ -7,6 +7,7 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::{delivery, subscription};
 
@@ -30,7 +31,7 @@ pub async fn create_webhook(
 pub async fn update_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -42,7 +43,7 @@ pub async fn update_webhook(
 pub async fn delete_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&subscription::delete(&services, &may, id).await?)?)
 }
@@ -51,7 +52,7 @@ pub async fn delete_webhook(
 pub async fn activate_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
     let check = |version| if_match.check(version);
@@ -62,7 +63,7 @@ pub async fn activate_webhook(
 pub async fn deactivate_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
     let check = |version| if_match.check(version);
@@ -74,7 +75,7 @@ pub async fn deactivate_webhook(
 pub async fn rotate_webhook_secret(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
     once: Once,
 ) -> Result<Response, Failure> {
     view::once(&once, &services, may.0, &sha256(b""), async |context| {
@@ -87,7 +88,7 @@ pub async fn rotate_webhook_secret(
 pub async fn test_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
     once: Once,
 ) -> Result<Response, Failure> {
     view::once(&once, &services, may.0, &sha256(b""), async |context| {
@@ -101,7 +102,7 @@ pub async fn test_webhook(
 pub async fn recover_webhook(
     State(app): State<App>,
     may: May<permit::WriteWebhooks>,
-    Id(id): Id,
+    Id(id): Id<WebhookId>,
     once: Once,
     prefer: Prefer,
     body: JsonBody,

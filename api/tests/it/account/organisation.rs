@@ -92,8 +92,8 @@ async fn every_eshop_of_an_organisation_gets_its_changes(_: PgPoolOptions, optio
     let world = World::new(&options).await;
     let api = &world.api;
     let second = world.eshop().await;
-    for eshop in [api.tenant.eshop, second] {
-        world.webhook(eshop, "organization_change").await;
+    for eshop in [api.tenant.eshop, second.into()] {
+        world.webhook(eshop.get(), "organization_change").await;
     }
     world.webhook(second, "product_change").await;
     let (stranger, _) = world.stranger().await;

@@ -165,10 +165,10 @@ async fn a_token_and_the_tokens_it_created_end_with_its_account(_: PgPoolOptions
         let members = json!({"password": PASSWORD, "organisations": [ours, theirs]});
         let admin = world.add_admin(name, members).await;
         let login = world.login(name).await;
-        let (made_id, made) = world.make(&login, body("admin", ours)).await;
-        let (_, elsewhere) = world.make(&login, body("user", theirs)).await;
-        let (second_id, second) = world.make(&made, body("admin", ours)).await;
-        let (third_id, third) = world.make(&second, body("connector", ours)).await;
+        let (made_id, made) = world.make(&login, body("admin", ours.get())).await;
+        let (_, elsewhere) = world.make(&login, body("user", theirs.get())).await;
+        let (second_id, second) = world.make(&made, body("admin", ours.get())).await;
+        let (third_id, third) = world.make(&second, body("connector", ours.get())).await;
         let shown = world.api.get(superadmin, &format!("{PATH}/{made_id}")).await.expect(200).json();
         let maker = json!({"type": "admin", "id": admin, "name": format!("{name} Admin")});
         assert_eq!(shown["createdBy"], maker);

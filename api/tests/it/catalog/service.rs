@@ -15,7 +15,7 @@ fn path(product: &str) -> String {
 async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
-    world.webhook(api.tenant.eshop, "product_change").await;
+    world.webhook(api.tenant.eshop.get(), "product_change").await;
     let product = world.add("sku", json!({})).await;
     let [audits, events, _] = world.traces().await;
     let on = json!(["inbound_localisation_check"]);

@@ -118,7 +118,7 @@ async fn a_viewer_reads_every_page_without_actions(_: PgPoolOptions, options: Pg
         viewer.open(&action).await.expect(403);
         viewer.send_bare(&action, &[]).await.expect(403);
     }
-    assert_eq!(audited(&world, failed).await, None);
+    assert_eq!(audited(&world, failed.get()).await, None);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -132,7 +132,7 @@ async fn an_admin_acts_on_its_organisations_but_not_on_queues(_: PgPoolOptions, 
     assert_eq!(reply.header("location"), Some(format!("/console/job/{failed}?done=retried").as_str()));
     let after = admin.open(reply.header("location").unwrap()).await.expect(200);
     assert!(after.text.contains("The job is in the queue again."), "{}", after.text);
-    assert_eq!(audited(&world, failed).await, Some(("job.retry".into(), "admin of a test".into())));
+    assert_eq!(audited(&world, failed.get()).await, Some(("job.retry".into(), "admin of a test".into())));
     admin.open("/console/queue/chunk/pause").await.expect(403);
     admin.send_bare("/console/queue/chunk/pause", &[]).await.expect(403);
 }

@@ -44,7 +44,7 @@ async fn reading_a_page_changes_nothing(_: PgPoolOptions, options: PgConnectOpti
     for path in [format!("/console/job/{running}/cancel"), "/console/queue/chunk/pause".to_owned()] {
         browser.open(&path).await.expect(200);
     }
-    assert_eq!(audited(&world, running).await, None);
+    assert_eq!(audited(&world, running.get()).await, None);
     assert_eq!(world.count("SELECT count(*) FROM queue WHERE paused").await, 0);
 }
 

@@ -1,5 +1,6 @@
 //! Webhooks by health, and the actions on one of them.
 
+use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
 use longshore_shared::webhook::delivery::search::PAGE;
 use longshore_shared::webhook::health;
 use longshore_shared::webhook::lane::backlog;
@@ -11,7 +12,7 @@ use crate::product::World;
 use crate::support::send_again;
 
 /// Inserts deliveries of a webhook that ended in a state, each of its own event.
-async fn ended(world: &World, hook: Uuid, state: &str, count: usize) -> Vec<Uuid> {
+async fn ended(world: &World, hook: WebhookId, state: &str, count: usize) -> Vec<DeliveryId> {
     sqlx::query_scalar(
         "WITH happened AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
@@ -168,16 +169,16 @@ async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
     );
     let page = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
     assert!(page.contains("No ended delivery matches."), "{page}");
-    ended(&world, hook, "delivered", 2).await;
-    let exhausted = ended(&world, hook, "exhausted", 1).await[0];
+    ended(&world, hook.into(), "delivered", 2).await;
+    let exhausted = ended(&world, hook.into(), "exhausted", 1).await[0];
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
     assert!(page.contains("41 ms") && page.contains("No attempts in the last 24 hours."), "{page}");
     let activity = api.services.metrics.activity();
     for delivered in [true, true, false] {
-        activity.note_call(hook, delivered);
+        activity.note_call(hook.into(), delivered);
     }
     let dead = webhook(api, "https://dead.example/hook").await;
-    activity.note_call(dead, false);
+    activity.note_call(dead.into(), false);
     activity.write(&api.services.db.main).await.unwrap();
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
     assert!(page.contains("66.66 %") && page.contains("2 of 3 attempts in the last 24 hours"), "{page}");
@@ -229,7 +230,7 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
             .unwrap();
     }
     // created a day ago, and attempted again just now
-    let waiting: Uuid = sqlx::query_scalar(
+    let waiting: DeliveryId = sqlx::query_scalar(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at, attempt_count, attempts)
          SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now() - interval '1 day', 2, jsonb_build_array(
              jsonb_build_object('number', 1, 'at', now() - interval '1 day', 'status', 501),
@@ -242,7 +243,7 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     .await
     .unwrap();
     // failed for good a minute earlier
-    let exhausted = ended(&world, hook, "exhausted", 1).await[0];
+    let exhausted = ended(&world, hook.into(), "exhausted", 1).await[0];
     sqlx::query(
         "UPDATE delivery_history SET attempts = jsonb_build_array(
              jsonb_build_object('number', 1, 'at', now() - interval '3 minutes', 'status', 503),
@@ -251,12 +252,12 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     .execute(&world.owner)
     .await
     .unwrap();
-    let calls = health::last_calls(&api.services.db, hook, 4).await.unwrap();
+    let calls = health::last_calls(&api.services.db, hook.into(), 4).await.unwrap();
     let told: Vec<_> =
         calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
     assert_eq!(told[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
     assert_eq!(told[3].1, 500);
-    assert_eq!(health::last_calls(&api.services.db, hook, 100).await.unwrap().len(), 30 + 2 + 2);
+    assert_eq!(health::last_calls(&api.services.db, hook.into(), 100).await.unwrap().len(), 30 + 2 + 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -267,14 +268,14 @@ async fn one_selected_and_all_matching_deliveries_are_sent_again(
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    let exhausted = ended(&world, hook, "exhausted", 5).await;
-    ended(&world, hook, "delivered", 3).await;
+    let exhausted = ended(&world, hook.into(), "exhausted", 5).await;
+    ended(&world, hook.into(), "delivered", 3).await;
     let browser = Browser::new(api, &api.superadmin);
     let page = format!("/console/webhook/{hook}");
     let reply = browser.act(&format!("/console/delivery/{}/redeliver", exhausted[0]), &[]).await.expect(303);
     assert_eq!(reply.header("location"), Some(format!("{page}?done=redelivered&count=1").as_str()));
     assert_eq!(waiting(&world).await, 1);
-    assert_eq!(audited(&world, exhausted[0]).await.unwrap().0, "delivery.redeliver");
+    assert_eq!(audited(&world, exhausted[0].get()).await.unwrap().0, "delivery.redeliver");
 
     let chosen = format!("{page}/redeliver?id={}&id={}", exhausted[1], exhausted[2]);
     let reply = browser.act(&chosen, &[]).await.expect(303);
@@ -306,7 +307,7 @@ async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions,
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    ended(&world, hook, "exhausted", 2).await;
+    ended(&world, hook.into(), "exhausted", 2).await;
     let browser = Browser::new(api, &api.superadmin);
     let page = format!("/console/webhook/{hook}");
     for (action, fields, said) in [

@@ -5,6 +5,7 @@ use http::Method;
 use longshore_shared::job::search::{self, Filter};
 use longshore_shared::job::{attention, failures, inspection};
 use longshore_shared::kernel::access::{Role, Scope};
+use longshore_shared::kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -163,7 +164,7 @@ async fn the_console_shows_a_job_of_several_organisations_to_callers_with_access
     let three = Three::new(&options).await;
     let [a, b, _] = three.products;
     let job = three.accept(&three.both, &[a, b, Uuid::max()]).await;
-    let id: Uuid = job["id"].as_str().unwrap().parse().unwrap();
+    let id: JobId = job["id"].as_str().unwrap().parse().unwrap();
     let alter = |sql| sqlx::raw_sql(sql).execute(&three.world.owner);
     alter(
         "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
@@ -174,7 +175,7 @@ async fn the_console_shows_a_job_of_several_organisations_to_callers_with_access
     let db = &three.world.api.services.db;
     let [ours, theirs, thirds] =
         [three.world.api.tenant.organisation, three.world.other.organisation, three.third.organisation];
-    let of = |organisations: &[Uuid]| Scope::Organisations(organisations.into());
+    let of = |organisations: &[OrganisationId]| Scope::Organisations(organisations.into());
     for (scope, sees) in [
         (of(&[ours]), false),
         (of(&[theirs]), false),

@@ -123,8 +123,8 @@ pub async fn store_many(api: &Api, count: i32) {
 
 /// Creates another e-shop of the tenant.
 pub async fn eshop(api: &Api, organisation: Uuid, name: &str) -> Uuid {
-    let new = NewEshop { organisation, name: name.to_owned(), warehouses: Vec::new() };
-    eshop::create(&api.services, &Origin::command_line(), &new).await.unwrap()
+    let new = NewEshop { organisation: organisation.into(), name: name.to_owned(), warehouses: Vec::new() };
+    eshop::create(&api.services, &Origin::command_line(), &new).await.unwrap().get()
 }
 
 /// The answer to a list request.

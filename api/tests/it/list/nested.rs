@@ -11,10 +11,10 @@ use crate::support::Api;
 async fn nested_replaces_each_id_by_its_related_record(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let organisation = api.tenant.organisation;
-    let second = eshop(&api, organisation, "Second").await;
-    let good = Good { eshops: vec![api.tenant.eshop, second], ..Good::new(organisation, "a") };
+    let second = eshop(&api, organisation.get(), "Second").await;
+    let good = Good { eshops: vec![api.tenant.eshop.get(), second], ..Good::new(organisation.get(), "a") };
     good.store(&api.services.db.main).await;
-    Good::new(organisation, "b").store(&api.services.db.main).await;
+    Good::new(organisation.get(), "b").store(&api.services.db.main).await;
     let ask = |nested: bool| json!({"nested": nested, "sort": [{"field": "productSku"}], "limit": 10});
     let plain = list(&api, &api.user, "product", ask(false)).await;
     let nested = list(&api, &api.user, "product", ask(true)).await;
@@ -32,7 +32,7 @@ async fn nested_replaces_each_id_by_its_related_record(_: PgPoolOptions, options
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn nested_works_with_select_and_leaves_null_unchanged(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    eshop(&api, api.tenant.organisation, "Second").await;
+    eshop(&api, api.tenant.organisation.get(), "Second").await;
     let body =
         json!({"nested": true, "select": ["defaultWarehouse"], "sort": [{"field": "name"}], "limit": 5});
     let answer = list(&api, &api.user, "eshop", body).await;
@@ -49,7 +49,7 @@ async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see(
     let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     // no use-case creates such a link; if there were one, it must not reveal records outside the scope
-    let good = Good { eshops: vec![other.eshop], ..Good::new(api.tenant.organisation, "a") };
+    let good = Good { eshops: vec![other.eshop.get()], ..Good::new(api.tenant.organisation.get(), "a") };
     good.store(&api.services.db.main).await;
     let body = json!({"nested": true, "limit": 5});
     let seen = list(&api, &api.superadmin, "product", body.clone()).await;

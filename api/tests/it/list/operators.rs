@@ -13,8 +13,9 @@ const OTHER: Uuid = Uuid::from_u128(8);
 /// Four products: `a` has all fields, `b` no optional ones, `c` and `d` some values of their own.
 async fn shop(api: &Api) -> Uuid {
     let organisation = api.tenant.organisation;
-    let second = eshop(api, organisation, "Second").await;
-    let good = |sku: &str| Good { eshops: vec![api.tenant.eshop], ..Good::new(organisation, sku) };
+    let second = eshop(api, organisation.get(), "Second").await;
+    let good =
+        |sku: &str| Good { eshops: vec![api.tenant.eshop.get()], ..Good::new(organisation.get(), sku) };
     let goods = [
         Good {
             name: "Red Apple 100%".to_owned(),
@@ -22,7 +23,7 @@ async fn shop(api: &Api) -> Uuid {
             group: Some(GROUP),
             weight: Some(100),
             references: vec!["r1".to_owned(), "r2".to_owned()],
-            eshops: vec![api.tenant.eshop, second],
+            eshops: vec![api.tenant.eshop.get(), second],
             created_at: at("2026-03-01T00:00:00Z"),
             ..good("a")
         },
@@ -190,7 +191,7 @@ async fn warehouses_are_found_by_their_eshops_without_showing_them(
 ) {
     let api = Api::new(&options).await;
     let organisation = api.tenant.organisation;
-    let second = eshop(&api, organisation, "Second").await;
+    let second = eshop(&api, organisation.get(), "Second").await;
     let count = async |path: &str, criteria: Value| {
         let answer = api.post(&api.user, path, json!({"criteria": criteria, "limit": 10})).await.expect(200);
         answer.json()["paging"]["total"].clone()
@@ -212,7 +213,7 @@ async fn warehouses_are_found_by_their_eshops_without_showing_them(
     let refused = api.post(&api.user, path, json!({"sort": [{"field": "eshops"}]})).await.expect(400);
     assert_eq!(refused.violations(), ["sort[0].field not_sortable"]);
     // and stocks by their warehouse
-    let product = Good::new(organisation, "a");
+    let product = Good::new(organisation.get(), "a");
     product.store(&api.services.db.main).await;
     sqlx::query(
         "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)

@@ -66,7 +66,7 @@ async fn an_order_has_several_keys_and_null_comes_last(_: PgPoolOptions, options
     let api = Api::new(&options).await;
     for (sku, weight, day) in [("a", Some(2), 3), ("b", None, 2), ("c", Some(1), 2), ("d", Some(2), 1)] {
         let created_at = at(&format!("2026-01-0{day}T00:00:00Z"));
-        let good = Good { weight, created_at, ..Good::new(api.tenant.organisation, sku) };
+        let good = Good { weight, created_at, ..Good::new(api.tenant.organisation.get(), sku) };
         good.store(&api.services.db.main).await;
     }
     let order = async |sort: Value| {
@@ -113,7 +113,7 @@ async fn an_index_provides_the_default_order_in_both_directions(_: PgPoolOptions
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn exactly_the_selected_fields_come_back(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    Good::new(api.tenant.organisation, "a").store(&api.services.db.main).await;
+    Good::new(api.tenant.organisation.get(), "a").store(&api.services.db.main).await;
     let keys = async |select: Value| {
         let answer = list(&api, &api.user, "product", json!({"select": select, "limit": 1})).await;
         let record = answer["results"][0].as_object().unwrap().clone();

@@ -23,11 +23,12 @@ use crate::support::Api;
 async fn a_path_through_relations_applies_to_the_related_record(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let organisation = api.tenant.organisation;
-    let second = eshop(&api, organisation, "Second").await;
+    let second = eshop(&api, organisation.get(), "Second").await;
     let db = &api.services.db.main;
-    let a = Good { eshops: vec![api.tenant.eshop, second], ..Good::new(organisation, "a") };
-    let b = Good { eshops: vec![api.tenant.eshop], ..Good::new(organisation, "b") };
-    let c = Good { kind: "bundle", children: vec![(a.id, 2), (b.id, 5)], ..Good::new(organisation, "c") };
+    let a = Good { eshops: vec![api.tenant.eshop.get(), second], ..Good::new(organisation.get(), "a") };
+    let b = Good { eshops: vec![api.tenant.eshop.get()], ..Good::new(organisation.get(), "b") };
+    let c =
+        Good { kind: "bundle", children: vec![(a.id, 2), (b.id, 5)], ..Good::new(organisation.get(), "c") };
     for good in [&a, &b, &c] {
         good.store(db).await;
     }

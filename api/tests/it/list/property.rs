@@ -284,15 +284,16 @@ fn contains(text: &str, part: &str) -> bool {
 async fn answers_equal_those_of_a_naive_filter(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let organisation = api.tenant.organisation;
-    let mut eshops = vec![(api.tenant.eshop, "Gifts shop".to_owned())];
+    let mut eshops = vec![(api.tenant.eshop.get(), "Gifts shop".to_owned())];
     for name in ["aä%", "B_\\"] {
-        eshops.push((eshop(&api, organisation, name).await, name.to_owned()));
+        eshops.push((eshop(&api, organisation.get(), name).await, name.to_owned()));
     }
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let mut world = World { organisation: (organisation, "Gifts".to_owned()), eshops, goods: Vec::new() };
+    let mut world =
+        World { organisation: (organisation.get(), "Gifts".to_owned()), eshops, goods: Vec::new() };
     let ids: Vec<_> = world.eshops.iter().map(|(id, _)| *id).collect();
     for number in 0..PRODUCTS {
-        let mut good = good(organisation, ids.clone(), number).new_tree(&mut runner).unwrap().current();
+        let mut good = good(organisation.get(), ids.clone(), number).new_tree(&mut runner).unwrap().current();
         if number % 10 == 9 {
             good.kind = "bundle";
             good.children = world.goods[number - 3..].iter().zip(1..).map(|(g, n)| (g.id, n)).collect();

@@ -26,14 +26,14 @@ async fn a_product_shows_what_it_was_created_with_and_what_was_added(
 ) {
     let api = Api::new(&options).await;
     let db = &api.services.db.main;
-    let child = Good { weight: Some(5), ..Good::new(api.tenant.organisation, "child") };
+    let child = Good { weight: Some(5), ..Good::new(api.tenant.organisation.get(), "child") };
     child.store(db).await;
     let bundle = Good {
         kind: "bundle",
         children: vec![(child.id, 3)],
-        eshops: vec![api.tenant.eshop],
+        eshops: vec![api.tenant.eshop.get()],
         references: vec!["r1".to_owned()],
-        ..Good::new(api.tenant.organisation, "bundle")
+        ..Good::new(api.tenant.organisation.get(), "bundle")
     };
     bundle.store(db).await;
     let reply = api.get(&api.user, &format!("/api/product/{}", bundle.id)).await.expect(200);
@@ -60,7 +60,7 @@ async fn a_product_shows_what_it_was_created_with_and_what_was_added(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_stock_row_shows_what_is_available(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    let good = Good::new(api.tenant.organisation, "a");
+    let good = Good::new(api.tenant.organisation.get(), "a");
     good.store(&api.services.db.main).await;
     let id = ids::new_id();
     sqlx::query(

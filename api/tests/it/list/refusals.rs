@@ -140,7 +140,7 @@ async fn a_refusal_suggests_a_similar_name(_: PgPoolOptions, options: PgConnectO
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn hostile_names_and_values_reach_no_statement(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    Good::new(api.tenant.organisation, "a").store(&api.services.db.main).await;
+    Good::new(api.tenant.organisation.get(), "a").store(&api.services.db.main).await;
     let hostile = [
         "name' OR '1'='1",
         "name\"; DROP TABLE product; --",

@@ -20,11 +20,14 @@ async fn records_of_another_tenant_are_in_no_result_total_or_path(
     let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let db = &api.services.db.main;
-    let mine = Good { eshops: vec![api.tenant.eshop], ..Good::new(api.tenant.organisation, "mine") };
-    let theirs = Good { eshops: vec![other.eshop], ..Good::new(other.organisation, "theirs") };
+    let mine =
+        Good { eshops: vec![api.tenant.eshop.get()], ..Good::new(api.tenant.organisation.get(), "mine") };
+    let theirs = Good { eshops: vec![other.eshop.get()], ..Good::new(other.organisation.get(), "theirs") };
     // a link that no use-case creates
-    let crossed =
-        Good { eshops: vec![api.tenant.eshop, other.eshop], ..Good::new(api.tenant.organisation, "crossed") };
+    let crossed = Good {
+        eshops: vec![api.tenant.eshop.get(), other.eshop.get()],
+        ..Good::new(api.tenant.organisation.get(), "crossed")
+    };
     for good in [&mine, &theirs, &crossed] {
         good.store(db).await;
     }
@@ -61,10 +64,11 @@ async fn records_of_another_tenant_are_in_no_result_total_or_path(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_connector_of_one_eshop_sees_its_products(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    let second = eshop(&api, api.tenant.organisation, "Second").await;
+    let second = eshop(&api, api.tenant.organisation.get(), "Second").await;
     let db = &api.services.db.main;
-    let here = Good { eshops: vec![api.tenant.eshop], ..Good::new(api.tenant.organisation, "here") };
-    let there = Good { eshops: vec![second], ..Good::new(api.tenant.organisation, "there") };
+    let here =
+        Good { eshops: vec![api.tenant.eshop.get()], ..Good::new(api.tenant.organisation.get(), "here") };
+    let there = Good { eshops: vec![second], ..Good::new(api.tenant.organisation.get(), "there") };
     for good in [&here, &there] {
         good.store(db).await;
         sqlx::query(
@@ -117,8 +121,8 @@ async fn a_caller_that_may_not_see_a_record_cannot_query_its_links(
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     // an e-shop of the same organisation and warehouse, to which the connector is not bound
     let db = &api.services.db.main;
-    let second = eshop(&api, api.tenant.organisation, "Second").await;
-    for eshop in [api.tenant.eshop, second] {
+    let second = eshop(&api, api.tenant.organisation.get(), "Second").await;
+    for eshop in [api.tenant.eshop, second.into()] {
         sqlx::query(
             "INSERT INTO eshop_warehouse (eshop_id, warehouse_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
         )
@@ -133,8 +137,11 @@ async fn a_caller_that_may_not_see_a_record_cannot_query_its_links(
         let body = json!({"criteria": {"eshops": {"eq": eshop}}});
         list(&api, token, "warehouse", body).await["paging"]["total"].as_i64().unwrap()
     };
-    assert_eq!((warehouses(&bound, api.tenant.eshop).await, warehouses(&bound, second).await), (1, 0));
-    assert_eq!((warehouses(&api.user, api.tenant.eshop).await, warehouses(&api.user, second).await), (1, 1));
+    assert_eq!((warehouses(&bound, api.tenant.eshop.get()).await, warehouses(&bound, second).await), (1, 0));
+    assert_eq!(
+        (warehouses(&api.user, api.tenant.eshop.get()).await, warehouses(&api.user, second).await),
+        (1, 1)
+    );
     // an admin of both organisations, who is visible to an admin of one of them
     let shared = json!({
         "email": "ann@example.com", "firstName": "Ann", "lastName": "Ops", "role": "admin", "active": true,
@@ -146,8 +153,8 @@ async fn a_caller_that_may_not_see_a_record_cannot_query_its_links(
         let body = json!({"criteria": {"organisations": {"eq": organisation}}});
         list(&api, token, "admin", body).await
     };
-    let seen = admins(&admin, api.tenant.organisation).await;
+    let seen = admins(&admin, api.tenant.organisation.get()).await;
     assert_eq!(seen["results"][0]["organisations"], json!([api.tenant.organisation]));
-    assert_eq!(admins(&admin, other.organisation).await["paging"]["total"], 0);
-    assert_eq!(admins(&api.superadmin, other.organisation).await["paging"]["total"], 1);
+    assert_eq!(admins(&admin, other.organisation.get()).await["paging"]["total"], 0);
+    assert_eq!(admins(&api.superadmin, other.organisation.get()).await["paging"]["total"], 1);
 }

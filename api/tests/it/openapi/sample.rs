@@ -55,7 +55,7 @@ impl Sample {
             ids.insert(number, id.to_owned());
         };
         for (number, id) in
-            [(1, tenant.organisation), (2, tenant.eshop), (3, tenant.warehouse), (4, tenant.wms)]
+            [(1, tenant.organisation.get()), (2, tenant.eshop.get()), (3, tenant.warehouse), (4, tenant.wms)]
         {
             is(&mut document, number, &id.to_string());
         }

@@ -7,6 +7,8 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
 
+use longshore_shared::kernel::ids::OrganisationId;
+
 /// Every operation that changes a product.
 fn writes(world: &World, id: &str) -> Vec<(Method, String, Value)> {
     vec![
@@ -80,7 +82,7 @@ async fn a_product_of_another_organisation_is_not_found(_: PgPoolOptions, option
     // a caller with access to everything may change it, and the audit names the organisation
     let path = format!("{PATH}/{theirs}");
     world.api.put(&world.api.superadmin, &path, json!({"name": "Theirs"})).await.expect(200);
-    let audited: Uuid =
+    let audited: OrganisationId =
         sqlx::query_scalar("SELECT organisation_id FROM audit WHERE action = 'product.update'")
             .fetch_one(&world.owner)
             .await
@@ -121,7 +123,7 @@ async fn a_connector_of_one_eshop_has_the_products_of_that_one(_: PgPoolOptions,
 
     // a shared product stays in the other e-shop
     let path = format!("{PATH}/{shared}");
-    let mut both = [tenant.eshop, second];
+    let mut both = [tenant.eshop, second.into()];
     both.sort_unstable();
     for eshops in [json!([tenant.eshop]), json!([second, tenant.eshop])] {
         let updated = world.api.put(&token, &path, json!({"eshops": eshops})).await.expect(200).json();

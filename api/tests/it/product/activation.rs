@@ -87,7 +87,7 @@ async fn only_a_difference_is_audited_sent_and_dated(_: PgPoolOptions, options: 
     let (second, own) = (world.eshop().await, world.api.tenant.eshop);
     let before = world.create("sku", json!({"eshops": [own, second]})).await;
     let product = id(&before);
-    world.webhook(own, "product_change").await;
+    world.webhook(own.get(), "product_change").await;
     world.webhook(second, "*").await;
     world.api.put(&world.api.user, &spellings("activate", &product)[0], Value::Null).await.expect(204);
     assert_eq!((world.get(&product).await, world.traces().await), (before.clone(), [1, 0, 0]));

@@ -7,6 +7,8 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
 
+use longshore_shared::kernel::ids::OrganisationId;
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_create_with_only_required_fields_takes_the_defaults(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
@@ -70,7 +72,7 @@ async fn the_answer_to_a_full_create_equals_that_of_a_look_up(_: PgPoolOptions, 
         "childrenProducts": [{"productId": child, "quantity": 2}],
     });
     let made = world.create("set", members.clone()).await;
-    let mut eshops = [own, second];
+    let mut eshops = [own, second.into()];
     eshops.sort_unstable();
     assert_eq!(made["eshops"], json!(eshops));
     for (name, value) in members.as_object().unwrap().iter().filter(|(name, _)| *name != "eshops") {
@@ -289,12 +291,13 @@ async fn a_create_is_audited_and_sent_to_subscribers(_: PgPoolOptions, options: 
     let second = world.eshop().await;
     let own = world.api.tenant.eshop;
     // without subscribers: of another event, of another e-shop
-    world.webhook(own, "product_stock_change").await;
+    world.webhook(own.get(), "product_stock_change").await;
     let elsewhere = world.webhook(second, "product_change").await;
     world.add("unheard", json!({})).await;
     assert_eq!(world.traces().await, [1, 0, 0]);
 
-    let listeners = [world.webhook(own, "product_change").await, world.webhook(own, "*").await, elsewhere];
+    let listeners =
+        [world.webhook(own.get(), "product_change").await, world.webhook(own.get(), "*").await, elsewhere];
     world.execute("UPDATE webhook SET active = false WHERE event = '*'").await;
     let headers = [("x-request-id", "request-7")];
     let body =
@@ -321,7 +324,7 @@ async fn a_create_is_audited_and_sent_to_subscribers(_: PgPoolOptions, options: 
         String,
         String,
         String,
-        Uuid,
+        OrganisationId,
         Option<String>,
         Option<Uuid>,
     ) = sqlx::query_as(
@@ -367,7 +370,7 @@ async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_identity_of_the_produ
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    world.webhook(world.api.tenant.eshop, "*").await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
     // 100 numbers of 255 characters
     let made = world.create("large", json!({"referenceNumbers": vec!["x".repeat(255); 100]})).await;
     let told = world.told().await;

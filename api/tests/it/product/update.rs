@@ -91,7 +91,7 @@ async fn an_update_without_changes_leaves_no_trace(_: PgPoolOptions, options: Pg
         "referenceNumbers": ["1"], "eshops": [world.api.tenant.eshop, world.eshop().await],
     });
     let before = world.create("set", members).await;
-    world.webhook(world.api.tenant.eshop, "*").await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
     let traces = world.traces().await;
     let mut same = before.clone();
     for own in ["id", "images", "services", "createdAt", "changedAt", "version"] {
@@ -119,7 +119,7 @@ async fn an_update_is_sent_to_the_eshops_that_have_or_lose_the_product(
     let (own, second) = (world.api.tenant.eshop, world.eshop().await);
     let product = world.add("sku", json!({})).await;
     let [loses, gains] =
-        [world.webhook(own, "product_change").await, world.webhook(second, "product_change").await];
+        [world.webhook(own.get(), "product_change").await, world.webhook(second, "product_change").await];
     world.put(&product, json!({"eshops": [second], "productSku": "new sku"})).await.expect(200);
     let told = json!({
         "id": product, "organisation": world.api.tenant.organisation, "productSku": "new sku",
@@ -309,7 +309,7 @@ async fn concurrent_updates_each_keep_their_caller_and_their_request(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    world.webhook(world.api.tenant.eshop, "product_change").await;
+    world.webhook(world.api.tenant.eshop.get(), "product_change").await;
     let mut products = Vec::new();
     for n in 0..40 {
         products.push(world.add(&format!("sku {n}"), json!({})).await);

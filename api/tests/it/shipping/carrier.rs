@@ -17,7 +17,7 @@ pub(super) async fn carrier(api: &Api, name: &str, code: i32, organisations: &[U
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_carrier_is_found_by_its_code(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    let id = carrier(&api, "Gulls", 12, &[api.tenant.organisation]).await;
+    let id = carrier(&api, "Gulls", 12, &[api.tenant.organisation.get()]).await;
     let hidden = carrier(&api, "Terns", 13, &[]).await;
     let found = api.get(&api.user, "/api/carrier/code/12").await.expect(200);
     assert_eq!(found.json()["id"], json!(id));

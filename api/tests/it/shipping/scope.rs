@@ -25,9 +25,9 @@ async fn carriers_and_services_are_visible_to_organisations_that_may_use_them(
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let (own, theirs) = (api.tenant.organisation, other.organisation);
     let carriers = [
-        carrier(&api, "c-both", 1, &[own, theirs]).await,
-        carrier(&api, "b-theirs", 2, &[theirs]).await,
-        carrier(&api, "a-own", 3, &[own]).await,
+        carrier(&api, "c-both", 1, &[own.get(), theirs.get()]).await,
+        carrier(&api, "b-theirs", 2, &[theirs.get()]).await,
+        carrier(&api, "a-own", 3, &[own.get()]).await,
         carrier(&api, "d-nobody", 4, &[]).await,
     ];
     for (number, id) in carriers.iter().enumerate() {

@@ -54,7 +54,7 @@ async fn each_role_writes_and_reads_as_the_table_says(_: PgPoolOptions, options:
 async fn an_advice_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
-    let their_supplier = supplier(&world, stranger.organisation).await;
+    let their_supplier = supplier(&world, stranger.organisation.get()).await;
     let body = advice(&stranger, their_supplier, "PO-1", &[(&theirs, 3)]);
     let made = world.api.post(&world.api.superadmin, PATH, body).await.expect(201).json();
     let unknown = json!({"id": Uuid::nil()});

@@ -14,7 +14,7 @@ async fn an_announced_advice_is_shown_and_its_pieces_are_incoming(
 ) {
     let world = World::new(&options).await;
     let (mug, cup) = (world.add("mug", json!({})).await, world.add("cup", json!({})).await);
-    world.webhook(world.api.tenant.eshop, "*").await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
     let mut body = world.advice("PO-1", &[(&mug, 3), (&cup, 1_000_000), (&mug, 4)]);
     body["packagingUnit"] = json!("pallet");
     body["countOfUnits"] = json!(2);
@@ -129,7 +129,7 @@ async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnec
 async fn referenced_records_must_exist_and_match(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
-    let their_supplier = supplier(&world, stranger.organisation).await;
+    let their_supplier = supplier(&world, stranger.organisation.get()).await;
     let mug = world.add("mug", json!({})).await;
     let voucher = world.add("voucher", json!({"type": "virtual"})).await;
     let set = json!({"type": "bundle", "childrenProducts": [{"productId": mug, "quantity": 1}]});
@@ -182,7 +182,7 @@ async fn an_internal_id_is_unique_in_its_organisation(_: PgPoolOptions, options:
     assert_eq!((world.stock(&mug).await, world.contradictions().await), ([0, 2], 0));
     // other organisations have their own numbers
     let (stranger, theirs) = world.stranger().await;
-    let their_supplier = supplier(&world, stranger.organisation).await;
+    let their_supplier = supplier(&world, stranger.organisation.get()).await;
     let theirs = advice(&stranger, their_supplier, "PO-1", &[(&theirs, 1)]);
     world.api.post(&world.api.superadmin, PATH, theirs).await.expect(201);
 }

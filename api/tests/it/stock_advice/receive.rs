@@ -3,9 +3,9 @@
 use http::Method;
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::ids::EshopId;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::{MIGRATIONS, World, path, receipt};
 
@@ -54,8 +54,8 @@ async fn events_are_sent_for_new_statuses_and_every_change_of_a_stock(
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     let advice = world.announce("PO-1", &[(&mug, 10)]).await;
-    world.webhook(world.api.tenant.eshop, "stock_advice_status_change").await;
-    world.webhook(world.api.tenant.eshop, "product_stock_change").await;
+    world.webhook(world.api.tenant.eshop.get(), "stock_advice_status_change").await;
+    world.webhook(world.api.tenant.eshop.get(), "product_stock_change").await;
     world.receive(&advice, &[(0, 1)], false).await.expect(200);
     world.receive(&advice, &[(0, 2)], false).await.expect(200);
     world.receive(&advice, &[], true).await.expect(200);
@@ -102,16 +102,16 @@ async fn the_eshops_of_the_warehouse_and_of_the_products_get_its_events(
     let (seller, housed, neither) =
         (elsewhere("Seller").await, world.eshop().await, elsewhere("Neither").await);
     let mug = world.add("mug", json!({"eshops": [seller]})).await;
-    for eshop in [seller, housed, neither] {
-        world.webhook(eshop, "*").await;
+    for eshop in [seller, housed.into(), neither] {
+        world.webhook(eshop.get(), "*").await;
     }
     world.announce("PO-1", &[(&mug, 1)]).await;
-    let heard: Vec<(Uuid, i64)> =
+    let heard: Vec<(EshopId, i64)> =
         sqlx::query_as("SELECT eshop_id, count(*) FROM delivery GROUP BY 1 ORDER BY 1")
             .fetch_all(&world.owner)
             .await
             .unwrap();
-    let mut expected = [(seller, 2), (housed, 2)];
+    let mut expected = [(seller, 2), (housed.into(), 2)];
     expected.sort_unstable();
     assert_eq!(heard, expected);
 }

@@ -1,5 +1,6 @@
 //! Actions on a webhook other than updates: a new secret, a test, a recovery.
 
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::webhook::lane;
 use longshore_shared::webhook::signature::Signer;
 
@@ -11,7 +12,7 @@ fn key(answer: &Value) -> Vec<u8> {
 }
 
 /// The current signature of the lane of a webhook.
-async fn signature(api: &Api, id: Uuid) -> String {
+async fn signature(api: &Api, id: WebhookId) -> String {
     let lease = lane::lease(&api.services, &[id]).await.unwrap().remove(&id).unwrap().unwrap().lease;
     let signature = lease.signer.sign("id", 1, b"body");
     lane::release(&api.services.db, &[(id, lease.token)]).await.unwrap();
@@ -25,7 +26,7 @@ async fn a_rotated_secret_is_shown_once_and_every_former_one_signs_for_a_day(
 ) {
     let api = Api::new(&options).await;
     let created = create(&api, webhook(&api)).await;
-    let id: Uuid = created["id"].as_str().unwrap().parse().unwrap();
+    let id: WebhookId = created["id"].as_str().unwrap().parse().unwrap();
     let path = format!("{PATH}/{id}/rotate-secret");
     let once = [("idempotency-key", "rotate")];
     let reply = api.call_with(&api.user, Method::PUT, &path, Value::Null, &once).await.expect(200);

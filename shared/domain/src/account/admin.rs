@@ -11,7 +11,6 @@ mod superadmins;
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use self::edit::{Edit, Fields};
 use self::organisations::check_organisations;
@@ -25,6 +24,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::input::Given;
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
@@ -40,11 +40,11 @@ pub use super::person::body_hash;
 /// Its entity type, in the audit and on tombstones.
 const ENTITY: &str = "admin";
 
-fn location(id: Uuid) -> String {
+fn location(id: AdminId) -> String {
     format!("/api/admin/{id}")
 }
 
-async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+async fn shown(connection: &mut PgConnection, scope: &Scope, id: AdminId) -> Result<Record, Problem> {
     list::find(connection, &ADMIN, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
@@ -52,7 +52,7 @@ async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result
 pub async fn update(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -84,7 +84,7 @@ pub async fn update(
 pub async fn set_preferences(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -99,7 +99,7 @@ pub async fn set_preferences(
 pub async fn set_active(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     active: bool,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
@@ -110,7 +110,7 @@ pub async fn set_active(
 }
 
 /// Deletes an admin for good (`DELETE /api/admin/{id}`), with its tokens.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: AdminId) -> Result<Answer, Problem> {
     single(Change::begin(services).await?, context, id, bulk::Wish::Delete).await
 }
 
@@ -118,7 +118,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
 async fn single(
     mut change: Change<'_>,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     wish: bulk::Wish,
 ) -> Result<Answer, Problem> {
     let found = list::find(change.connection(), &ADMIN, context.scope(), id).await?;
@@ -143,7 +143,7 @@ enum Password {
     Becomes(Option<String>),
 }
 
-async fn answer_with(mut change: Change<'_>, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+async fn answer_with(mut change: Change<'_>, context: &Context, id: AdminId) -> Result<Answer, Problem> {
     let admin = shown(change.connection(), context.scope(), id).await?;
     change.answer(context.claim, Answer::updated(location(id), admin.version, admin.json)).await
 }
@@ -152,7 +152,7 @@ async fn answer_with(mut change: Change<'_>, context: &Context, id: Uuid) -> Res
 async fn rewrite(
     change: &mut Change<'_>,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     action: &str,
     password: Password,
     check: impl FnOnce(i64) -> Result<(), Problem>,
@@ -170,18 +170,18 @@ async fn rewrite(
     if guard.permits(change.connection()).await? { Ok(()) } else { Err(superadmins::last()) }
 }
 
-async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Fields, Problem> {
+async fn lock(connection: &mut PgConnection, scope: &Scope, id: AdminId) -> Result<Fields, Problem> {
     let found = sqlx::query_as!(
         Fields,
         r#"SELECT email, first_name, last_name, phone, role, active, preferences, version,
                   ARRAY(SELECT organisation_id FROM admin_organisation m WHERE m.admin_id = a.id ORDER BY 1)
-                      AS "organisations!: Vec<Uuid>"
+                      AS "organisations!: Vec<OrganisationId>"
            FROM admin a
            WHERE id = $2 AND ($1::uuid[] IS NULL OR EXISTS (
                SELECT FROM admin_organisation m WHERE m.admin_id = a.id AND m.organisation_id = ANY ($1)))
            FOR UPDATE OF a"#,
-        scope.organisations() as Option<&[Uuid]>,
-        id,
+        scope.organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .fetch_optional(&mut *connection)
     .await?;
@@ -196,7 +196,7 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
 async fn write(
     connection: &mut PgConnection,
     origin: &Origin,
-    id: Uuid,
+    id: AdminId,
     action: &str,
     new: &Fields,
     password: Password,
@@ -263,7 +263,7 @@ async fn write(
                     '{}'::jsonb AS data
              FROM made JOIN old USING (id)
          )",
-        id,
+        id.get(),
         new.email,
         new.first_name,
         new.last_name,
@@ -271,7 +271,7 @@ async fn write(
         new.role,
         new.active,
         new.preferences,
-        &new.organisations,
+        &new.organisations as &[OrganisationId],
         has_new_password,
         password_hash as Option<String>,
     )

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::record::moved;
 use longshore_kernel::access::Scope;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Violation;
 
 /// Records that may be referred to by lists of ids.
@@ -43,7 +44,7 @@ impl Belonging {
 pub async fn strangers(
     connection: &mut PgConnection,
     belonging: Belonging,
-    organisation: Option<Uuid>,
+    organisation: Option<OrganisationId>,
     path: &str,
     ids: &[Uuid],
 ) -> Result<Vec<Violation>, sqlx::Error> {
@@ -57,7 +58,7 @@ pub async fn strangers(
            UNION ALL
            SELECT id FROM wms WHERE $1 = 'wms' AND id = ANY($3) AND organisation_id = $2"#,
         belonging.table(),
-        organisation as Option<Uuid>,
+        organisation as Option<OrganisationId>,
         ids,
     )
     .fetch_all(connection)
@@ -76,23 +77,26 @@ pub async fn owner(
     scope: &Scope,
     stored: Option<Uuid>,
     given: Option<Uuid>,
-) -> Result<(Option<Uuid>, Vec<Violation>), sqlx::Error> {
+) -> Result<(Option<OrganisationId>, Vec<Violation>), sqlx::Error> {
     if let Some(stored) = stored {
-        return Ok((Some(stored), moved("organisation", given, stored).into_iter().collect()));
+        return Ok((Some(stored.into()), moved("organisation", given, stored).into_iter().collect()));
     }
     let Some(given) = given else { return Ok((None, Vec::new())) };
-    let is_known = scope.has_organisation(given)
+    let is_known = scope.has_organisation(given.into())
         && strangers(connection, Belonging::Organisation, None, "", &[given]).await?.is_empty();
     if is_known {
-        return Ok((Some(given), Vec::new()));
+        return Ok((Some(given.into()), Vec::new()));
     }
     let message = Belonging::Organisation.message();
     Ok((None, vec![Violation::new("organisation", "unknown_reference", message)]))
 }
 
 /// Locks the relation of wms and warehouses of an organisation. One lock covers both sides, so no order of locks is needed.
-pub async fn lock_places(connection: &mut PgConnection, organisation: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query!("SELECT FROM organisation WHERE id = $1 FOR NO KEY UPDATE", organisation)
+pub async fn lock_places(
+    connection: &mut PgConnection,
+    organisation: OrganisationId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!("SELECT FROM organisation WHERE id = $1 FOR NO KEY UPDATE", organisation.get())
         .execute(connection)
         .await
         .map(|_| ())

@@ -3,7 +3,6 @@
 mod edit;
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::password;
 use super::person::Person;
@@ -13,7 +12,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{BusinessUserId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, id, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -29,10 +28,10 @@ pub use super::person::body_hash;
 const ENTITY: &str = "business_user";
 
 /// The body of a create or of an update: the person, the organisation, and read-only members.
-pub fn body(is_new: bool) -> impl Rule<Out = (Person, Option<Uuid>, Echo)> {
+pub fn body(is_new: bool) -> impl Rule<Out = (Person, Option<OrganisationId>, Echo)> {
     object(move |object| {
         let person = Person::members(object, is_new);
-        let organisation = object.required_if(is_new, "organisation", id());
+        let organisation = object.required_if(is_new, "organisation", id()).map(OrganisationId::from);
         let echo = Echo::of(object, is_new, |name| BUSINESS_USER.shows(name));
         Some((person, organisation, echo))
     })
@@ -46,7 +45,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         Some(password) => Some(password::hash(&password).await?),
         None => None,
     };
-    let (id, email) = (ids::new_id(), person.email.unwrap_or_default());
+    let (id, email) = (BusinessUserId::new(), person.email.unwrap_or_default());
     let mut change = Change::begin(services).await?;
     if context.scope().has_organisation(organisation) {
         change.must_have_room(organisation, Kind::BusinessUser).await?;
@@ -75,9 +74,9 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
-        organisation,
-        context.scope().organisations() as Option<&[Uuid]>,
+        id.get(),
+        organisation.get(),
+        context.scope().organisations() as Option<&[OrganisationId]>,
         email,
         person.first_name.unwrap_or_default(),
         person.last_name.unwrap_or_default(),
@@ -110,7 +109,7 @@ async fn taken(services: &Services, context: &Context, email: &str) -> Result<Pr
         "SELECT id FROM business_user
          WHERE lower(email) = lower($1) AND in_scope($2, organisation_id)",
         email,
-        context.scope().organisations() as Option<&[Uuid]>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
     )
     .fetch_optional(&services.db.main)
     .await?;
@@ -118,7 +117,7 @@ async fn taken(services: &Services, context: &Context, email: &str) -> Result<Pr
 }
 
 /// Deletes a business user for good (`DELETE /api/business-user/{id}`), with its tokens.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: BusinessUserId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
         change.connection(),
@@ -140,8 +139,8 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
                     '{}'::jsonb AS data
              FROM made
          )",
-        context.scope().organisations() as Option<&[Uuid]>,
-        id,
+        context.scope().organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .await?;
     if change.note(recorded) == 0 {

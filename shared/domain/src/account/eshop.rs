@@ -13,6 +13,7 @@ use crate::record_fields;
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{Given, Reader, Rule, Schema, array, boolean, custom, id, one_of, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -92,8 +93,8 @@ impl Editable for Eshop {
         Self { id, active: true, ..Self::default() }
     }
 
-    fn quota(&self) -> Option<(Kind, Uuid)> {
-        Some((Kind::Eshop, self.organisation))
+    fn quota(&self) -> Option<(Kind, OrganisationId)> {
+        Some((Kind::Eshop, self.organisation.into()))
     }
 
     async fn lock(
@@ -105,7 +106,7 @@ impl Editable for Eshop {
         sqlx::query!(
             "SELECT FROM eshop WHERE in_scope($1, organisation_id) AND id = $2
              FOR NO KEY UPDATE",
-            scope.organisations() as Option<&[Uuid]>,
+            scope.organisations() as Option<&[OrganisationId]>,
             id,
         )
         .execute(&mut *connection)
@@ -120,8 +121,8 @@ impl Editable for Eshop {
                FROM eshop
                WHERE in_scope($1, organisation_id) AND in_eshop($2, id)
                  AND id = $3"#,
-            scope.organisations() as Option<&[Uuid]>,
-            scope.eshop() as Option<Uuid>,
+            scope.organisations() as Option<&[OrganisationId]>,
+            scope.eshop() as Option<EshopId>,
             id,
         )
         .fetch_optional(connection)
@@ -208,7 +209,7 @@ impl Editable for Eshop {
 #[derive(Clone, Debug)]
 pub struct NewEshop {
     /// Its organisation.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Name.
     pub name: String,
     /// Warehouses it is served from, all of its organisation; the first is its default.
@@ -216,13 +217,13 @@ pub struct NewEshop {
 }
 
 /// Creates an e-shop from within; returns its id.
-pub async fn create(services: &Services, origin: &Origin, new: &NewEshop) -> Result<Uuid, Problem> {
+pub async fn create(services: &Services, origin: &Origin, new: &NewEshop) -> Result<EshopId, Problem> {
     let given = EshopFields {
-        organisation: Some(new.organisation),
+        organisation: Some(new.organisation.get()),
         name: Some(new.name.clone()),
         default_warehouse: new.warehouses.first().copied().map_or(Given::Absent, Given::Value),
         warehouses: Some(new.warehouses.clone()),
         ..EshopFields::default()
     };
-    record::insert::<Eshop>(services, origin, given).await
+    record::insert::<Eshop>(services, origin, given).await.map(EshopId::from)
 }

@@ -23,6 +23,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{Reader, Rule, object, text};
 use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_kernel::refusals::{self, Refused};
@@ -82,7 +83,7 @@ struct Login {
 struct Account {
     id: Uuid,
     name: String,
-    organisation: Option<Uuid>,
+    organisation: Option<OrganisationId>,
     password_hash: Option<String>,
     active: bool,
 }
@@ -202,7 +203,8 @@ async fn find(db: &Database, door: Door, login: &str) -> Result<Login, sqlx::Err
             let row = sqlx::query!($query, login).fetch_one(&db.main).await?;
             let account = match (row.id, row.name, row.active) {
                 (Some(id), Some(name), Some(active)) => {
-                    let (organisation, password_hash) = (row.organisation, row.password_hash);
+                    let (organisation, password_hash) =
+                        (row.organisation.map(OrganisationId::from), row.password_hash);
                     Some(Account { id, name, organisation, password_hash, active })
                 }
                 _ => None,

@@ -14,6 +14,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::country::country;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{Given, array, boolean, id, int32, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
@@ -84,7 +85,7 @@ impl Editable for Organisation {
                     ignore_address_validation, stock_advice_close_interval, version
              FROM organisation WHERE in_scope($1, id) AND id = $2
              FOR NO KEY UPDATE",
-            scope.organisations() as Option<&[Uuid]>,
+            scope.organisations() as Option<&[OrganisationId]>,
             id,
         )
         .fetch_optional(connection)
@@ -171,7 +172,11 @@ pub struct NewOrganisation {
 }
 
 /// Creates an organisation from within; returns its id.
-pub async fn create(services: &Services, origin: &Origin, new: &NewOrganisation) -> Result<Uuid, Problem> {
+pub async fn create(
+    services: &Services,
+    origin: &Origin,
+    new: &NewOrganisation,
+) -> Result<OrganisationId, Problem> {
     let [line1, line2, line3] = new.address.clone();
     let given = OrganisationFields {
         name: Some(new.name.clone()),
@@ -184,5 +189,5 @@ pub async fn create(services: &Services, origin: &Origin, new: &NewOrganisation)
         code: new.code.clone().map_or(Given::Absent, Given::Value),
         ..OrganisationFields::default()
     };
-    record::insert::<Organisation>(services, origin, given).await
+    record::insert::<Organisation>(services, origin, given).await.map(OrganisationId::from)
 }

@@ -15,7 +15,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use totp_rs::{Builder, Totp};
-use uuid::Uuid;
 
 use super::login::limit::Attempt;
 use super::login::{Door, Visitor, no_login, over};
@@ -25,6 +24,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::crypto::{random_bytes, sha256};
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, object};
 use longshore_kernel::problem::{CODE_REQUIRED, CONFLICT, Problem, Violation};
 use longshore_kernel::record_change;
@@ -43,7 +43,7 @@ const ENTITY: &str = "admin";
 /// The account of a code, as authenticators show it.
 const ISSUER: &str = "Longshore";
 
-fn place(admin: Uuid) -> String {
+fn place(admin: AdminId) -> String {
     format!("second_factor.secret:{admin}")
 }
 
@@ -87,10 +87,7 @@ pub(super) async fn judge(
     holder: Holder,
     code: Option<&SecretString>,
 ) -> Result<Judgement, Problem> {
-    if holder.door != Door::Admin {
-        return Ok(Judgement::Passed);
-    }
-    let admin = holder.account;
+    let Some(admin) = holder.admin() else { return Ok(Judgement::Passed) };
     let Some(stored) = find(&mut *connection, admin).await?.filter(|stored| stored.active) else {
         return Ok(Judgement::Passed);
     };
@@ -110,7 +107,7 @@ pub(super) fn code_required(judgement: Judgement) -> Problem {
 }
 
 impl Stored {
-    fn totp(&self, services: &Services, admin: Uuid) -> Option<Totp> {
+    fn totp(&self, services: &Services, admin: AdminId) -> Option<Totp> {
         match services.vault.open(&place(admin), &self.secret) {
             Ok(secret) => totp(secret, "admin"),
             Err(error) => {
@@ -122,7 +119,7 @@ impl Stored {
     }
 
     /// What a code is, if it is good and was not taken before.
-    fn recognise(&self, services: &Services, admin: Uuid, code: &SecretString) -> Option<Code> {
+    fn recognise(&self, services: &Services, admin: AdminId, code: &SecretString) -> Option<Code> {
         let typed: String =
             code.expose_secret().chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
         let now = u64::try_from(services.clock.now().timestamp()).ok()?;
@@ -142,11 +139,11 @@ fn totp(secret: Vec<u8>, account: &str) -> Option<Totp> {
     Builder::new().with_secret(secret).with_account_name(account).with_issuer(Some(ISSUER)).build().ok()
 }
 
-async fn find(connection: &mut PgConnection, admin: Uuid) -> Result<Option<Stored>, sqlx::Error> {
+async fn find(connection: &mut PgConnection, admin: AdminId) -> Result<Option<Stored>, sqlx::Error> {
     sqlx::query_as!(
         Stored,
         "SELECT secret, active, last_step, recovery_codes FROM second_factor WHERE admin_id = $1",
-        admin,
+        admin.get(),
     )
     .fetch_optional(connection)
     .await
@@ -156,12 +153,12 @@ async fn find(connection: &mut PgConnection, admin: Uuid) -> Result<Option<Store
 async fn take(
     connection: &mut PgConnection,
     origin: &Origin,
-    admin: Uuid,
+    admin: AdminId,
     code: &Code,
 ) -> Result<(), sqlx::Error> {
     match code {
         Code::OfStep(step) => {
-            sqlx::query!("UPDATE second_factor SET last_step = $2 WHERE admin_id = $1", admin, step)
+            sqlx::query!("UPDATE second_factor SET last_step = $2 WHERE admin_id = $1", admin.get(), step)
                 .execute(connection)
                 .await?;
         }
@@ -183,7 +180,7 @@ async fn take(
                             '{}'::jsonb AS data
                      FROM made JOIN old USING (admin_id)
                  )",
-                admin,
+                admin.get(),
                 hash.as_slice(),
             )
             .await?;
@@ -193,16 +190,16 @@ async fn take(
 }
 
 /// The admin who has logged in.
-fn owner(context: &Context) -> Result<Uuid, Problem> {
+fn owner(context: &Context) -> Result<AdminId, Problem> {
     match Door::of(&context.caller.actor) {
-        Some((Door::Admin, admin)) => Ok(admin),
+        Some((Door::Admin, admin)) => Ok(admin.into()),
         _ => Err(no_login()),
     }
 }
 
 /// Holds an admin to the end of the transaction.
-async fn hold(change: &mut Change<'_>, admin: Uuid) -> Result<(), Problem> {
-    let held = Holder::take(change.connection(), Door::Admin, admin, None).await?;
+async fn hold(change: &mut Change<'_>, admin: AdminId) -> Result<(), Problem> {
+    let held = Holder::take(change.connection(), Door::Admin, admin.get(), None).await?;
     held.map(|_| ()).ok_or_else(over)
 }
 
@@ -215,7 +212,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
     if find(change.connection(), admin).await?.is_some_and(|stored| stored.active) {
         return Err(Problem::new(&CONFLICT, "the account already has a second factor; remove it first"));
     }
-    let login = sqlx::query_scalar!("SELECT email FROM admin WHERE id = $1", admin)
+    let login = sqlx::query_scalar!("SELECT email FROM admin WHERE id = $1", admin.get())
         .fetch_one(change.connection())
         .await?;
     let secret: [u8; 20] = random_bytes();
@@ -238,7 +235,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
                     jsonb_build_object('totp', jsonb_build_array(NULL, '***')) AS changes, '{}'::jsonb AS data
              FROM made
          )",
-        admin,
+        admin.get(),
         sealed,
     )
     .await?;
@@ -264,7 +261,7 @@ pub async fn switch_on(
 ) -> Result<Answer, Problem> {
     let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
-    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin, visitor.address).await?;
+    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin.get(), visitor.address).await?;
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin).await?;
     let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
@@ -288,7 +285,7 @@ pub async fn switch_on(
                     jsonb_build_object('totp', jsonb_build_array(false, true)) AS changes, '{}'::jsonb AS data
              FROM made
          )",
-        admin,
+        admin.get(),
         step,
         &hashes,
     )
@@ -309,7 +306,7 @@ pub async fn remove(
 ) -> Result<Answer, Problem> {
     let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
-    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin, visitor.address).await?;
+    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin.get(), visitor.address).await?;
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin).await?;
     let stored = find(change.connection(), admin).await?.ok_or_else(|| Problem::not_found(NAME))?;
@@ -322,15 +319,15 @@ pub async fn remove(
 }
 
 /// Removes another's second factor (`DELETE /api/admin/{id}/totp`), for one who has lost it.
-pub async fn remove_of(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn remove_of(services: &Services, context: &Context, id: AdminId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let known = sqlx::query_scalar!(
         "SELECT id FROM admin
          WHERE id = $2 AND ($1::uuid[] IS NULL OR EXISTS (
              SELECT FROM admin_organisation m WHERE m.admin_id = admin.id AND m.organisation_id = ANY ($1)))
          FOR NO KEY UPDATE",
-        context.scope().organisations() as Option<&[Uuid]>,
-        id,
+        context.scope().organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .fetch_optional(change.connection())
     .await?;
@@ -347,7 +344,7 @@ pub async fn remove_of(services: &Services, context: &Context, id: Uuid) -> Resu
 async fn delete(
     connection: &mut PgConnection,
     origin: &Origin,
-    admin: Uuid,
+    admin: AdminId,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
         connection,
@@ -362,7 +359,7 @@ async fn delete(
                     jsonb_build_object('totp', jsonb_build_array(active, NULL)) AS changes, '{}'::jsonb AS data
              FROM made
          )",
-        admin,
+        admin.get(),
     )
     .await
 }

@@ -19,7 +19,7 @@ use longshore_kernel::access::{Caller, Role, Scope};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids;
+use longshore_kernel::ids::{AdminId, BusinessUserId, OrganisationId, SessionId, TokenId};
 use longshore_kernel::problem::{GONE, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -102,23 +102,23 @@ impl Holder {
         written.map(|_| ())
     }
 
-    fn admin(self) -> Option<Uuid> {
-        (self.door == Door::Admin).then_some(self.account)
+    pub(super) fn admin(self) -> Option<AdminId> {
+        (self.door == Door::Admin).then_some(self.account.into())
     }
 
-    fn business_user(self) -> Option<Uuid> {
-        (self.door == Door::BusinessUser).then_some(self.account)
+    fn business_user(self) -> Option<BusinessUserId> {
+        (self.door == Door::BusinessUser).then_some(self.account.into())
     }
 }
 
 /// A session, and until when its next token is good.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    session: Uuid,
+    session: SessionId,
     expires_at: DateTime<Utc>,
     ends_at: DateTime<Utc>,
     /// The token that is replaced.
-    shown: Option<Uuid>,
+    shown: Option<TokenId>,
 }
 
 /// Opens a session; returns its token, `{"token","exp"}`.
@@ -144,11 +144,11 @@ pub(super) async fn carry_on(
     let mut change = Change::begin(services).await?;
     let Some(holder) = Holder::take(change.connection(), door, account, None).await? else { return Ok(None) };
     let good = sqlx::query!(
-        r#"SELECT s.id AS "session?", s.ends_at AS "ends_at?"
+        r#"SELECT s.id AS "session?: SessionId", s.ends_at AS "ends_at?"
            FROM access_token k LEFT JOIN session s ON s.id = k.session_id
            WHERE k.id = $1 AND k.revoked_at IS NULL AND k.expires_at > now()
              AND (s.id IS NULL OR (s.ended_at IS NULL AND s.ends_at > now()))"#,
-        caller.token,
+        caller.token.get(),
     )
     .fetch_optional(change.connection())
     .await?;
@@ -165,9 +165,9 @@ pub(super) async fn carry_on(
     issue(change, origin, "access_token.refresh", holder, span, None).await.map(Some)
 }
 
-fn begin(now: DateTime<Utc>, shown: Option<Uuid>) -> Span {
+fn begin(now: DateTime<Utc>, shown: Option<TokenId>) -> Span {
     let now = whole_seconds(now);
-    Span { session: ids::new_id(), expires_at: now + TOKEN_LIFE, ends_at: now + LIFE, shown }
+    Span { session: SessionId::new(), expires_at: now + TOKEN_LIFE, ends_at: now + LIFE, shown }
 }
 
 fn whole_seconds(at: DateTime<Utc>) -> DateTime<Utc> {
@@ -183,7 +183,7 @@ async fn issue(
     span: Span,
     visitor: Option<&Visitor>,
 ) -> Result<Answer, Problem> {
-    let (id, secret) = (ids::new_id(), new_secret());
+    let (id, secret) = (TokenId::new(), new_secret());
     let address =
         visitor.and_then(|visitor| visitor.address).map(|address| address.to_canonical().to_string());
     let user_agent = visitor.and_then(|visitor| visitor.user_agent.as_deref()).map(shortened);
@@ -219,21 +219,21 @@ async fn issue(
                     '{}'::jsonb AS data
              FROM made
          )",
-        span.session,
-        holder.admin() as Option<Uuid>,
-        holder.business_user() as Option<Uuid>,
+        span.session.get(),
+        holder.admin() as Option<AdminId>,
+        holder.business_user() as Option<BusinessUserId>,
         address as Option<String>,
         user_agent as Option<String>,
         span.expires_at,
         span.ends_at,
-        id,
+        id.get(),
         secret.hash.as_slice(),
-        span.shown as Option<Uuid>,
+        span.shown as Option<TokenId>,
         GRACE_SECONDS,
     )
     .await?;
     change.note(recorded);
-    let newest: Vec<Uuid> = std::iter::once(id).chain(span.shown).collect();
+    let newest: Vec<TokenId> = std::iter::once(id).chain(span.shown).collect();
     let recorded = end_too_many(change.connection(), origin, holder, &newest).await?;
     change.note(recorded);
     change.commit().await?;
@@ -252,7 +252,7 @@ async fn end_too_many(
     connection: &mut PgConnection,
     origin: &Origin,
     holder: Holder,
-    newest: &[Uuid],
+    newest: &[TokenId],
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
         connection,
@@ -279,7 +279,7 @@ async fn end_too_many(
              FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
          )",
         holder.account,
-        newest,
+        newest as &[TokenId],
         TOKENS,
     )
     .await
@@ -292,11 +292,11 @@ pub fn scope(caller: &Caller) -> Scope {
         return Scope::Everything;
     }
     // sessions belong to accounts as other records do to organisations; callers without an account have none
-    Scope::Organisations(caller.actor.id.into_iter().collect())
+    Scope::Organisations(caller.actor.id.into_iter().map(OrganisationId::from).collect())
 }
 
 /// Ends a session (`DELETE /api/session/{id}`): its tokens stop working everywhere within seconds.
-pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn end(services: &Services, context: &Context, id: SessionId) -> Result<Answer, Problem> {
     let scope = scope(&context.caller);
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
@@ -317,16 +317,16 @@ pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Ans
                     jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
              FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
          )",
-        scope.organisations() as Option<&[Uuid]>,
-        id,
+        scope.organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .await?;
     if change.note(recorded) == 0 {
         let was_there = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT FROM session
                    WHERE id = $2 AND in_scope($1, account_id)) AS "was_there!""#,
-            scope.organisations() as Option<&[Uuid]>,
-            id,
+            scope.organisations() as Option<&[OrganisationId]>,
+            id.get(),
         )
         .fetch_one(change.connection())
         .await?;
@@ -365,7 +365,7 @@ pub(super) async fn leave(services: &Services, context: &Context) -> Result<Answ
                     '{}'::jsonb AS data
              FROM shown
          )",
-        context.caller.token,
+        context.caller.token.get(),
     )
     .await?;
     Ok(Answer::done())
@@ -376,7 +376,7 @@ pub(super) async fn end_others(
     connection: &mut PgConnection,
     origin: &Origin,
     account: Uuid,
-    kept: Option<Uuid>,
+    kept: Option<SessionId>,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
         connection,
@@ -397,7 +397,7 @@ pub(super) async fn end_others(
              FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
          )",
         account,
-        kept as Option<Uuid>,
+        kept as Option<SessionId>,
     )
     .await
 }

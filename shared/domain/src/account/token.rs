@@ -24,6 +24,7 @@ use self::usage::Uses;
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, OrganisationId, SessionId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 
 /// Its entity type, in the audit and on tombstones.
@@ -92,11 +93,12 @@ impl Tokens {
             }
         }
         let found = sqlx::query!(
-            r#"SELECT t.id, t.session_id, coalesce(a.role, t.role) AS "role!", t.organisation_id, t.eshop_id, t.admin_id,
+            r#"SELECT t.id AS "id: TokenId", t.session_id AS "session_id: SessionId", coalesce(a.role, t.role) AS "role!", t.organisation_id AS "organisation: OrganisationId",
+                      t.eshop_id AS "eshop: EshopId", t.admin_id,
                       t.business_user_id,
                       coalesce(a.first_name || ' ' || a.last_name, u.first_name || ' ' || u.last_name, t.name) AS "name!",
                       ARRAY(SELECT m.organisation_id FROM admin_organisation m
-                            WHERE m.admin_id = t.admin_id ORDER BY 1) AS "organisations!: Vec<uuid::Uuid>",
+                            WHERE m.admin_id = t.admin_id ORDER BY 1) AS "organisations!: Vec<OrganisationId>",
                       t.last_used_at >= date_trunc('minute', now()) AS is_noted,
                       coalesce(a.role IN ('superadmin', 'admin') AND NOT EXISTS (
                           SELECT FROM second_factor f WHERE f.admin_id = a.id AND f.active), false) AS "has_no_factor!"
@@ -115,7 +117,7 @@ impl Tokens {
             return Err(unknown());
         };
         let role = Role::parse(&found.role).ok_or_else(|| Problem::internal("a stored role is unknown"))?;
-        let scope = match (found.organisation_id, found.eshop_id) {
+        let scope = match (found.organisation, found.eshop) {
             _ if role.sees_everything() => Scope::Everything,
             (None, _) => Scope::Organisations(found.organisations.into()),
             (Some(organisation), Some(eshop)) => Scope::Eshop { organisation, eshop },
@@ -124,7 +126,7 @@ impl Tokens {
         let (kind, id) = match (found.admin_id, found.business_user_id) {
             (Some(admin), _) => (ADMIN, admin),
             (None, Some(user)) => (BUSINESS_USER, user),
-            (None, None) => ("token", found.id),
+            (None, None) => ("token", found.id.get()),
         };
         let actor = Actor { kind: kind.to_owned(), id: Some(id), name: found.name };
         let must_set_up = self.requires_second_factor && found.has_no_factor;

@@ -21,6 +21,7 @@ use longshore_kernel::answer::{Answer, Outcome};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem, TOO_LARGE};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::quota::Kind;
@@ -121,7 +122,7 @@ async fn put(
     let organisation = sqlx::query_scalar!("SELECT organisation_id FROM product WHERE id = $1", product)
         .fetch_one(change.connection())
         .await?;
-    change.must_have_room(organisation, Kind::Image).await?;
+    change.must_have_room(organisation.into(), Kind::Image).await?;
     if objects::claim(change.connection(), &key(id)).await?.is_lost() {
         return Err(Problem::new(&CONFLICT, "the upload took too long; try again"));
     }
@@ -189,8 +190,8 @@ pub async fn find(
         "SELECT i.content_type, i.size, i.sha256 FROM product_image i JOIN product p ON p.id = i.product_id
          WHERE i.id = $4 AND p.id = $3 AND in_scope($1, p.organisation_id)
            AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         product,
         id,
     )
@@ -285,8 +286,8 @@ async fn count(services: &Services, scope: &Scope, product: Uuid) -> Result<i64,
         r#"SELECT (SELECT count(*) FROM product_image WHERE product_id = p.id) AS "count!" FROM product p
            WHERE id = $3 AND in_scope($1, organisation_id)
              AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         product,
     )
     .fetch_optional(&services.db.main)
@@ -309,8 +310,8 @@ async fn lock(change: &mut Change<'_>, scope: &Scope, product: Uuid) -> Result<(
          WHERE id = $3 AND in_scope($1, organisation_id)
            AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
          FOR NO KEY UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         product,
     )
     .execute(change.connection())

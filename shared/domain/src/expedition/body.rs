@@ -9,6 +9,7 @@ use super::amount::{Amount, amount, currency};
 use crate::account::person::email;
 use crate::record_fields;
 use longshore_kernel::country::country;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{
     Given, Object, Reader, Rule, Schema, array, boolean, custom, date, id, int32, object, one_of, text,
     text_like, timestamp,
@@ -357,7 +358,7 @@ fn carrier_options() -> impl Rule<Out = Value> + Clone {
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// The e-shop.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// Its fields.
     pub fields: DetailFields,
     /// Its items.

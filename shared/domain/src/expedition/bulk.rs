@@ -1,7 +1,6 @@
 //! Operations on many orders: a job over ids, whose chunks run in their order (`docs/reference/orders.md#bulk-operations`).
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::command::{self, Command, Done};
 use crate::job::acceptance;
@@ -10,7 +9,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -22,7 +21,7 @@ pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    ids: Vec<Uuid>,
+    ids: Vec<ExpeditionId>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
@@ -33,19 +32,19 @@ pub async fn accept<J: Job>(
 async fn organisations(
     connection: &mut PgConnection,
     scope: &Scope,
-    ids: &[Uuid],
-) -> Result<Vec<Uuid>, sqlx::Error> {
+    ids: &[ExpeditionId],
+) -> Result<Vec<OrganisationId>, sqlx::Error> {
     let found = sqlx::query_scalar!(
         "SELECT DISTINCT organisation_id FROM expedition
          WHERE id = ANY($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)
          ORDER BY organisation_id",
-        ids,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        ids as &[ExpeditionId],
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(connection)
     .await?;
-    Ok(found)
+    Ok(found.into_iter().map(OrganisationId::from).collect())
 }
 
 /// An id that was refused: its place, a code and a sentence.
@@ -64,12 +63,11 @@ pub async fn execute(
     change: &mut Change<'_>,
     origin: &Origin,
     within: &Within,
-    ids: &[Uuid],
+    ids: &[ExpeditionId],
     command: &Command,
 ) -> Result<(usize, Vec<Refused>), Problem> {
-    let ids: Vec<ExpeditionId> = ids.iter().copied().map(ExpeditionId::from).collect();
-    command::prepare(change.services(), &ids, command).await?;
-    let done = command::apply(change, origin, &within.scope(), &ids, command).await?;
+    command::prepare(change.services(), ids, command).await?;
+    let done = command::apply(change, origin, &within.scope(), ids, command).await?;
     let changed = done.iter().filter(|done| matches!(done, Done::Changed)).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {
         Done::NotFound => {

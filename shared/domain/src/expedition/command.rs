@@ -2,7 +2,6 @@
 //! (`docs/reference/orders.md#operations`). One of them or many: each is locked, decided and written the same way.
 
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 pub use super::decision::Command;
 use super::order;
@@ -42,10 +41,9 @@ pub enum Done {
 pub async fn run(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: ExpeditionId,
     command: &Command,
 ) -> Result<Answer, Problem> {
-    let id = ExpeditionId::from(id);
     let mut attempts = 0;
     loop {
         attempts += 1;

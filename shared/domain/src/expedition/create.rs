@@ -23,7 +23,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
 use longshore_kernel::input;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::quota::Kind;
@@ -52,7 +52,7 @@ pub(super) struct New {
 /// Reads the body of a create.
 pub(super) fn read(body: Value) -> Body {
     let (body, ()) = Body::read(body, true, |object, body| {
-        body.eshop = object.required("eshop", input::id());
+        body.eshop = object.required("eshop", input::id()).map(EshopId::from);
         body.send = object.nullable("send", input::boolean()).value();
         Echo::of(object, true, |name| EXPEDITION.shows(name));
     });
@@ -86,7 +86,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
             stocks::make_missing(services, &mut [&mut new.resolved.order]).await?;
         }
         let mut change = Change::begin(services).await?;
-        change.must_have_room(new.resolved.order.organisation.get(), Kind::Expedition).await?;
+        change.must_have_room(new.resolved.order.organisation, Kind::Expedition).await?;
         match insert(change.connection(), &[&context.origin], vec![new]).await {
             Ok(lanes) => change.note_lanes(lanes),
             Err(error) if is_locked(&error) => return Err(error.into()),
@@ -109,7 +109,7 @@ pub(super) fn creator(context: &Context) -> Option<Uuid> {
 }
 
 /// The order that a body of a create describes.
-pub(super) fn draft<'d>(id: ExpeditionId, eshop: Uuid, scope: &'d Scope, body: &'d Body) -> Draft<'d> {
+pub(super) fn draft<'d>(id: ExpeditionId, eshop: EshopId, scope: &'d Scope, body: &'d Body) -> Draft<'d> {
     let mut detail = Detail::blank(id.get());
     detail.take(body.fields.clone());
     Draft { id, eshop, scope, detail, given: body, is_new: true }
@@ -128,7 +128,7 @@ pub(super) async fn insert(
     connection: &mut PgConnection,
     origins: &[&Origin],
     mut orders: Vec<New>,
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<WebhookId>, sqlx::Error> {
     let sent: Vec<Order> =
         orders.iter().filter(|new| new.send).map(|new| new.resolved.order.clone()).collect();
     let mut ledger = Ledger::default();
@@ -147,7 +147,7 @@ pub(super) async fn insert_placed(
     origins: &[&Origin],
     orders: &[New],
     ledger: &mut Ledger,
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<WebhookId>, sqlx::Error> {
     let mut rows = Rows::default();
     for new in orders {
         let state = if new.send { decision::send(&new.resolved.order, ledger) } else { State::default() };

@@ -20,7 +20,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
 use longshore_kernel::services::Services;
@@ -44,19 +44,19 @@ pub(super) struct Stored {
 struct Given {
     body: Body,
     echo: Echo,
-    eshop: Option<Uuid>,
+    eshop: Option<EshopId>,
 }
 
 /// Changes the given fields of an order that is on hold or incorrect: 200 with the record.
 pub async fn update(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: ExpeditionId,
     body: Value,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let (body, (echo, eshop)) = Body::read(body, false, |object, _| {
-        let eshop = object.optional("eshop", input::id());
+        let eshop = object.optional("eshop", input::id()).map(EshopId::from);
         (Echo::of(object, false, |name| EXPEDITION.shows(name)), eshop)
     });
     change(services, context, id, &Given { body, echo, eshop }, false, check).await
@@ -66,7 +66,7 @@ pub async fn update(
 pub async fn patch(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: ExpeditionId,
     body: Value,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -87,23 +87,23 @@ pub async fn patch(
 async fn change(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: ExpeditionId,
     given: &Given,
     any_status: bool,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     for _ in 0..ATTEMPTS {
         let mut change = Change::begin(services).await?;
-        match attempt(&mut change, context, id.into(), given, any_status, &check).await {
+        match attempt(&mut change, context, id, given, any_status, &check).await {
             Ok(()) => {}
             Err(Failed::Problem(problem)) => return Err(problem),
             // another order took the number: the next look-up says which
             Err(Failed::Database(error)) if is_contention(&error) || is_taken(&error) => continue,
             Err(Failed::Database(error)) => return Err(error.into()),
         }
-        let record = list::find(change.connection(), &EXPEDITION, context.scope(), id).await?;
+        let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
         let record = record.ok_or_else(|| Problem::not_found(ENTITY))?;
-        let answer = Answer::updated(location(id.into()), record.version, record.json);
+        let answer = Answer::updated(location(id), record.version, record.json);
         return change.answer(context.claim, answer).await;
     }
     Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
@@ -151,7 +151,7 @@ async fn attempt(
     }
     let body =
         Body { violations: [given.body.violations.clone(), violations].concat(), ..given.body.clone() };
-    let eshop = stored.order.eshop.get();
+    let eshop = stored.order.eshop;
     let draft = Draft { id, eshop, scope: context.scope(), detail, given: &body, is_new: false };
     let resolved = resolve(change.connection(), vec![draft]).await?.into_iter().next();
     let resolved = match resolved {
@@ -174,7 +174,7 @@ fn moved(given: &Given, stored: &Stored) -> Vec<Violation> {
     let other =
         |is_other: bool, field| is_other.then(|| Violation::new(field, "not_allowed", "cannot be changed"));
     let number = given.body.fields.order_number.as_ref();
-    other(given.eshop.is_some_and(|id| id != stored.order.eshop.get()), "eshop")
+    other(given.eshop.is_some_and(|id| id != stored.order.eshop), "eshop")
         .into_iter()
         .chain(other(number.is_some_and(|number| *number != stored.detail.order_number), "orderNumber"))
         .collect()
@@ -309,7 +309,7 @@ pub(super) async fn write(
     connection: &mut PgConnection,
     origins: &[&Origin],
     orders: &[Edited],
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<WebhookId>, sqlx::Error> {
     let id = |edited: &Edited| edited.stored.order.id.get();
     let ids: Vec<Uuid> = orders.iter().map(id).collect();
     let with_items: Vec<Uuid> = orders.iter().filter(|edited| edited.gives_items()).map(id).collect();
@@ -376,13 +376,13 @@ pub(super) async fn write(
 pub async fn delete(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: ExpeditionId,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
-    let Some(order) = order::lock(change.connection(), scope, &[id.into()]).await?.pop() else {
-        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    let Some(order) = order::lock(change.connection(), scope, &[id]).await?.pop() else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id.get()).await);
     };
     check(order.version)?;
     let status = order.state.status;
@@ -405,7 +405,7 @@ pub async fn delete(
                     jsonb_build_object('orderNumber', jsonb_build_array($10::text, NULL)) AS changes, '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         order.order_number,
     )
     .await?;

@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Duration, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::body::Body;
 use super::create::{self, New};
@@ -24,7 +23,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::sha256;
-use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
 use longshore_kernel::input::{Reader, boolean, int32};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -100,9 +99,9 @@ pub struct Import<'i> {
     /// Who imports.
     pub origin: &'i Origin,
     /// Organisation of the e-shop.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// The e-shop.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
     /// Whether new orders are sent, where their rows do not say it.
     pub send: Option<bool>,
     /// When it was accepted: the first row is created then, each later one a microsecond later.
@@ -261,7 +260,7 @@ impl Group<'_> {
         let numbers: Vec<&str> = self.rows.iter().map(|row| row.order_number.as_str()).collect();
         let ids = sqlx::query_scalar!(
             "SELECT id FROM expedition_detail WHERE eshop_id = $1 AND order_number = ANY($2)",
-            self.import.eshop,
+            self.import.eshop.get(),
             &numbers as &[&str],
         )
         .fetch_all(&mut *connection)

@@ -182,8 +182,8 @@ pub(super) async fn lock(
          WHERE id = ANY($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)
          ORDER BY id FOR UPDATE",
         ids as &[ExpeditionId],
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&mut *connection)
     .await?;

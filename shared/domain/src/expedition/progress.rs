@@ -18,7 +18,7 @@ use crate::record::{FieldChange, changes_json};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::{ExpeditionItemId, StockId};
+use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, StockId, WebhookId};
 use longshore_kernel::input::{self, Object, Reader, Rule, array, int32, object, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -52,7 +52,7 @@ struct Parcel {
 pub async fn report(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: ExpeditionId,
     body: Value,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -60,20 +60,20 @@ pub async fn report(
     let news = read(body, now)?;
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
-    let Some(order) = order::lock(change.connection(), scope, &[id.into()]).await?.pop() else {
-        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    let Some(order) = order::lock(change.connection(), scope, &[id]).await?.pop() else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id.get()).await);
     };
     check(order.version)?;
-    let times = times(change.connection(), id).await?;
+    let times = times(change.connection(), id.get()).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
     let mut step = decide(&order, &news, now, times, locked.ledger)?;
     if step.is_change(&order) {
         let lanes = write(change.connection(), &context.origin, &order, &mut step).await?;
         change.note_lanes(lanes);
     }
-    let record = list::find(change.connection(), &EXPEDITION, scope, id).await?;
+    let record = list::find(change.connection(), &EXPEDITION, scope, id.get()).await?;
     let record = record.ok_or_else(|| Problem::not_found(ENTITY))?;
-    let answer = Answer::updated(location(id.into()), record.version, record.json);
+    let answer = Answer::updated(location(id), record.version, record.json);
     change.answer(context.claim, answer).await
 }
 
@@ -293,7 +293,7 @@ async fn write(
     origin: &Origin,
     order: &Order,
     step: &mut Step,
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<WebhookId>, sqlx::Error> {
     let stocks: StockColumns = step.ledger.settle().into_iter().collect();
     let (old, state) = (&order.state, &step.state);
     if let Some(left) = &step.left {

@@ -13,14 +13,14 @@ use uuid::Uuid;
 use super::body::{Body, Detail, MAX_ITEMS, MAX_PIECES, MAX_QUANTITY, NewItem};
 use super::order::{Item, Order, Place, Sendable, State};
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId};
 use longshore_kernel::problem::Violation;
 
 /// An order that a body describes, beside the one that is stored, if it is.
 #[derive(Debug)]
 pub(super) struct Draft<'d> {
     pub(super) id: ExpeditionId,
-    pub(super) eshop: Uuid,
+    pub(super) eshop: EshopId,
     /// Whose orders the caller may write.
     pub(super) scope: &'d Scope,
     /// What the body makes of it.
@@ -97,7 +97,7 @@ async fn heads(connection: &mut PgConnection, drafts: &[Draft<'_>]) -> Result<Ve
     let column =
         |of: &dyn Fn(&Draft<'_>) -> Option<Uuid>| -> Vec<Option<Uuid>> { drafts.iter().map(of).collect() };
     let ids: Vec<Uuid> = drafts.iter().map(|d| d.id.get()).collect();
-    let eshops: Vec<Uuid> = drafts.iter().map(|d| d.eshop).collect();
+    let eshops: Vec<Uuid> = drafts.iter().map(|d| d.eshop.get()).collect();
     let warehouses = column(&|d| given(!d.detail.warehouse_id.is_nil(), d.detail.warehouse_id));
     let wms = column(&|d| given(!d.detail.wms_id.is_nil(), d.detail.wms_id));
     let carriers = column(&|d| d.detail.carrier_id);
@@ -171,10 +171,10 @@ struct Placed<'d> {
 fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
     let mut violations = draft.given.violations.clone();
     let mut refuse = |path: &str, code, message: &str| violations.push(Violation::new(path, code, message));
-    let organisation = head.organisation.filter(|id| draft.scope.has_eshop(*id, draft.eshop));
+    let organisation = head.organisation.filter(|id| draft.scope.has_eshop((*id).into(), draft.eshop));
     let (detail, codes) = (&mut draft.detail, draft.given.codes);
     match organisation {
-        None if draft.eshop.is_nil() => {}
+        None if draft.eshop == EshopId::nil() => {}
         None => refuse("eshop", "unknown_reference", "there is no such e-shop"),
         Some(_) if draft.is_new && !head.is_eshop_active => refuse("eshop", "inactive", "is not active"),
         Some(_) => {}
@@ -249,7 +249,7 @@ async fn products(connection: &mut PgConnection, placed: &[Placed<'_>]) -> Resul
     let products: Vec<Option<Uuid>> = items.iter().map(|(_, item)| item.product).collect();
     let skus: Vec<Option<&str>> = items.iter().map(|(_, item)| item.product_sku.as_deref()).collect();
     let organisations: Vec<Option<Uuid>> = items.iter().map(|(p, _)| p.head.organisation).collect();
-    let eshops: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.eshop).collect();
+    let eshops: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.eshop.get()).collect();
     let warehouses: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.detail.warehouse_id).collect();
     let wms: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.detail.wms_id).collect();
     sqlx::query_as!(
@@ -329,7 +329,7 @@ const KEPT_BY_PARTS: &[&str] = &["ref1", "ref2", "ref3", "lifo"];
 fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violation>> {
     let Placed { draft, head, mut violations } = placed;
     let mut items = Items::default();
-    let is_known = head.organisation.is_some_and(|id| draft.scope.has_eshop(id, draft.eshop));
+    let is_known = head.organisation.is_some_and(|id| draft.scope.has_eshop(id.into(), draft.eshop));
     for (index, (given, found)) in draft.given.items.iter().flatten().zip(found).enumerate() {
         if !is_known {
             break;
@@ -378,7 +378,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
     let order = Order {
         id: draft.id,
         organisation: OrganisationId::from(head.organisation.unwrap_or_default()),
-        eshop: draft.eshop.into(),
+        eshop: draft.eshop,
         place: Place { warehouse: detail.warehouse_id.into(), wms: detail.wms_id.into() },
         order_number: detail.order_number.clone(),
         external_id: detail.external_id.clone(),

@@ -13,7 +13,7 @@ use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids;
+use longshore_kernel::ids::{EshopId, Id, JobId, OrganisationId};
 use longshore_kernel::input::{Rule, array, id};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
@@ -29,25 +29,25 @@ pub fn ids() -> impl Rule<Out = Vec<Uuid>> {
 
 /// The name of a chunk on the queue.
 #[must_use]
-pub fn chunk_name(job: Uuid, number: i32) -> String {
+pub fn chunk_name(job: JobId, number: i32) -> String {
     format!("{job}:{number}")
 }
 
 /// Reads the name of a chunk.
 #[must_use]
-pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
+pub fn parse_chunk_name(name: &str) -> Option<(JobId, i32)> {
     let (job, number) = name.split_once(':')?;
-    Some((ids::parse_id(job)?, number.parse().ok()?))
+    Some((JobId::parse(job)?, number.parse().ok()?))
 }
 
 /// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
 /// order of the first mention is kept.
-pub(crate) async fn accept_ids<J: Job>(
+pub(crate) async fn accept_ids<J: Job, T>(
     mut change: Change<'_>,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    organisations: Vec<Uuid>,
-    ids: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
+    ids: Vec<Id<T>>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
     let stored = Stored::new(&job(Within::new(context.scope(), &organisations)))?;
@@ -57,18 +57,18 @@ pub(crate) async fn accept_ids<J: Job>(
 
 /// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them. They are of no
 /// organisation, and so is the job.
-pub(crate) async fn accept_whole<J: Job>(
+pub(crate) async fn accept_whole<J: Job, T>(
     mut change: Change<'_>,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    ids: Vec<Uuid>,
+    ids: Vec<Id<T>>,
 ) -> Result<Answer, Problem> {
     let stored = Stored::new(&job(Within::new(context.scope(), &[])))?;
     let answer = insert_ids(&mut change, context, stored, Vec::new(), distinct(ids), LARGEST_BULK).await?;
     change.answer(context.claim, answer).await
 }
 
-fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
+fn distinct<T>(mut ids: Vec<Id<T>>) -> Vec<Id<T>> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.retain(|id| seen.insert(*id));
     ids
@@ -76,16 +76,16 @@ fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
 
 /// Records a job over ids and its chunks, of so many ids each. The job may change items of the organisations that it
 /// belongs to. If it belongs to none, the scope of the caller applies, which may contain no organisation.
-async fn insert_ids(
+async fn insert_ids<T>(
     change: &mut Change<'_>,
     context: &Context,
     stored: Stored,
-    organisations: Vec<Uuid>,
-    ids: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
+    ids: Vec<Id<T>>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
     let job = NewJob {
-        id: ids::new_id(),
+        id: JobId::new(),
         stored,
         organisations,
         eshop: context.scope().eshop(),
@@ -104,12 +104,12 @@ async fn insert_ids(
 /// A job that is about to be recorded.
 #[derive(Clone, Debug)]
 pub(super) struct NewJob {
-    pub(super) id: Uuid,
+    pub(super) id: JobId,
     pub(super) stored: Stored,
     /// The organisations of the job: one; several, visible to callers who may see all of them; or none, visible to callers
     /// who see everything.
-    pub(super) organisations: Vec<Uuid>,
-    pub(super) eshop: Option<Uuid>,
+    pub(super) organisations: Vec<OrganisationId>,
+    pub(super) eshop: Option<EshopId>,
     pub(super) sequence: Option<Uuid>,
     /// What of a partner it reads or writes.
     pub(super) source: Option<String>,
@@ -117,7 +117,7 @@ pub(super) struct NewJob {
 
 impl NewJob {
     /// Its organisation, where it is of a single one.
-    pub(super) fn organisation(&self) -> Option<Uuid> {
+    pub(super) fn organisation(&self) -> Option<OrganisationId> {
         match self.organisations.as_slice() {
             [one] => Some(*one),
             _ => None,
@@ -143,11 +143,11 @@ pub(super) async fn insert(
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17,
              CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
              CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END, $18)",
-        job.id,
+        job.id.get(),
         job.stored.kind.as_str(),
         state.as_str(),
-        job.organisation(),
-        job.eshop,
+        job.organisation() as Option<OrganisationId>,
+        job.eshop as Option<EshopId>,
         job.sequence,
         job.stored.parameters,
         total,
@@ -159,7 +159,7 @@ pub(super) async fn insert(
         traceparent,
         super::receiving::PATIENCE_SECONDS,
         job.source,
-        several as Option<&[Uuid]>,
+        several as Option<&[OrganisationId]>,
         job.stored.in_order,
     )
     .execute(tx)
@@ -179,10 +179,10 @@ fn accepted(job: &NewJob) -> Option<String> {
     trace::of(&span)
 }
 
-async fn insert_id_chunks(
+async fn insert_id_chunks<T>(
     tx: &mut PgConnection,
-    job: Uuid,
-    ids: &[Uuid],
+    job: JobId,
+    ids: &[Id<T>],
     per_chunk: usize,
 ) -> Result<(), Problem> {
     let mut payloads = Vec::new();
@@ -195,7 +195,7 @@ async fn insert_id_chunks(
         "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
          SELECT $1, c.position - 1, 'queued', c.payload, c.count, (c.position - 1) * $4
          FROM unnest($2::bytea[], $3::int[]) WITH ORDINALITY AS c (payload, count, position)",
-        job,
+        job.get(),
         &payloads,
         &counts,
         i64::try_from(per_chunk).map_err(Problem::internal)?,
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_chunk_reads_back() {
-        let job = ids::new_id();
+        let job = JobId::new();
         assert_eq!(parse_chunk_name(&chunk_name(job, 42)), Some((job, 42)));
         for name in ["", "x:1", &job.to_string(), &format!("{job}:"), &format!("{job}:x")] {
             assert_eq!(parse_chunk_name(name), None, "{name}");

@@ -1,10 +1,10 @@
 //! Jobs that need attention.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Jobs that are counted: beyond that, it is many.
@@ -24,7 +24,7 @@ pub struct Attention {
     /// Jobs that run and have not moved for [`STUCK_MINUTES`], among the first [`COUNTED`] that are under way.
     pub stuck: i64,
     /// The one of the stuck jobs that has not moved for longest.
-    pub stuck_job: Option<Uuid>,
+    pub stuck_job: Option<JobId>,
     /// Since when it has not.
     pub stuck_since: Option<DateTime<Utc>>,
     /// Jobs that wait for their next attempt, among the same.
@@ -41,7 +41,7 @@ pub struct Attention {
 #[derive(Clone, Debug)]
 pub struct Behind {
     /// The job that comes first.
-    pub ahead: Uuid,
+    pub ahead: JobId,
     /// What that does.
     pub kind: String,
     /// Name of its e-shop.
@@ -56,7 +56,7 @@ pub struct Behind {
 struct Counts {
     failed: i64,
     stuck: i64,
-    stuck_job: Option<Uuid>,
+    stuck_job: Option<JobId>,
     stuck_since: Option<DateTime<Utc>>,
     retrying: i64,
     at_partner: i64,
@@ -90,7 +90,7 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                          AND in_eshop($2, eshop_id)
                        LIMIT $3) AS f) AS "failed!",
                   (SELECT count(*) FROM stuck) AS "stuck!",
-                  (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS stuck_job,
+                  (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS "stuck_job: JobId",
                   (SELECT min(changed_at) FROM stuck) AS stuck_since,
                   (SELECT count(*) FROM live WHERE state = 'retrying') AS "retrying!",
                   (SELECT count(*) FROM live CROSS JOIN LATERAL (
@@ -101,8 +101,8 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                   -- each is asked, but only while a queue is paused
                   CASE WHEN EXISTS (SELECT FROM queue WHERE paused AND name IN ('chunk', 'partner'))
                        THEN (SELECT count(*) FROM live WHERE job_waits_for(id)->>'reason' = 'paused') ELSE 0 END AS "paused!""#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         COUNTED,
         STUCK_MINUTES,
         WAITS_SECONDS,
@@ -142,8 +142,8 @@ async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
            FROM behind b JOIN job j ON j.id = b.ahead
            WHERE b.since < now() - make_interval(secs => $4)
            ORDER BY b.jobs DESC, j.id LIMIT $5"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         COUNTED,
         WAITS_SECONDS,
         AHEAD,

@@ -23,6 +23,7 @@ use super::row_lines::RowLines;
 use longshore_kernel::access::Actor;
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::word::UnknownWord;
@@ -53,7 +54,7 @@ words! {
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Its job.
-    pub job: Uuid,
+    pub job: JobId,
     /// Its number in the job.
     pub number: i32,
     /// Fences off earlier holders.
@@ -63,9 +64,9 @@ pub struct Claim {
     /// What the kind needs besides the items, as it is stored.
     parameters: Value,
     /// Organisation of the job.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// E-shop of the job.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// What it runs in, one job after the other.
     pub sequence: Option<Uuid>,
     /// Its number in the order of acceptance: that of its job, or its own.
@@ -157,7 +158,7 @@ pub enum Claimed {
 
 /// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one of its queue: so that a chunk
 /// which kills its process does not condemn those that merely ran beside it.
-pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -> Result<Claimed, Problem> {
+pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) -> Result<Claimed, Problem> {
     if number == CALLING {
         line::append(db, job).await?;
     }
@@ -212,12 +213,12 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
            SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters, j.organisation_id, j.eshop_id,
+                  j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
            LEFT JOIN claimed c ON c.job_id = t.job_id AND c.number = t.number"#,
-        job,
+        job.get(),
         number,
         &suspects,
         LEASE_SECONDS,
@@ -240,11 +241,11 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters, j.organisation_id, j.eshop_id,
+                  j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
            WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
-        held.job,
+        held.job.get(),
         held.number,
         held.token,
     )
@@ -270,8 +271,8 @@ struct Row {
     kind: String,
     source: Option<String>,
     parameters: Value,
-    organisation_id: Option<Uuid>,
-    eshop_id: Option<Uuid>,
+    organisation_id: Option<OrganisationId>,
+    eshop_id: Option<EshopId>,
     sequence: Option<Uuid>,
     acceptance: i64,
     actor_type: String,
@@ -282,7 +283,7 @@ struct Row {
 }
 
 impl Row {
-    fn claim(self, job: Uuid, number: i32) -> Option<Claim> {
+    fn claim(self, job: JobId, number: i32) -> Option<Claim> {
         let (Some(token), Some(item_count), Some(first_index)) =
             (self.token, self.item_count, self.first_index)
         else {
@@ -322,7 +323,7 @@ impl Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Its job.
-    pub job: Uuid,
+    pub job: JobId,
     /// Its number in the job.
     pub number: i32,
     /// The token of the claim.
@@ -332,7 +333,7 @@ pub struct Held {
 }
 
 /// Jobs, numbers and tokens, as `unnest` takes them.
-fn columns(held: &[Held]) -> (Vec<Uuid>, Vec<i32>, Vec<i64>) {
+fn columns(held: &[Held]) -> (Vec<JobId>, Vec<i32>, Vec<i64>) {
     held.iter().map(|h| (h.job, h.number, h.token)).collect()
 }
 
@@ -359,7 +360,7 @@ pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
                WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token
                  AND (c.leased_until IS NOT NULL OR c.state IN ('succeeded', 'failed'))
                LIMIT 1) AS standing"#,
-        &jobs,
+        &jobs as &[JobId],
         &numbers,
         &tokens,
         LEASE_SECONDS,
@@ -411,7 +412,7 @@ async fn put_back(
                WHERE job.id = postponed.job_id AND $5::text IS NOT NULL AND state IN ('queued', 'running', 'retrying')
            )
            SELECT count(*) AS "count!" FROM postponed"#,
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
         wait.as_secs_f64(),
@@ -432,7 +433,7 @@ pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<Hold, sq
     let held = sqlx::query!(
         "UPDATE job_chunk SET attempts = 1, crashes = 0, deaths_alone = 0, error = NULL, waits_since = NULL
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
     )
@@ -447,7 +448,7 @@ pub async fn still_alive(db: &PgPool, claim: &Claim) -> Result<(), Problem> {
     sqlx::query!(
         "UPDATE job_chunk SET crashes = crashes - 1
          WHERE job_id = $1 AND number = $2 AND token > $3 AND crashes > 0 AND state IN ('queued', 'running')",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
     )
@@ -475,7 +476,7 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<H
          SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
              failed = $6, finished_at = clock_timestamp()
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
         count.changed,
@@ -493,7 +494,7 @@ pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<H
         "UPDATE job_chunk
          SET state = 'failed', leased_until = NULL, error = $4, failed = item_count, finished_at = clock_timestamp()
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
         error,

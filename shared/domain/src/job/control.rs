@@ -16,6 +16,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, EndedJob};
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -30,7 +31,7 @@ const WHILE: Duration = Duration::from_millis(300);
 ///
 /// The job is marked first, in a separate statement: claiming a chunk checks the job, and ending one counts it there, and
 /// both then find it cancelled. No chunk is waited for, however long it runs.
-pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<(), Problem> {
+pub async fn cancel(services: &Services, context: &Context, id: JobId) -> Result<(), Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
@@ -43,7 +44,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
                acceptance = coalesce(acceptance, nextval('acceptance'))
            WHERE id = $1
            RETURNING extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
-        id
+        id.get()
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -77,7 +78,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
 
 /// Takes back chunks of cancelled jobs, except those that are just being ended: the worker finds that it cannot end them. A
 /// worker that is executing one notices at its next renewal. Returns how many.
-async fn take_back(db: &PgPool, jobs: &[Uuid], limit: i64) -> Result<u64, sqlx::Error> {
+async fn take_back(db: &PgPool, jobs: &[JobId], limit: i64) -> Result<u64, sqlx::Error> {
     let taken = sqlx::query!(
         "UPDATE job_chunk c
          SET state = 'cancelled', leased_until = NULL, payload = NULL, keys = NULL, token = token + 1, finished_at = now()
@@ -87,7 +88,7 @@ async fn take_back(db: &PgPool, jobs: &[Uuid], limit: i64) -> Result<u64, sqlx::
                    WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number LIMIT $2 FOR UPDATE SKIP LOCKED) AS t
          ) AS t
          WHERE c.job_id = t.job_id AND c.number = t.number",
-        jobs,
+        jobs as &[JobId],
         limit,
     )
     .execute(db)
@@ -98,10 +99,10 @@ async fn take_back(db: &PgPool, jobs: &[Uuid], limit: i64) -> Result<u64, sqlx::
 /// Takes back what is left of jobs that were cancelled lately; returns how many chunks.
 pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
     let jobs = sqlx::query_scalar!(
-        "SELECT j.id FROM job j
+        r#"SELECT j.id AS "id: JobId" FROM job j
          CROSS JOIN LATERAL (
              SELECT FROM job_chunk WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number LIMIT 1) AS left_over
-         WHERE j.finished_at > now() - interval '1 day' AND j.state = 'cancelled' LIMIT 100"
+         WHERE j.finished_at > now() - interval '1 day' AND j.state = 'cancelled' LIMIT 100"#
     )
     .fetch_all(db)
     .await?;
@@ -115,7 +116,7 @@ pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
 /// end in the same way are not retried: rows whose key occurs earlier in the job (the earlier one was accepted), items that
 /// a partner refused (the next send-out finds them), notices, whose items were accepted, and items beyond the kept errors
 /// ([`KEPT`](super::item_error::KEPT)), which have no payload. Where there is nothing else, it is a conflict.
-pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
@@ -148,7 +149,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
                RETURNING item_count
            )
            SELECT count(*) AS "chunks!", coalesce(sum(item_count), 0)::int AS "items!" FROM again"#,
-        id
+        id.get()
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -173,7 +174,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
              item_errors = (SELECT count(*) FROM job_item_error WHERE job_id = $1), finished_at = NULL, changed_at = now(),
              out_of_line_until = CASE WHEN $4 AND NOT EXISTS (SELECT FROM pages) THEN 'infinity'::timestamptz END
          FROM accepted WHERE id = $1",
-        id,
+        id.get(),
         again,
         open,
         job.source.is_some() && kind.is_sync(),
@@ -191,23 +192,23 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
 struct Locked {
     kind: String,
     state: JobState,
-    organisation: Option<Uuid>,
-    eshop: Option<Uuid>,
+    organisation: Option<OrganisationId>,
+    eshop: Option<EshopId>,
     source: Option<String>,
     sequence: Option<Uuid>,
 }
 
 /// The job, if it is in the scope.
-async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
+async fn lock(tx: &mut PgConnection, scope: &Scope, id: JobId) -> Result<Locked, Problem> {
     sqlx::query_as!(
         Locked,
-        r#"SELECT kind, state AS "state: JobState", organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
+        r#"SELECT kind, state AS "state: JobState", organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", source, sequence FROM job
          WHERE id = $1 AND in_scope($2, organisation_id, organisations)
            AND in_eshop($3, eshop_id)
          FOR UPDATE"#,
-        id,
-        scope.organisations(),
-        scope.eshop(),
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(tx)
     .await?
@@ -215,12 +216,12 @@ async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, 
 }
 
 /// Makes chunks of the refused items, and forgets their errors; returns how many chunks and items.
-async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Result<(i32, i32), Problem> {
+async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Result<(i32, i32), Problem> {
     let ids = !kind.is_sync();
     let batch = if ids { IDS_PER_CHUNK } else { ROWS_PER_CHUNK };
     let mut number = sqlx::query_scalar!(
         r#"SELECT coalesce(max(number), -1) AS "number!" FROM job_chunk WHERE job_id = $1"#,
-        job
+        job.get()
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -231,7 +232,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Res
              WHERE job_id = $1 AND index IN (
                  SELECT index FROM job_item_error WHERE job_id = $1 AND code NOT IN ('duplicate', 'refused_by_partner') AND NOT notice ORDER BY index LIMIT $2)
              RETURNING index, line, payload",
-            job,
+            job.get(),
             i64::try_from(batch).map_err(Problem::internal)?,
         )
         .fetch_all(&mut *tx)
@@ -261,7 +262,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Res
         sqlx::query!(
             "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, indexes, lines)
              VALUES ($1, $2, 'queued', $3, $4, 0, $5, $6)",
-            job,
+            job.get(),
             number,
             payload,
             count,
@@ -279,7 +280,7 @@ async fn record_control(
     tx: &mut PgConnection,
     origin: &Origin,
     action: &str,
-    job: Uuid,
+    job: JobId,
     [from, to]: [JobState; 2],
 ) -> Result<(), Problem> {
     record_change!(
@@ -293,7 +294,7 @@ async fn record_control(
                     jsonb_build_object('state', jsonb_build_array($10::text, $11::text)) AS changes, '{}'::jsonb AS data
              FROM job WHERE id = $9
          )",
-        job,
+        job.get(),
         from.as_str(),
         to.as_str(),
     )

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::acceptance::chunk_name;
 use longshore_kernel::change::Change;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -44,8 +45,8 @@ const ALL_LINES: i64 = i64::MAX;
 
 /// Whose turn it is when work of this organisation is due; of none, a share that all such work has in common.
 #[must_use]
-pub fn share_of(organisation: Option<Uuid>) -> Uuid {
-    organisation.unwrap_or(Uuid::nil())
+pub fn share_of(organisation: Option<OrganisationId>) -> Uuid {
+    organisation.unwrap_or_default().get()
 }
 
 /// Reads what is due of the jobs themselves as `c`: `$1` the share (null: all), `$2` the limit per share, `$3` per job,
@@ -215,7 +216,10 @@ async fn left_behind(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
     )
     .fetch_all(db)
     .await?;
-    Ok(found.into_iter().map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id, c.number))).collect())
+    Ok(found
+        .into_iter()
+        .map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id.into(), c.number)))
+        .collect())
 }
 
 async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
@@ -230,24 +234,27 @@ async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Prob
     )
     .fetch_all(db)
     .await?;
-    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id.into(), c.number)).collect())
 }
 
 async fn calls_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
     let due = due_calls!(r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#, "", share, WINDOW, MOST)
         .fetch_all(db)
         .await?;
-    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id.into(), c.number)).collect())
 }
 
 /// The organisation of a job that calls a partner; nothing if the job was removed.
-pub async fn organisation_of(db: &PgPool, job: Uuid) -> Result<Option<Uuid>, Problem> {
-    let found = sqlx::query_scalar!("SELECT organisation_id FROM job WHERE id = $1", job);
+pub async fn organisation_of(db: &PgPool, job: JobId) -> Result<Option<OrganisationId>, Problem> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM job WHERE id = $1"#,
+        job.get()
+    );
     Ok(found.fetch_optional(db).await?.flatten())
 }
 
 /// Notes that something of an organisation, or of no single one, may be due on a queue: it is handed over after the commit.
-pub fn note(change: &mut Change<'_>, queue: Queue, organisation: Option<Uuid>) {
+pub fn note(change: &mut Change<'_>, queue: Queue, organisation: Option<OrganisationId>) {
     change.note_turn(queue, share_of(organisation), |services, queue, share| {
         Box::pin(hand_over(services, queue, share))
     });

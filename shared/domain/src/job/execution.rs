@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::chunk::{self, Claim, Count};
 use super::dispatch;
@@ -15,6 +14,7 @@ use crate::list::fields::event::SYNC_FINISHED;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -142,7 +142,7 @@ async fn advance(
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
            RETURNING sequence, in_order, state AS "state: JobState", finished_at IS NOT NULL AS "ended!", item_errors,
                      extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
-        claim.job,
+        claim.job.get(),
         count.changed,
         count.unchanged,
         count.failed,
@@ -187,7 +187,7 @@ async fn advance(
 }
 
 /// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.
-pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, source: Option<&str>) {
+pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<OrganisationId>, source: Option<&str>) {
     dispatch::note(change, Queue::Chunk, organisation);
     if source.is_some() {
         dispatch::note(change, Queue::Partner, organisation);
@@ -198,7 +198,7 @@ pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, sou
 pub(super) async fn tell_end(
     tx: &mut PgConnection,
     origin: &Origin,
-    job: Uuid,
+    job: JobId,
     before: JobState,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
@@ -221,7 +221,7 @@ pub(super) async fn tell_end(
                         jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
              FROM ended
          )",
-        job,
+        job.get(),
         before.as_str(),
     )
     .await

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::control;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -39,7 +39,7 @@ pub struct Group {
     /// When the last of them failed.
     pub last: DateTime<Utc>,
     /// The last of them.
-    pub newest: Uuid,
+    pub newest: JobId,
 }
 
 /// The groups, the one that failed last first.
@@ -63,8 +63,8 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
            GROUP BY kind, error
            HAVING $4::text IS NULL OR md5(kind || ' ' || error) = $4
            ORDER BY max(at) DESC LIMIT $5"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         LOOKED_AT,
         key,
         GROUPS,
@@ -86,7 +86,7 @@ pub struct Retried {
 /// Retries the jobs of a group, at most [`RETRIED_AT_ONCE`], the oldest first: each in its own transaction, with its own
 /// audit record, like a retry of that job.
 pub async fn retry_group(services: &Services, context: &Context, key: &str) -> Result<Retried, Problem> {
-    let ids: Arc<[Uuid]> = members(&services.db, context.scope(), key).await?.into();
+    let ids: Arc<[JobId]> = members(&services.db, context.scope(), key).await?.into();
     if ids.is_empty() {
         return Err(Problem::not_found("group of failures"));
     }
@@ -101,7 +101,7 @@ pub async fn retry_group(services: &Services, context: &Context, key: &str) -> R
     Ok(retried)
 }
 
-async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, Problem> {
+async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, Problem> {
     let found = sqlx::query_scalar!(
         r#"WITH failed AS (
                SELECT id, kind, created_at,
@@ -112,9 +112,9 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, P
                  AND in_eshop($2, eshop_id)
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
-           SELECT id FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+           SELECT id AS "id: JobId" FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         LOOKED_AT,
         key,
         RETRIED_AT_ONCE,
@@ -147,7 +147,7 @@ pub struct Reason {
     /// When the last of them was accepted.
     pub last: DateTime<Utc>,
     /// The last of them.
-    pub newest: Uuid,
+    pub newest: JobId,
 }
 
 /// What items were refused for lately, the most frequent reason first.
@@ -171,8 +171,8 @@ pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Proble
                SELECT code, message FROM job_item_error e WHERE e.job_id = r.id ORDER BY index LIMIT $5
            ) e
            GROUP BY r.kind, e.code ORDER BY count(*) DESC, r.kind, e.code LIMIT $6"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         NEWEST,
         REFUSING,
         REFUSED,

@@ -28,7 +28,7 @@ use super::receiving::{Target, hash_of};
 use super::room;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{EshopId, JobId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -43,7 +43,7 @@ pub async fn accept(
     origin: &Origin,
     target: &Target,
     source: &str,
-) -> Result<Uuid, Problem> {
+) -> Result<JobId, Problem> {
     let Target { stored, shop } = target;
     let limit = change.services().unfinished_jobs;
     let tx = change.connection();
@@ -58,11 +58,11 @@ pub async fn accept(
         return Ok(waiting);
     }
     let job = NewJob {
-        id: ids::new_id(),
+        id: JobId::new(),
         stored: stored.clone(),
         organisations: vec![shop.organisation],
         eshop: Some(shop.eshop),
-        sequence: Some(shop.eshop),
+        sequence: Some(shop.eshop.get()),
         source: Some(source.to_owned()),
     };
     acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 0, 1).await?;
@@ -75,7 +75,7 @@ pub async fn accept(
              UPDATE job SET out_of_line_until = 'infinity' WHERE id = $1 AND $3
          )
          INSERT INTO partner_fetch (job_id) VALUES ($1)",
-        job.id,
+        job.id.get(),
         CALLING,
         stored.kind.is_sync(),
     )
@@ -89,20 +89,20 @@ pub async fn accept(
 /// before its first call counts as waiting, too; otherwise every request would add another one.
 pub(crate) async fn waiting(
     tx: &mut PgConnection,
-    eshop: Uuid,
+    eshop: EshopId,
     kind: JobKind,
     source: &str,
-) -> Result<Option<Uuid>, sqlx::Error> {
+) -> Result<Option<JobId>, sqlx::Error> {
     sqlx::query_scalar!(
-        "SELECT j.id FROM job j
+        r#"SELECT j.id AS "id: JobId" FROM job j
          WHERE j.eshop_id = $1 AND j.kind = $2 AND j.source = $3
            AND (j.state = 'queued'
                 OR (j.state = 'running' AND j.out_of_line_until IS NOT NULL
                     AND EXISTS (SELECT FROM job_chunk c
                                 WHERE c.job_id = j.id AND c.calls_partner AND c.state = 'queued' AND c.next_attempt_at > now())
                     AND NOT EXISTS (SELECT FROM partner_fetch f WHERE f.job_id = j.id AND f.pages > 0)))
-         ORDER BY j.state = 'queued' DESC, j.acceptance LIMIT 1",
-        eshop,
+         ORDER BY j.state = 'queued' DESC, j.acceptance LIMIT 1"#,
+        eshop.get(),
         kind.as_str(),
         source,
     )
@@ -130,7 +130,7 @@ pub async fn progress(services: &Services, claim: &Claim) -> Result<Progress, Pr
            JOIN job j ON j.id = f.job_id
            LEFT JOIN partner_memo m ON m.eshop_id = j.eshop_id AND m.kind = j.kind AND m.source = j.source
            WHERE f.job_id = $1"#,
-        claim.job,
+        claim.job.get(),
     )
     .fetch_optional(&services.db.main)
     .await?;
@@ -141,7 +141,7 @@ pub async fn progress(services: &Services, claim: &Claim) -> Result<Progress, Pr
 pub async fn attempts(services: &Services, claim: &Claim) -> Result<Option<i32>, Problem> {
     let attempts = sqlx::query_scalar!(
         "SELECT attempts FROM job_chunk WHERE job_id = $1 AND number = $2 AND token = $3",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
     )
@@ -195,7 +195,7 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     sqlx::query!(
         "UPDATE partner_fetch SET cursor = $2, pages = pages + 1, memo = coalesce($3, memo), changed_at = now()
          WHERE job_id = $1",
-        claim.job,
+        claim.job.get(),
         page.cursor,
         page.memo,
     )
@@ -220,7 +220,7 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
 
 /// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. A
 /// running one is rolled back.
-async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+async fn void(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH void AS (
              UPDATE job_chunk
@@ -232,7 +232,7 @@ async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
                         out_of_line_until = 'infinity'
          FROM (SELECT coalesce(sum(item_count), 0)::int AS items, count(*)::int AS chunks FROM void) v
          WHERE id = $1 AND state IN ('queued', 'running', 'retrying')",
-        job,
+        job.get(),
     )
     .execute(&mut *tx)
     .await?;
@@ -241,19 +241,19 @@ async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
 
 /// Forgets the keys that a fetch has seen: it has ended, or starts again. Should it be retried, a
 /// row is not found twice beyond the place where it ended.
-pub async fn forget_keys(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = $1", job).execute(tx).await?;
+pub async fn forget_keys(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
+    sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = $1", job.get()).execute(tx).await?;
     Ok(())
 }
 
 /// Which of the rows name a SKU that an earlier row of the job named.
-async fn doubled(tx: &mut PgConnection, job: Uuid, rows: &[Fetched]) -> Result<Vec<bool>, sqlx::Error> {
+async fn doubled(tx: &mut PgConnection, job: JobId, rows: &[Fetched]) -> Result<Vec<bool>, sqlx::Error> {
     let keys: Vec<Option<Uuid>> = rows.iter().map(|row| row.product_sku.as_deref().map(hash_of)).collect();
     let named: Vec<Uuid> = keys.iter().flatten().copied().collect();
     let new = sqlx::query_scalar!(
         "INSERT INTO partner_fetch_key (job_id, key) SELECT $1, key FROM unnest($2::uuid[]) AS key
          ON CONFLICT DO NOTHING RETURNING key",
-        job,
+        job.get(),
         &named,
     )
     .fetch_all(tx)
@@ -300,7 +300,7 @@ impl Packed {
 }
 
 /// Adds the chunks of a page to a job that runs: they are accepted now, and so is the job where no other page of it is left.
-async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Result<(), Problem> {
+async fn insert_chunks(tx: &mut PgConnection, job: JobId, packed: Packed) -> Result<(), Problem> {
     let rows = packed.counts.iter().sum::<i32>();
     let chunks = to_i32(packed.counts.len())?;
     sqlx::query!(
@@ -321,7 +321,7 @@ async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Resu
                   c.doubled::int[]
            FROM grown, accepted, last,
                 unnest($4::bytea[], $5::int[], $6::text[]) WITH ORDINALITY AS c (payload, count, doubled, position)"#,
-        job,
+        job.get(),
         rows,
         chunks,
         &packed.payloads,
@@ -335,14 +335,14 @@ async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Resu
 
 /// Ends a job that calls a partner, in the same transaction: what the partner asked to get next time is kept if everything
 /// was stored, and the e-shop's setting shows the error.
-pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "INSERT INTO partner_memo AS m (eshop_id, kind, source, memo)
          SELECT j.eshop_id, j.kind, j.source, f.memo
          FROM job j JOIN partner_fetch f ON f.job_id = j.id
          WHERE j.id = $1 AND j.state = 'succeeded' AND j.failed = 0 AND f.memo IS NOT NULL
          ON CONFLICT (eshop_id, kind, source) DO UPDATE SET memo = excluded.memo, changed_at = now()",
-        job,
+        job.get(),
     )
     .execute(&mut *tx)
     .await?;
@@ -356,7 +356,7 @@ pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx:
                FROM job WHERE id = $1) AS j
          -- what goes right clears only what went wrong with the same
          WHERE s.eshop_id = j.eshop_id AND (j.error IS NOT NULL OR s.error_kind = j.kind)",
-        job,
+        job.get(),
     )
     .execute(&mut *tx)
     .await?;
@@ -366,7 +366,7 @@ pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx:
 /// Notes which items the partner has; those without an SKU are none of ours.
 pub async fn note_items(
     tx: &mut PgConnection,
-    eshop: Uuid,
+    eshop: EshopId,
     inventory: &str,
     items: &[(&str, &str)],
 ) -> Result<(), sqlx::Error> {
@@ -377,7 +377,7 @@ pub async fn note_items(
          SELECT DISTINCT ON (t.item) $1, $2, t.item, t.sku FROM unnest($3::text[], $4::text[]) AS t (item, sku)
          ORDER BY t.item
          ON CONFLICT (eshop_id, inventory, item) DO UPDATE SET product_sku = excluded.product_sku, seen_at = now()",
-        eshop,
+        eshop.get(),
         inventory,
         &ids as &[&str],
         &skus as &[&str],

@@ -13,6 +13,7 @@ use super::payload::{unpack_ids, unpack_rows};
 use super::waiting::{self, Ahead, WaitsFor};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Chunks that are shown: those that were touched last.
@@ -32,19 +33,19 @@ const PACKED_BYTES: i32 = 4 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Its id.
-    pub id: Uuid,
+    pub id: JobId,
     /// What it does.
     pub kind: String,
     /// Its state.
     pub state: JobState,
     /// Whose it is.
-    pub organisation_id: Option<Uuid>,
+    pub organisation_id: Option<OrganisationId>,
     /// Name of that organisation.
     pub organisation: Option<String>,
     /// How many organisations it is about, where there are several.
     pub organisations: Option<i32>,
     /// Which e-shop's.
-    pub eshop_id: Option<Uuid>,
+    pub eshop_id: Option<EshopId>,
     /// Name of that e-shop.
     pub eshop: Option<String>,
     /// Its number in the order of acceptance.
@@ -183,7 +184,7 @@ pub struct Inspection {
 }
 
 /// The job of that id, if it is in the scope.
-pub async fn inspect(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Inspection>, Problem> {
+pub async fn inspect(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Inspection>, Problem> {
     let Some(job) = find(db, scope, id).await? else { return Ok(None) };
     let first = job.waits_for.as_ref().and_then(|waits| waits.job);
     let ahead = async {
@@ -204,12 +205,12 @@ pub async fn inspect(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<In
 }
 
 /// The job alone.
-pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>, Problem> {
+pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>, Problem> {
     let found = sqlx::query_as!(
         Job,
-        r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id,
+        r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id AS "organisation_id: OrganisationId",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
-                  cardinality(j.organisations) AS organisations, j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
+                  cardinality(j.organisations) AS organisations, j.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
                   j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.attempts, j.error,
                   CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                       AS "waits_for: Json<WaitsFor>",
@@ -219,9 +220,9 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>,
            FROM job j
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,
-        id,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&db.main)
     .await?;
@@ -229,33 +230,33 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>,
 }
 
 /// What jobs do, for those of these that are in the scope.
-pub async fn kinds(db: &Database, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, String)>, Problem> {
+pub async fn kinds(db: &Database, scope: &Scope, ids: &[JobId]) -> Result<Vec<(JobId, String)>, Problem> {
     let found = sqlx::query!(
-        "SELECT id, kind FROM job
-         WHERE id = ANY ($1) AND in_scope($2, organisation_id, organisations)
-           AND in_eshop($3, eshop_id)",
-        ids,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        r#"SELECT id AS "id: JobId", kind FROM job
+           WHERE id = ANY ($1) AND in_scope($2, organisation_id, organisations)
+             AND in_eshop($3, eshop_id)"#,
+        ids as &[JobId],
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.main)
     .await?;
     Ok(found.into_iter().map(|job| (job.id, job.kind)).collect())
 }
 
-async fn count_chunks(db: &Database, job: Uuid) -> Result<i64, Problem> {
-    Ok(sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM job_chunk WHERE job_id = $1"#, job)
+async fn count_chunks(db: &Database, job: JobId) -> Result<i64, Problem> {
+    Ok(sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM job_chunk WHERE job_id = $1"#, job.get())
         .fetch_one(&db.lists)
         .await?)
 }
 
-async fn chunks(db: &Database, job: Uuid) -> Result<Vec<Chunk>, Problem> {
+async fn chunks(db: &Database, job: JobId) -> Result<Vec<Chunk>, Problem> {
     let found = sqlx::query_as!(
         Chunk,
         r#"SELECT number, state AS "state: ChunkState", item_count AS items, attempts, crashes, error, next_attempt_at, started_at, finished_at
          FROM job_chunk WHERE job_id = $1
          ORDER BY coalesce(finished_at, started_at) DESC NULLS LAST, number LIMIT $2"#,
-        job,
+        job.get(),
         CHUNKS,
     )
     .fetch_all(&db.lists)
@@ -263,12 +264,12 @@ async fn chunks(db: &Database, job: Uuid) -> Result<Vec<Chunk>, Problem> {
     Ok(found)
 }
 
-async fn deeds(db: &Database, job: Uuid) -> Result<Vec<Deed>, Problem> {
+async fn deeds(db: &Database, job: JobId) -> Result<Vec<Deed>, Problem> {
     let found = sqlx::query_as!(
         Deed,
         "SELECT at, action, actor_name AS actor FROM audit
          WHERE entity_id = $1 AND entity_type = 'job' ORDER BY id DESC LIMIT $2",
-        job,
+        job.get(),
         DEEDS,
     )
     .fetch_all(&db.lists)
@@ -279,14 +280,14 @@ async fn deeds(db: &Database, job: Uuid) -> Result<Vec<Deed>, Problem> {
 /// Refused items of a job after a position. The caller must have access to the job.
 pub async fn refused_after(
     db: &Database,
-    job: Uuid,
+    job: JobId,
     index: i32,
     limit: i64,
 ) -> Result<Vec<Refused>, Problem> {
     let found = sqlx::query_as!(
         Refused,
         "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3",
-        job,
+        job.get(),
         index,
         limit,
     )
@@ -299,7 +300,7 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     let found = sqlx::query!(
         r#"SELECT number, payload AS "payload!" FROM job_chunk
            WHERE job_id = $1 AND payload IS NOT NULL AND length(payload) <= $2 ORDER BY number LIMIT 1"#,
-        job.id,
+        job.id.get(),
         PACKED_BYTES,
     )
     .fetch_optional(&db.lists)
@@ -310,7 +311,7 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     let items: Option<Vec<String>> = if rows {
         unpack_rows(&chunk.payload).ok().map(|rows| rows.iter().map(text).collect())
     } else {
-        unpack_ids(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
+        unpack_ids::<Uuid>(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
     };
     // the request of a page to a partner is kept in another form, among the parameters
     let Some(items) = items else { return Ok(None) };
@@ -319,6 +320,6 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
 }
 
 /// When a job was created.
-pub async fn created_at(connection: &mut PgConnection, job: Uuid) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT created_at FROM job WHERE id = $1", job).fetch_one(connection).await
+pub async fn created_at(connection: &mut PgConnection, job: JobId) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT created_at FROM job WHERE id = $1", job.get()).fetch_one(connection).await
 }

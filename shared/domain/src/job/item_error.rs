@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, integer, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -65,7 +65,7 @@ pub const KEPT: i32 = 10_000;
 /// been so many.
 pub(super) async fn keep(
     tx: &mut PgConnection,
-    job: Uuid,
+    job: JobId,
     errors: &[ItemError],
     with_these: i32,
 ) -> Result<(), sqlx::Error> {
@@ -77,7 +77,7 @@ pub(super) async fn keep(
 /// Counts errors of a chunk that continues, and keeps as many of them as its job has room for.
 pub(crate) async fn record(
     tx: &mut PgConnection,
-    job: Uuid,
+    job: JobId,
     errors: &[ItemError],
 ) -> Result<(), sqlx::Error> {
     if errors.is_empty() {
@@ -85,7 +85,7 @@ pub(crate) async fn record(
     }
     let with_these = sqlx::query_scalar!(
         "UPDATE job SET item_errors = item_errors + $2 WHERE id = $1 RETURNING item_errors",
-        job,
+        job.get(),
         i32::try_from(errors.len()).unwrap_or(i32::MAX),
     )
     .fetch_one(&mut *tx)
@@ -93,7 +93,7 @@ pub(crate) async fn record(
     keep(tx, job, errors, with_these).await
 }
 
-async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> Result<(), sqlx::Error> {
+async fn insert(tx: &mut PgConnection, job: JobId, errors: &[ItemError]) -> Result<(), sqlx::Error> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -116,7 +116,7 @@ async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> Resul
          ON CONFLICT (job_id, index) DO UPDATE
          SET key = excluded.key, code = excluded.code, message = excluded.message, payload = excluded.payload,
              notice = excluded.notice, line = excluded.line",
-        job,
+        job.get(),
         &indexes,
         &keys as &[Option<String>],
         &codes as &[&str],
@@ -145,7 +145,7 @@ pub fn query() -> impl Rule<Out = (i64, i64)> {
 pub async fn list(
     services: &Services,
     scope: &Scope,
-    job: Uuid,
+    job: JobId,
     body: Option<Value>,
 ) -> Result<String, Problem> {
     let (limit, offset) = Reader::read(body.unwrap_or_else(|| json!({})), query())?;
@@ -153,16 +153,16 @@ pub async fn list(
         r#"SELECT (SELECT count(*) FROM job_item_error e WHERE e.job_id = j.id) AS "total!" FROM job j
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,
-        job,
-        scope.organisations(),
-        scope.eshop(),
+        job.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&services.db.main)
     .await?
     .ok_or_else(|| Problem::not_found("job"))?;
     let rows = sqlx::query!(
         "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 ORDER BY index LIMIT $2 OFFSET $3",
-        job,
+        job.get(),
         limit,
         offset,
     )

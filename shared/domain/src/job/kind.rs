@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::chunk::Claim;
 use longshore_kernel::access::Scope;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 pub use crate::list::fields::job::{JobKind, JobState};
@@ -58,9 +59,9 @@ impl Owner for () {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shop {
     /// The organisation.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// The e-shop.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
 }
 
 impl Owner for Shop {
@@ -116,19 +117,19 @@ impl Unusable {
 pub struct Within {
     /// Those of these organisations (absent: of all) …
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub organisations: Option<Vec<Uuid>>,
+    pub organisations: Option<Vec<OrganisationId>>,
     /// … and of the one e-shop, where the scope of the caller was that narrow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scope_eshop: Option<Uuid>,
+    pub scope_eshop: Option<EshopId>,
 }
 
 impl Within {
     /// The items of these organisations, or of the whole scope where there are none, that are in the scope.
     #[must_use]
-    pub(crate) fn new(scope: &Scope, organisations: &[Uuid]) -> Self {
+    pub(crate) fn new(scope: &Scope, organisations: &[OrganisationId]) -> Self {
         let organisations =
             if organisations.is_empty() { scope.organisations() } else { Some(organisations) };
-        Self { organisations: organisations.map(<[Uuid]>::to_vec), scope_eshop: scope.eshop() }
+        Self { organisations: organisations.map(<[OrganisationId]>::to_vec), scope_eshop: scope.eshop() }
     }
 }
 
@@ -180,7 +181,7 @@ impl Job for DeactivateProducts {
 pub struct SyncProducts {
     /// The e-shop, where the scope of the caller was that narrow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope_eshop: Option<Uuid>,
+    pub scope_eshop: Option<EshopId>,
     /// The partner's inventory, as the caller named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory_id: Option<String>,
@@ -201,7 +202,7 @@ impl Job for SyncProducts {
 pub struct SyncStocks {
     /// The e-shop, where the scope of the caller was that narrow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope_eshop: Option<Uuid>,
+    pub scope_eshop: Option<EshopId>,
     /// The warehouse that stocks are set in.
     pub warehouse: Uuid,
     /// The wms that stocks are set in.
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(read(by_the_clock).inventory_id.as_deref(), Some("307"));
         assert_eq!(read(json!({})).scope_eshop, None);
         let stored = json!({"scopeEshop": id, "warehouse": id, "wms": id});
-        assert_eq!(serde_json::from_value::<SyncStocks>(stored).unwrap().scope_eshop, Some(id));
+        assert_eq!(serde_json::from_value::<SyncStocks>(stored).unwrap().scope_eshop, Some(id.into()));
         let by_the_clock = json!({"organisations": [id], "inventoryId": "everything"});
         assert_eq!(serde_json::from_value::<SendStocks>(by_the_clock).unwrap().warehouse, None);
         let within = json!({"organisations": [id]});

@@ -7,20 +7,22 @@
 //! no pages: it leaves its line while it can only wait, and joins it again at the end.
 
 use sqlx::{PgConnection, PgPool};
+
 use uuid::Uuid;
 
 use super::kind::JobKind;
 use super::receiving::hash_of;
 use longshore_kernel::database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 
 /// Shorter waits of a send-out are waited for in the line.
 const WORTH_IT_SECONDS: f64 = 5.0;
 
 /// The line of jobs of a kind for an e-shop. Imports of orders have one of their own.
-pub(super) fn sequence_of(kind: JobKind, eshop: Uuid) -> Uuid {
+pub(super) fn sequence_of(kind: JobKind, eshop: EshopId) -> Uuid {
     match kind {
         JobKind::ExpeditionSync => hash_of(&format!("expeditions of {eshop}")),
-        _ => eshop,
+        _ => eshop.get(),
     }
 }
 
@@ -29,10 +31,10 @@ pub(super) fn sequence_of(kind: JobKind, eshop: Uuid) -> Uuid {
 pub(super) async fn lock(
     tx: &mut PgConnection,
     kind: JobKind,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
 ) -> Result<(), sqlx::Error> {
-    let of = if kind == JobKind::StockSend { eshop } else { organisation };
+    let of = if kind == JobKind::StockSend { eshop.get() } else { organisation.get() };
     sqlx::query!(
         "SELECT pg_advisory_xact_lock(hashtextextended('job sequence ' || $1::text, 0))",
         of.to_string()
@@ -44,7 +46,7 @@ pub(super) async fn lock(
 
 /// Ends a page of a pull, in the transaction that has counted it: the pull now has the place of its oldest remaining page.
 /// Returns whether another job may run now.
-pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx::Error> {
+pub(super) async fn step(tx: &mut PgConnection, job: JobId) -> Result<bool, sqlx::Error> {
     // Its row is locked, and pages are recorded under that lock, so none arrives in between. A page that another version
     // recorded has no number.
     let moved = sqlx::query!(
@@ -64,7 +66,7 @@ pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx:
                           THEN j.state ELSE 'retrying' END
          WHERE j.id = $1
            AND (NOT EXISTS (SELECT FROM oldest) OR j.acceptance < (SELECT acceptance FROM oldest))",
-        job,
+        job.get(),
     )
     .execute(tx)
     .await?;
@@ -72,14 +74,14 @@ pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx:
 }
 
 /// Has a send-out step out, if its next call waits for its time.
-pub(super) async fn leave(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+pub(super) async fn leave(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE job j
          SET out_of_line_until = c.next_attempt_at
          FROM job_chunk c
          WHERE j.id = $1 AND j.kind = 'stock.send' AND j.state IN ('running', 'retrying') AND c.job_id = j.id
            AND c.calls_partner AND c.state = 'queued' AND c.next_attempt_at > now() + make_interval(secs => $2)",
-        job,
+        job.get(),
         WORTH_IT_SECONDS,
     )
     .execute(tx)
@@ -88,22 +90,22 @@ pub(super) async fn leave(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::
 }
 
 /// Puts a send-out into the line again when its time has come: a new acceptance.
-pub(super) async fn append(db: &PgPool, job: Uuid) -> Result<(), sqlx::Error> {
+pub(super) async fn append(db: &PgPool, job: JobId) -> Result<(), sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT organisation_id AS "organisation!", eshop_id AS "eshop!" FROM job
            WHERE id = $1 AND kind = 'stock.send' AND out_of_line_until <= now()
              AND organisation_id IS NOT NULL AND eshop_id IS NOT NULL"#,
-        job,
+        job.get(),
     )
     .fetch_optional(db)
     .await?;
     let Some(found) = found else { return Ok(()) };
     let mut tx = database::begin(db).await?;
-    lock(&mut tx, JobKind::StockSend, found.organisation, found.eshop).await?;
+    lock(&mut tx, JobKind::StockSend, found.organisation.into(), found.eshop.into()).await?;
     sqlx::query!(
         "UPDATE job SET acceptance = nextval('acceptance'), out_of_line_until = NULL
          WHERE id = $1 AND out_of_line_until <= now()",
-        job,
+        job.get(),
     )
     .execute(&mut *tx)
     .await?;

@@ -18,12 +18,13 @@ use uuid::Uuid;
 
 use super::chunk::Claim;
 use super::execution::Fate;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
 
 /// What a chunk of a sync has to mind of others beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside {
-    organisation: Uuid,
+    organisation: OrganisationId,
     acceptance: i64,
     /// An earlier one is under way in another line: what this one gives is marked.
     pub marks: bool,
@@ -34,12 +35,16 @@ pub struct Beside {
 impl Beside {
     /// Beside no other sync.
     #[must_use]
-    pub fn alone(organisation: Uuid, acceptance: i64) -> Self {
+    pub fn alone(organisation: OrganisationId, acceptance: i64) -> Self {
         Self { organisation, acceptance, marks: false, heeds: false }
     }
 
     /// Looks at the syncs beside a chunk.
-    pub async fn look(tx: &mut PgConnection, claim: &Claim, organisation: Uuid) -> Result<Self, sqlx::Error> {
+    pub async fn look(
+        tx: &mut PgConnection,
+        claim: &Claim,
+        organisation: OrganisationId,
+    ) -> Result<Self, sqlx::Error> {
         let found = sqlx::query!(
             r#"SELECT EXISTS (
                    SELECT FROM job e
@@ -48,7 +53,7 @@ impl Beside {
                      AND e.out_of_line_until IS NULL
                ) AS "marks!",
                EXISTS (SELECT FROM sync_mark WHERE organisation_id = $1 AND acceptance > $3) AS "heeds!""#,
-            organisation,
+            organisation.get(),
             claim.kind_name(),
             claim.acceptance,
             claim.sequence,
@@ -65,7 +70,7 @@ impl Beside {
         }
         let is_overtaken = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT FROM sync_mark WHERE organisation_id = $1 AND acceptance > $2) AS "later!""#,
-            self.organisation,
+            self.organisation.get(),
             self.acceptance,
         )
         .fetch_one(tx)
@@ -110,7 +115,7 @@ impl Beside {
         sqlx::query!(
             "INSERT INTO sync_mark (organisation_id, entity_id, acceptance, fields)
              SELECT $1, m.entity, $2, m.fields::text[] FROM unnest($3::uuid[], $4::text[]) AS m (entity, fields)",
-            self.organisation,
+            self.organisation.get(),
             self.acceptance,
             &entities,
             &fields,

@@ -76,17 +76,17 @@ impl Rows {
 
 /// Packs ids.
 #[must_use]
-pub fn pack_ids(ids: &[Uuid]) -> Vec<u8> {
-    let raw: Vec<u8> = ids.iter().flat_map(|id| id.into_bytes()).collect();
+pub fn pack_ids<I: Into<Uuid> + Copy>(ids: &[I]) -> Vec<u8> {
+    let raw: Vec<u8> = ids.iter().flat_map(|id| (*id).into().into_bytes()).collect();
     compress(&raw)
 }
 
-/// Unpacks ids.
-pub fn unpack_ids(payload: &[u8]) -> Result<Vec<Uuid>, Unreadable> {
+/// Unpacks ids: which kind they are of is known by the job.
+pub fn unpack_ids<I: From<Uuid>>(payload: &[u8]) -> Result<Vec<I>, Unreadable> {
     let raw = decompress(payload)?;
     let (ids, rest) = raw.as_chunks::<16>();
     if rest.is_empty() {
-        Ok(ids.iter().map(|bytes| Uuid::from_bytes(*bytes)).collect())
+        Ok(ids.iter().map(|bytes| Uuid::from_bytes(*bytes).into()).collect())
     } else {
         Err(Unreadable("its length is not a multiple of the length of an id".to_owned()))
     }
@@ -113,7 +113,7 @@ pub fn unpack_rows(payload: &[u8]) -> Result<Vec<Bytes>, Unreadable> {
 pub fn cut(payload: &[u8], are_rows: bool, at: usize) -> Result<[Vec<u8>; 2], Unreadable> {
     let too_few = || Unreadable("it has fewer items than its chunk".to_owned());
     if !are_rows {
-        let (first, second) = unpack_ids(payload)?
+        let (first, second) = unpack_ids::<Uuid>(payload)?
             .split_at_checked(at)
             .map(|(a, b)| (pack_ids(a), pack_ids(b)))
             .ok_or_else(too_few)?;
@@ -161,7 +161,7 @@ mod tests {
         #[test]
         fn damaged_payloads_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = unpack_rows(&bytes);
-            let _ = unpack_ids(&bytes);
+            let _ = unpack_ids::<Uuid>(&bytes);
         }
     }
 
@@ -170,15 +170,15 @@ mod tests {
         // a job that is all or nothing has them in one chunk
         let ids: Vec<Uuid> =
             (0..crate::job::acceptance::LARGEST_BULK).map(|_| longshore_kernel::ids::random_id()).collect();
-        assert_eq!(unpack_ids(&pack_ids(&ids)).unwrap(), ids);
+        assert_eq!(unpack_ids::<Uuid>(&pack_ids(&ids)).unwrap(), ids);
     }
 
     #[test]
     fn what_is_cut_in_two_has_the_same_items() {
         let ids: Vec<Uuid> = (0..5).map(|_| longshore_kernel::ids::random_id()).collect();
         let [first, second] = cut(&pack_ids(&ids), false, 2).unwrap();
-        assert_eq!(unpack_ids(&first).unwrap(), ids[..2]);
-        assert_eq!(unpack_ids(&second).unwrap(), ids[2..]);
+        assert_eq!(unpack_ids::<Uuid>(&first).unwrap(), ids[..2]);
+        assert_eq!(unpack_ids::<Uuid>(&second).unwrap(), ids[2..]);
         let mut rows = Rows::default();
         for row in ["a", "bc", ""] {
             rows.push(row.as_bytes());

@@ -22,10 +22,11 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::sha256;
+use longshore_kernel::idempotency;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
-use longshore_kernel::{idempotency, ids};
 
 /// A receiver that has not staged a chunk or renewed itself for this long is gone, in seconds.
 pub const PATIENCE_SECONDS: f64 = 60.0;
@@ -46,7 +47,7 @@ impl Target {
     }
 
     /// Its organisation.
-    pub(crate) fn organisation(&self) -> Uuid {
+    pub(crate) fn organisation(&self) -> OrganisationId {
         self.shop.organisation
     }
 }
@@ -143,7 +144,7 @@ impl Packed {
 #[derive(Debug)]
 struct Leftover {
     db: PgPool,
-    job: Option<Uuid>,
+    job: Option<JobId>,
 }
 
 impl Drop for Leftover {
@@ -185,7 +186,7 @@ impl<'s> Receiving<'s> {
         let Target { stored, shop } = target;
         let stored_kind = stored.kind;
         let job = NewJob {
-            id: ids::new_id(),
+            id: JobId::new(),
             stored,
             organisations: vec![shop.organisation],
             eshop: Some(shop.eshop),
@@ -229,7 +230,7 @@ impl<'s> Receiving<'s> {
     pub async fn renew(&self) -> Result<(), Problem> {
         let alive = sqlx::query!(
             "UPDATE job SET receiving_until = now() + make_interval(secs => $2) WHERE id = $1 AND receiving_until IS NOT NULL",
-            self.job.id,
+            self.job.id.get(),
             PATIENCE_SECONDS,
         )
         .execute(&self.services.db.main)
@@ -268,7 +269,7 @@ impl<'s> Receiving<'s> {
                  chunks_open = $3, acceptance = nextval('acceptance'), changed_at = now(),
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
              WHERE id = $1 AND receiving_until IS NOT NULL",
-            self.job.id,
+            self.job.id.get(),
             self.total,
             self.chunks,
         )
@@ -303,7 +304,7 @@ impl<'s> Receiving<'s> {
              )
              INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, keys, lines)
              SELECT id, $2, 'queued', $3, $4, $5, $6, $8 FROM alive",
-            self.job.id,
+            self.job.id.get(),
             self.chunks,
             payload,
             count,
@@ -326,9 +327,10 @@ impl<'s> Receiving<'s> {
     }
 }
 
-async fn remove(db: &PgPool, job: Uuid) {
-    let gone =
-        sqlx::query!("DELETE FROM job WHERE id = $1 AND receiving_until IS NOT NULL", job).execute(db).await;
+async fn remove(db: &PgPool, job: JobId) {
+    let gone = sqlx::query!("DELETE FROM job WHERE id = $1 AND receiving_until IS NOT NULL", job.get())
+        .execute(db)
+        .await;
     if let Err(error) = gone {
         tracing::warn!(job.id = %job, %error, "an interrupted job was not removed; the upkeep will remove it");
     }
@@ -347,7 +349,7 @@ pub(super) fn hash_of(key: &str) -> Uuid {
 }
 
 /// Finds rows whose key occurs earlier in the job: the first of them counts.
-async fn mark_duplicates(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+async fn mark_duplicates(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH keyed AS NOT MATERIALIZED (
              SELECT c.number, k.position, k.key
@@ -364,7 +366,7 @@ async fn mark_duplicates(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::E
          )
          UPDATE job_chunk c SET duplicates = refused.positions
          FROM refused WHERE c.job_id = $1 AND c.number = refused.number",
-        job
+        job.get()
     )
     .execute(tx)
     .await?;

@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::dispatch::share_of;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{Problem, SHARE_USED};
 
 /// So close to the limit, acceptances wait for each other: more than are under way at once, of all processes together.
@@ -20,7 +21,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// Makes sure that one more job of the organisation, or of none, is not over the limit.
 pub(super) async fn make(
     tx: &mut PgConnection,
-    organisation: Option<Uuid>,
+    organisation: Option<OrganisationId>,
     limit: u32,
 ) -> Result<(), Problem> {
     let share = share_of(organisation);

@@ -16,7 +16,7 @@ use super::waiting::WaitsFor;
 use crate::list::criteria::containing;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::parse_id;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Jobs a page.
@@ -32,9 +32,9 @@ const BY_ENTITY: i64 = 200;
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Of this organisation alone.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// Of this e-shop.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// Of this kind.
     pub kind: Option<JobKind>,
     /// In this state.
@@ -57,7 +57,7 @@ pub struct Place {
     /// The moment.
     pub at: DateTime<Utc>,
     /// The job at that moment.
-    pub id: Uuid,
+    pub id: JobId,
 }
 
 impl fmt::Display for Place {
@@ -72,7 +72,7 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, ()> {
         let (micros, id) = text.split_once('.').ok_or(())?;
         let at = micros.parse().ok().and_then(DateTime::from_timestamp_micros).ok_or(())?;
-        Ok(Self { at, id: parse_id(id).ok_or(())? })
+        Ok(Self { at, id: JobId::parse(id).ok_or(())? })
     }
 }
 
@@ -80,7 +80,7 @@ impl FromStr for Place {
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Its id.
-    pub id: Uuid,
+    pub id: JobId,
     /// What it does.
     pub kind: String,
     /// Its state.
@@ -145,15 +145,15 @@ macro_rules! looked_at {
                   AND ($9::uuid IS NULL OR (created_at, id) < ($8, $9))
                 ORDER BY created_at DESC, id DESC "#
             + $tail,
-            $inner.organisations as Option<&[Uuid]>,
-            $inner.organisation,
-            $inner.eshop,
+            $inner.organisations as Option<&[OrganisationId]>,
+            $inner.organisation as Option<OrganisationId>,
+            $inner.eshop as Option<EshopId>,
             $inner.state,
             $inner.with_error,
-            $inner.ids.as_deref() as Option<&[Uuid]>,
+            $inner.ids.as_deref() as Option<&[JobId]>,
             $inner.since,
             $inner.until,
-            $inner.after
+            $inner.after as Option<JobId>
             $(, $parameter)*
         )
     };
@@ -161,20 +161,20 @@ macro_rules! looked_at {
 
 /// What narrows a search down by an index.
 struct Inner<'w> {
-    organisations: Option<&'w [Uuid]>,
-    organisation: Option<Uuid>,
-    eshop: Option<Uuid>,
+    organisations: Option<&'w [OrganisationId]>,
+    organisation: Option<OrganisationId>,
+    eshop: Option<EshopId>,
     state: Option<&'static str>,
     with_error: bool,
-    ids: Option<Vec<Uuid>>,
+    ids: Option<Vec<JobId>>,
     since: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
-    after: Option<Uuid>,
+    after: Option<JobId>,
 }
 
 struct Edge {
     at: DateTime<Utc>,
-    id: Uuid,
+    id: JobId,
 }
 
 /// Searches.
@@ -227,7 +227,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         wanted.kind.map(JobKind::as_str),
         wanted.state.map(JobState::as_str),
         error.as_deref(),
-        wanted.eshop,
+        wanted.eshop as Option<EshopId>,
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
     )
     .fetch_all(&db.lists)
@@ -251,9 +251,9 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
 }
 
 /// The newest jobs that changed an entity, as the audit knows them.
-async fn jobs_of(db: &Database, entity: Uuid) -> Result<Vec<Uuid>, Problem> {
+async fn jobs_of(db: &Database, entity: Uuid) -> Result<Vec<JobId>, Problem> {
     let found = sqlx::query_scalar!(
-        r#"SELECT a.job_id AS "id!" FROM audit a
+        r#"SELECT a.job_id AS "id!: JobId" FROM audit a
            WHERE a.entity_id = $1 AND a.job_id IS NOT NULL ORDER BY a.id DESC LIMIT $2"#,
         entity,
         BY_ENTITY,
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_place_comes_back_as_it_was_written() {
         let at = DateTime::from_timestamp_micros(1_767_225_600_123_456).unwrap();
-        let place = Place { at, id: Uuid::from_u128(7) };
+        let place = Place { at, id: JobId::new() };
         assert_eq!(place.to_string().parse(), Ok(place));
         for text in ["", ".", "1.2", "x.00000000-0000-0000-0000-000000000007", "9223372036854775807.x"] {
             assert_eq!(text.parse::<Place>(), Err(()), "{text}");

@@ -58,7 +58,7 @@ pub async fn died_alone(
     let deaths = sqlx::query_scalar!(
         "UPDATE job_chunk SET deaths_alone = deaths_alone + 1
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL RETURNING deaths_alone",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
     )
@@ -85,7 +85,7 @@ async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<H
         // not read any further than it must be: reading it may be what kills
         (payload::unpack_rows(&claim.payload).map_err(unreadable)?.first().map(|row| row.to_vec()), None)
     } else {
-        let id = payload::unpack_ids(&claim.payload).map_err(unreadable)?.first().copied();
+        let id = payload::unpack_ids::<uuid::Uuid>(&claim.payload).map_err(unreadable)?.first().copied();
         (id.map(|id| id.as_bytes().to_vec()), id.map(|id| id.to_string()))
     };
     let (index, line) = (claim.index(0), claim.lines.of(0));
@@ -138,7 +138,7 @@ async fn split(
          SET state = 'queued', leased_until = NULL, token = token + 1, next_attempt_at = now(), attempts = 0, payload = $4,
              item_count = $5, indexes = $6, lines = $7, duplicates = $8, keys = NULL
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
         first,
@@ -152,7 +152,7 @@ async fn split(
     let job = sqlx::query!(
         "UPDATE job SET chunks_open = chunks_open + 1, changed_at = clock_timestamp()
          WHERE id = $1 AND state IN ('queued', 'running', 'retrying')",
-        claim.job,
+        claim.job.get(),
     )
     .execute(&mut *tx)
     .await?;
@@ -165,7 +165,7 @@ async fn split(
          SELECT job_id, (SELECT max(number) + 1 FROM job_chunk WHERE job_id = $1), 'queued', acceptance, $3, $4,
                 first_index + $5, $6, $7, $8, crashes, started_at
          FROM job_chunk WHERE job_id = $1 AND number = $2",
-        claim.job,
+        claim.job.get(),
         claim.number,
         second,
         claim.item_count - at,

@@ -1,10 +1,10 @@
 //! The syncs of each e-shop: the last run, its result, and when the next scheduled one is due.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 use super::kind::JobState;
@@ -20,7 +20,7 @@ const LOOKED_AT: i64 = 500;
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The e-shop.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
     /// Its name.
     pub name: String,
     /// Name of its organisation.
@@ -34,7 +34,7 @@ pub struct Run {
     /// Kind of the job; nothing where there was no sync lately, and none is due.
     pub kind: Option<String>,
     /// The job.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
     /// Its state.
     pub state: Option<JobState>,
     /// Items.
@@ -61,7 +61,7 @@ pub async fn page(
     db: &Database,
     scope: &Scope,
     named: Option<&str>,
-    after: Option<Uuid>,
+    after: Option<EshopId>,
 ) -> Result<Vec<Run>, Problem> {
     let pattern = named.map(containing);
     let found = sqlx::query_as!(
@@ -76,7 +76,7 @@ pub async fn page(
            )
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
                   coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
-                  run.kind AS "kind?", run.id AS "job?", run.state AS "state?: JobState", run.total AS "total?",
+                  run.kind AS "kind?", run.id AS "job?: JobId", run.state AS "state?: JobState", run.total AS "total?",
                   run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
                   run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
            FROM shown
@@ -96,10 +96,10 @@ pub async fn page(
                WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL
            ) run ON true
            ORDER BY shown.name, shown.id, run.kind"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         pattern.as_deref(),
-        after,
+        after as Option<EshopId>,
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
         LOOKED_AT,
     )

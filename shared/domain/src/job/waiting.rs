@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Every reason.
@@ -17,7 +17,7 @@ pub struct WaitsFor {
     /// One of [`REASONS`].
     pub reason: String,
     /// The job that comes first.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
     /// Since when it waits.
     pub since: DateTime<Utc>,
 }
@@ -26,7 +26,7 @@ pub struct WaitsFor {
 #[derive(Clone, Debug)]
 pub struct Ahead {
     /// Its id.
-    pub id: Uuid,
+    pub id: JobId,
     /// What it does.
     pub kind: String,
     /// Name of its e-shop.
@@ -36,16 +36,16 @@ pub struct Ahead {
 }
 
 /// The job that one waits for, if it is in the scope.
-pub async fn ahead(db: &Database, scope: &Scope, job: Uuid) -> Result<Option<Ahead>, Problem> {
+pub async fn ahead(db: &Database, scope: &Scope, job: JobId) -> Result<Option<Ahead>, Problem> {
     let found = sqlx::query_as!(
         Ahead,
         r#"SELECT j.id, j.kind, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.started_at
            FROM job j
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,
-        job,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        job.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&db.main)
     .await?;

@@ -16,7 +16,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 
@@ -42,7 +42,7 @@ pub(crate) async fn accept(
     known: i32,
 ) -> Result<Answer, Problem> {
     let job = NewJob {
-        id: ids::new_id(),
+        id: JobId::new(),
         stored: Stored::new(job)?,
         organisations: vec![shop.organisation],
         eshop: Some(shop.eshop),
@@ -54,7 +54,7 @@ pub(crate) async fn accept(
     insert(change.connection(), &job, &context.origin, JobState::Queued, known.max(1), 1).await?;
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, item_count, first_index) VALUES ($1, 0, 'queued', 1, 0)",
-        job.id,
+        job.id.get(),
     )
     .execute(change.connection())
     .await?;
@@ -71,7 +71,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
     let held = sqlx::query!(
         "UPDATE job_chunk SET item_count = greatest($4, 1)
          WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
-        claim.job,
+        claim.job.get(),
         claim.number,
         claim.token,
         step.found,
@@ -85,7 +85,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
         sqlx::query!(
             "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
              SELECT $1, $2, 'queued', $3, 1, done + $4 FROM job WHERE id = $1",
-            claim.job,
+            claim.job.get(),
             claim.number + 1,
             place,
             step.found,
@@ -99,7 +99,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
          SET total = CASE WHEN $2 THEN greatest(total, done + $3 + 1) ELSE done + $3 END,
              chunks_open = chunks_open + $2::int, released = released + $4, resent = resent + $5
          WHERE id = $1 AND state IN ('queued', 'running', 'retrying')",
-        claim.job,
+        claim.job.get(),
         more,
         step.found,
         step.released,

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use super::kind::JobState;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::JobId;
 
 /// How often what is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
@@ -35,7 +35,7 @@ pub struct JobWatch {
 
 #[derive(Debug, Default)]
 struct Watched {
-    jobs: HashMap<Uuid, watch::Sender<JobProgress>>,
+    jobs: HashMap<JobId, watch::Sender<JobProgress>>,
     looking: bool,
 }
 
@@ -48,7 +48,7 @@ impl JobWatch {
 
     /// Follows a job: the receiver sees each change of its progress that a look finds.
     #[must_use]
-    pub fn follow(&self, job: Uuid) -> watch::Receiver<JobProgress> {
+    pub fn follow(&self, job: JobId) -> watch::Receiver<JobProgress> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown = || watch::Sender::new(JobProgress { state: None, done: -1, ended: false, known: true });
         // an ended job may have been retried since: a new watcher sees the state that the next look finds
@@ -66,7 +66,7 @@ impl JobWatch {
     }
 
     /// Waits until a job has ended, for `limit` at the most; returns whether it has.
-    pub async fn ended(&self, job: Uuid, limit: Duration) -> bool {
+    pub async fn ended(&self, job: JobId, limit: Duration) -> bool {
         let mut receiver = self.follow(job);
         let ended = tokio::time::timeout(limit, receiver.wait_for(|s| s.ended || !s.known)).await;
         matches!(ended, Ok(Ok(standing)) if standing.ended)
@@ -78,7 +78,7 @@ impl JobWatch {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let ids: Vec<Uuid> = {
+            let ids: Vec<JobId> = {
                 let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
                 watched.jobs.retain(|_, sender| sender.receiver_count() > 0);
                 if watched.jobs.is_empty() {
@@ -88,14 +88,14 @@ impl JobWatch {
                 watched.jobs.keys().copied().collect()
             };
             let found = sqlx::query!(
-                r#"SELECT id, state AS "state: JobState", done, finished_at IS NOT NULL AS "ended!" FROM job WHERE id = ANY($1)"#,
-                &ids
+                r#"SELECT id AS "id: JobId", state AS "state: JobState", done, finished_at IS NOT NULL AS "ended!" FROM job WHERE id = ANY($1)"#,
+                &ids as &[JobId]
             )
             .fetch_all(&self.db.main)
             .await;
             // Postgres is unavailable: the requests keep waiting, up to their own limits
             let Ok(found) = found else { continue };
-            let found: HashMap<Uuid, JobProgress> = found
+            let found: HashMap<JobId, JobProgress> = found
                 .into_iter()
                 .map(|j| {
                     (j.id, JobProgress { state: Some(j.state), done: j.done, ended: j.ended, known: true })

@@ -23,6 +23,7 @@ use crate::list::fields::subscription::WEBHOOK;
 use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::fields::wms::WMS;
 use longshore_kernel::access::Scope;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 
 const RESOURCES: [&Resource; 9] =
     [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
@@ -212,13 +213,14 @@ fn operand(field: &Field, operator: Operator, text: &str, number: i64, several: 
 }
 
 fn scopes() -> Vec<Scope> {
-    let of =
-        |ids: &[u128]| Scope::Organisations(ids.iter().copied().map(Uuid::from_u128).collect::<Arc<[_]>>());
+    let of = |ids: &[u128]| {
+        Scope::Organisations(ids.iter().copied().map(OrganisationId::from_u128).collect::<Arc<[_]>>())
+    };
     vec![
         Scope::Everything,
         of(&[1]),
         of(&[1, 2]),
-        Scope::Eshop { organisation: Uuid::from_u128(1), eshop: Uuid::from_u128(2) },
+        Scope::Eshop { organisation: OrganisationId::from_u128(1), eshop: EshopId::from_u128(2) },
     ]
 }
 

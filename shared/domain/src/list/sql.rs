@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use sqlx::postgres::PgArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, Postgres, SqlSafeStr as _, SqlStr, Type};
-use uuid::Uuid;
 
 use super::resource::{Field, Kind, Link, Resource, Tenancy};
 use longshore_kernel::access::Scope;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
 
 /// Names a row in a statement: `t0`, `t1`, …
@@ -247,7 +247,7 @@ impl<'s> Binder<'s> {
     }
 
     /// What the organisation of a row must be: `= $n` lets an index give the order, `= ANY($n)` does not.
-    fn organisation(&mut self, organisations: &[Uuid]) -> Sql {
+    fn organisation(&mut self, organisations: &[OrganisationId]) -> Sql {
         if let Some(known) = &self.organisations {
             return known.clone();
         }

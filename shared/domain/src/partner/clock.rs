@@ -6,7 +6,6 @@
 //! While an e-shop or its setting is not active, or a sync of the kind still runs, nothing is started; it stays due.
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::send_out::Extent;
 use super::setting::SettingFields;
@@ -16,6 +15,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{EshopId, OrganisationId, SettingId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -36,14 +36,14 @@ fn wanted_by(wanted: &SettingFields) -> Vec<(JobKind, i32)> {
 /// new interval brings it nearer; what is new is due within a minute.
 pub(super) async fn set(
     tx: &mut PgConnection,
-    setting: Uuid,
+    setting: SettingId,
     wanted: &SettingFields,
 ) -> Result<(), sqlx::Error> {
     let (kinds, intervals): (Vec<&str>, Vec<i32>) =
         wanted_by(wanted).into_iter().map(|(kind, interval)| (kind.as_str(), interval)).unzip();
     sqlx::query!(
         "DELETE FROM partner_clock WHERE setting_id = $1 AND kind <> ALL($2)",
-        setting,
+        setting.get(),
         &kinds as &[&str],
     )
     .execute(&mut *tx)
@@ -55,7 +55,7 @@ pub(super) async fn set(
          ON CONFLICT (setting_id, kind) DO UPDATE
          SET interval_minutes = excluded.interval_minutes,
              next_run_at = least(c.next_run_at, now() + excluded.interval_minutes * interval '1 minute')",
-        setting,
+        setting.get(),
         &kinds as &[&str],
         &intervals,
     )
@@ -66,10 +66,10 @@ pub(super) async fn set(
 
 /// One that is due.
 struct Due {
-    setting: Uuid,
+    setting: SettingId,
     kind: JobKind,
-    eshop: Uuid,
-    organisation: Uuid,
+    eshop: EshopId,
+    organisation: OrganisationId,
     inventories: Vec<String>,
     bound: bool,
 }
@@ -120,14 +120,14 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
         if due.is_empty() {
             return Ok(started);
         }
-        let (settings, kinds): (Vec<Uuid>, Vec<&str>) =
+        let (settings, kinds): (Vec<SettingId>, Vec<&str>) =
             due.iter().map(|due| (due.setting, due.kind.as_str())).unzip();
         sqlx::query!(
             "UPDATE partner_clock c
              SET next_run_at = now() + c.interval_minutes * (0.95 + random() * 0.1) * interval '1 minute'
              FROM unnest($1::uuid[], $2::text[]) AS d (setting_id, kind)
              WHERE c.setting_id = d.setting_id AND c.kind = d.kind",
-            &settings,
+            &settings as &[SettingId],
             &kinds as &[&str],
         )
         .execute(change.connection())

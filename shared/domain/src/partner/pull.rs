@@ -3,7 +3,6 @@
 //! them.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::push::{Push, organisation_of, place};
 use super::send_out;
@@ -14,6 +13,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::{EshopId, JobId};
 use longshore_kernel::input::{Reader, Rule, array, id, object, one_of, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -24,7 +24,7 @@ pub const MOST: usize = 100;
 /// What is asked for: a source of an e-shop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    eshop: Uuid,
+    eshop: EshopId,
     source: String,
 }
 
@@ -65,7 +65,7 @@ pub async fn accept(
         jobs.push((*position, fetching::accept(&mut change, &context.origin, target, source).await?));
     }
     jobs.sort_unstable();
-    let jobs: Vec<Uuid> = jobs.into_iter().map(|(_, job)| job).collect();
+    let jobs: Vec<JobId> = jobs.into_iter().map(|(_, job)| job).collect();
     let answer = match jobs.as_slice() {
         [job] if single => Answer::accepted_job(*job),
         jobs => Answer::shown(serde_json::to_string(jobs).map_err(Problem::internal)?),
@@ -89,7 +89,7 @@ pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
         if pull == Push::Stocks {
             object.required("direction", one_of(&["in"]));
         }
-        Some(Wish { eshop: eshop?, source: source? })
+        Some(Wish { eshop: eshop?.into(), source: source? })
     })
 }
 

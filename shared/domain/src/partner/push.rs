@@ -8,7 +8,7 @@ use crate::job::kind::{JobKind, Shop, SyncExpeditions, SyncProducts, SyncStocks}
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::parse_id;
+use longshore_kernel::ids::{EshopId, OrganisationId, parse_id};
 use longshore_kernel::input::{Reader, Rule, boolean, id, object, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -81,20 +81,20 @@ pub async fn target(
 }
 
 /// What rows of products are for.
-pub fn product_header() -> impl Rule<Out = (Uuid, Option<String>)> {
+pub fn product_header() -> impl Rule<Out = (EshopId, Option<String>)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let inventory_id = header.optional("inventoryId", text(1..=255));
-        Some((eshop?, inventory_id))
+        Some((eshop?.into(), inventory_id))
     })
 }
 
 /// What rows of stocks are for.
-pub fn stock_header() -> impl Rule<Out = (Uuid, String)> {
+pub fn stock_header() -> impl Rule<Out = (EshopId, String)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let warehouse_id = header.required("warehouseId", text(1..=255));
-        Some((eshop?, warehouse_id?))
+        Some((eshop?.into(), warehouse_id?))
     })
 }
 
@@ -114,11 +114,11 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
 }
 
 /// What rows of orders are for.
-pub fn expedition_header() -> impl Rule<Out = (Uuid, Option<bool>)> {
+pub fn expedition_header() -> impl Rule<Out = (EshopId, Option<bool>)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let send = header.nullable("send", boolean()).value();
-        Some((eshop?, send))
+        Some((eshop?.into(), send))
     })
 }
 
@@ -131,8 +131,8 @@ async fn expeditions(services: &Services, context: &Context, header: Value) -> R
 /// The warehouse and the wms in it that a `warehouseId` means for an e-shop.
 pub(super) async fn place(
     services: &Services,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
     warehouse_id: &str,
 ) -> Result<(Uuid, Uuid), Problem> {
     let located =
@@ -153,14 +153,14 @@ pub(super) async fn place(
 pub(super) async fn organisation_of(
     services: &Services,
     scope: &Scope,
-    eshop: Uuid,
-) -> Result<Uuid, Problem> {
+    eshop: EshopId,
+) -> Result<OrganisationId, Problem> {
     sqlx::query_scalar!(
-        "SELECT organisation_id FROM eshop
-         WHERE id = $1 AND in_scope($2, organisation_id) AND in_eshop($3, id)",
-        eshop,
-        scope.organisations(),
-        scope.eshop(),
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
+           WHERE id = $1 AND in_scope($2, organisation_id) AND in_eshop($3, id)"#,
+        eshop.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&services.db.main)
     .await?

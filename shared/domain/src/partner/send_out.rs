@@ -21,7 +21,6 @@ pub mod listing;
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::push::organisation_of;
 use super::setting;
@@ -34,7 +33,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::parse_id;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId, parse_id};
 use longshore_kernel::input::{Reader, id, object, one_of, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -90,7 +89,7 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
             let eshop = object.required("eshop", id());
             let warehouse = object.required("warehouseId", text(1..=255));
             object.optional("direction", one_of(&["out"]));
-            Some((eshop?, warehouse?))
+            Some((EshopId::from(eshop?), warehouse?))
         }),
     )?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
@@ -123,10 +122,10 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
 pub async fn accept(
     change: &mut Change<'_>,
     origin: &Origin,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
     extent: &Extent,
-) -> Result<Uuid, Problem> {
+) -> Result<JobId, Problem> {
     let target = Target::new(&SendStocks::default(), Shop { organisation, eshop })?;
     fetching::accept(change, origin, &target, &extent.source()).await
 }
@@ -170,7 +169,7 @@ impl After {
 /// is among them only where everything is compared.
 pub async fn next(
     services: &Services,
-    eshop: Uuid,
+    eshop: EshopId,
     extent: &Extent,
     due: i64,
     after: &After,
@@ -189,7 +188,7 @@ pub async fn next(
                      AND w.wanted IS DISTINCT FROM w.taken AND w.wanted IS DISTINCT FROM w.refused
                      AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
                    ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
-                eshop,
+                eshop.get(),
                 due,
                 after.warehouse,
                 after.inventory,
@@ -210,7 +209,7 @@ pub async fn next(
                      AND w.wanted IS DISTINCT FROM w.taken
                      AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
                    ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
-                eshop,
+                eshop.get(),
                 warehouse as Option<&String>,
                 after.warehouse,
                 after.inventory,
@@ -227,7 +226,7 @@ pub async fn next(
 pub async fn record(
     services: &Services,
     claim: &Claim,
-    eshop: Uuid,
+    eshop: EshopId,
     told: &[StockToSend],
     refused: &[(usize, String)],
 ) -> Result<Hold, Problem> {
@@ -254,7 +253,7 @@ pub async fn record(
          JOIN partner_item i ON i.eshop_id = $1 AND i.inventory = t.inventory AND i.item = t.item
          ON CONFLICT (eshop_id, inventory, item, partner_warehouse) DO UPDATE
          SET taken = coalesce(excluded.taken, s.taken), refused = excluded.refused, changed_at = now()",
-        eshop,
+        eshop.get(),
         &column(|wanted| &wanted.inventory) as &[&str],
         &column(|wanted| &wanted.item) as &[&str],
         &column(|wanted| &wanted.warehouse) as &[&str],
@@ -294,14 +293,14 @@ struct Progress {
 }
 
 /// Counts items; returns the position of the first of them in the job.
-async fn grow(tx: &mut PgConnection, job: Uuid, progress: Progress) -> Result<i32, Problem> {
+async fn grow(tx: &mut PgConnection, job: JobId, progress: Progress) -> Result<i32, Problem> {
     let count = |items| i32::try_from(items).map_err(Problem::internal);
     Ok(sqlx::query_scalar!(
         r#"UPDATE job
            SET total = total + $2 + $3 + $4, done = done + $2 + $3 + $4, changed = changed + $2,
                unchanged = unchanged + $3, failed = failed + $4, changed_at = clock_timestamp()
            WHERE id = $1 RETURNING total - $2 - $3 - $4 AS "first!""#,
-        job,
+        job.get(),
         count(progress.changed)?,
         count(progress.unchanged)?,
         count(progress.failed)?,

@@ -22,6 +22,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::Authentication;
 use longshore_kernel::crypto::Vault;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId, SettingId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -33,11 +34,11 @@ const ENTITY: &str = "integration_setting";
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Identifier.
-    pub id: Uuid,
+    pub id: SettingId,
     /// E-shop that it belongs to.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
     /// Whose it is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// What it is set to.
     pub wanted: SettingFields,
     /// The credentials for the partner.
@@ -73,7 +74,7 @@ pub struct LastError {
     /// Kind of the job.
     pub kind: String,
     /// The job.
-    pub job: Uuid,
+    pub job: JobId,
     /// What, for an operator.
     pub message: String,
 }
@@ -82,9 +83,9 @@ pub struct LastError {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown<'s> {
-    id: Uuid,
-    eshop: Uuid,
-    organisation: Uuid,
+    id: SettingId,
+    eshop: EshopId,
+    organisation: OrganisationId,
     #[serde(flatten)]
     wanted: &'s SettingFields,
     credentials: Value,
@@ -99,9 +100,9 @@ struct Shown<'s> {
 
 /// A row, its credentials still sealed.
 struct Row {
-    id: Uuid,
-    eshop_id: Uuid,
-    organisation_id: Uuid,
+    id: SettingId,
+    eshop_id: EshopId,
+    organisation_id: OrganisationId,
     integration_type: String,
     active: bool,
     credentials: Vec<u8>,
@@ -122,15 +123,15 @@ struct Row {
 }
 
 /// The place of the credentials in the vault.
-fn place(id: Uuid) -> String {
+fn place(id: SettingId) -> String {
     format!("integration_setting.credentials:{id}")
 }
 
-fn location(eshop: Uuid) -> String {
+fn location(eshop: EshopId) -> String {
     format!("/api/partner-integration/eshop-setting/{eshop}")
 }
 
-fn open(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Authentication, Problem> {
+fn open(vault: &Vault, id: SettingId, sealed: &[u8]) -> Result<Authentication, Problem> {
     let corrupted =
         || Problem::new(&CORRUPTED_DATA, "the stored credentials of the integration setting cannot be read");
     let opened = vault.open(&place(id), sealed).map_err(|_| corrupted())?;
@@ -177,7 +178,7 @@ impl Row {
     }
 }
 
-async fn row(executor: impl PgExecutor<'_>, eshop: Uuid) -> Result<Option<Row>, sqlx::Error> {
+async fn row(executor: impl PgExecutor<'_>, eshop: EshopId) -> Result<Option<Row>, sqlx::Error> {
     sqlx::query_as!(
         Row,
         r#"SELECT id, eshop_id, organisation_id, integration_type, active, credentials, base_url, inventories,
@@ -193,19 +194,19 @@ async fn row(executor: impl PgExecutor<'_>, eshop: Uuid) -> Result<Option<Row>, 
                        'message', s.error) WHERE s.error IS NOT NULL) AS "last_error: Json<LastError>",
                   created_at, changed_at, version
            FROM integration_setting s WHERE eshop_id = $1"#,
-        eshop,
+        eshop.get(),
     )
     .fetch_optional(executor)
     .await
 }
 
 /// The setting of an e-shop without a scope, for the worker.
-pub async fn of_eshop(services: &Services, eshop: Uuid) -> Result<Option<Setting>, Problem> {
+pub async fn of_eshop(services: &Services, eshop: EshopId) -> Result<Option<Setting>, Problem> {
     row(&services.db.main, eshop).await?.map(|row| row.read(&services.vault)).transpose()
 }
 
 /// Reads a setting (`GET /api/partner-integration/eshop-setting/{eshopId}`).
-pub async fn find(services: &Services, scope: &Scope, eshop: Uuid) -> Result<Answer, Problem> {
+pub async fn find(services: &Services, scope: &Scope, eshop: EshopId) -> Result<Answer, Problem> {
     let db = &services.db.main;
     of_scope(&mut *db.acquire().await?, scope, eshop, false).await?;
     match of_eshop(services, eshop).await? {
@@ -216,29 +217,31 @@ pub async fn find(services: &Services, scope: &Scope, eshop: Uuid) -> Result<Ans
 
 /// Whose e-shop it is.
 struct Owner {
-    organisation: Uuid,
+    organisation: OrganisationId,
 }
 
 /// An e-shop of the scope; locked where its setting is about to change.
 async fn of_scope(
     connection: &mut PgConnection,
     scope: &Scope,
-    eshop: Uuid,
+    eshop: EshopId,
     lock: bool,
 ) -> Result<Owner, Problem> {
     let found = sqlx::query_as!(
         Owner,
         "SELECT organisation_id AS organisation FROM eshop
          WHERE id = $3 AND in_scope($1, organisation_id) AND in_eshop($2, id)",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
-        eshop,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        eshop.get(),
     )
     .fetch_optional(&mut *connection)
     .await?
     .ok_or_else(|| Problem::not_found("e-shop"))?;
     if lock {
-        sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop).execute(connection).await?;
+        sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop.get())
+            .execute(connection)
+            .await?;
     }
     Ok(found)
 }
@@ -291,8 +294,8 @@ pub struct Located {
 /// Finds it. The partner's name comes first; of several mappings of one warehouse, the first counts.
 pub async fn locate(
     services: &Services,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
     name: &str,
     own: Option<Uuid>,
 ) -> Result<Option<Located>, sqlx::Error> {
@@ -306,8 +309,8 @@ pub async fn locate(
            JOIN warehouse w ON w.id = m.warehouse_id AND w.organisation_id = $1
            ORDER BY (m.partner_warehouse = $3) DESC NULLS LAST, m.position NULLS LAST
            LIMIT 1"#,
-        organisation,
-        eshop,
+        organisation.get(),
+        eshop.get(),
         name,
         own as Option<Uuid>,
     )

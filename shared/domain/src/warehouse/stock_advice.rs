@@ -34,10 +34,9 @@ pub mod receive;
 mod record;
 pub mod rules;
 
-use uuid::Uuid;
-
 use crate::list::fields::event::STOCK_ADVICE_STATUS_CHANGE;
 use longshore_kernel::change::EventType;
+use longshore_kernel::ids::StockAdviceId;
 
 /// What the audit and the events call it.
 pub const ENTITY: &str = "stock_advice";
@@ -53,6 +52,6 @@ const ATTEMPTS: usize = 3;
 
 /// Where an advice is.
 #[must_use]
-pub fn location(id: Uuid) -> String {
+pub fn location(id: StockAdviceId) -> String {
     format!("/api/stock-advice/{id}")
 }

@@ -11,6 +11,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::country::country;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{Given, boolean, id, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -80,8 +81,8 @@ impl Editable for Supplier {
         Self { id, active: true, ..Self::default() }
     }
 
-    fn quota(&self) -> Option<(Kind, Uuid)> {
-        Some((Kind::Supplier, self.organisation))
+    fn quota(&self) -> Option<(Kind, OrganisationId)> {
+        Some((Kind::Supplier, self.organisation.into()))
     }
 
     async fn lock(
@@ -96,7 +97,7 @@ impl Editable for Supplier {
                     note, ref1, ref2, ref3, version
              FROM supplier WHERE in_scope($1, organisation_id) AND id = $2
              FOR NO KEY UPDATE",
-            scope.organisations() as Option<&[Uuid]>,
+            scope.organisations() as Option<&[OrganisationId]>,
             id,
         )
         .fetch_optional(connection)

@@ -13,6 +13,7 @@ use crate::record_fields;
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{Given, array, id, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -51,8 +52,8 @@ impl Editable for Warehouse {
         Self { id, ..Self::default() }
     }
 
-    fn quota(&self) -> Option<(Kind, Uuid)> {
-        Some((Kind::Warehouse, self.organisation))
+    fn quota(&self) -> Option<(Kind, OrganisationId)> {
+        Some((Kind::Warehouse, self.organisation.into()))
     }
 
     async fn lock(
@@ -63,13 +64,13 @@ impl Editable for Warehouse {
         let organisation = sqlx::query_scalar!(
             "SELECT organisation_id FROM warehouse
              WHERE in_scope($1, organisation_id) AND id = $2",
-            scope.organisations() as Option<&[Uuid]>,
+            scope.organisations() as Option<&[OrganisationId]>,
             id,
         )
         .fetch_optional(&mut *connection)
         .await?;
         let Some(organisation) = organisation else { return Ok(None) };
-        lock_places(connection, organisation).await?;
+        lock_places(connection, organisation.into()).await?;
         sqlx::query_as!(
             Self,
             r#"SELECT id, organisation_id AS organisation, name, custom_id, default_wms_id AS default_wms,
@@ -153,7 +154,7 @@ impl Editable for Warehouse {
 #[derive(Clone, Debug)]
 pub struct NewWarehouse {
     /// Its organisation.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Name.
     pub name: String,
     /// Custom identifier.
@@ -165,7 +166,7 @@ pub struct NewWarehouse {
 /// Creates a warehouse from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewWarehouse) -> Result<Uuid, Problem> {
     let given = WarehouseFields {
-        organisation: Some(new.organisation),
+        organisation: Some(new.organisation.get()),
         name: Some(new.name.clone()),
         custom_id: Some(new.custom_id.clone()),
         wmses: Some(new.wmses.clone()),

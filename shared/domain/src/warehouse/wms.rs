@@ -13,6 +13,7 @@ use crate::record_fields;
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{array, id, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -54,8 +55,8 @@ impl Editable for Wms {
         Self { id, ..Self::default() }
     }
 
-    fn quota(&self) -> Option<(Kind, Uuid)> {
-        Some((Kind::Wms, self.organisation))
+    fn quota(&self) -> Option<(Kind, OrganisationId)> {
+        Some((Kind::Wms, self.organisation.into()))
     }
 
     async fn lock(
@@ -66,13 +67,13 @@ impl Editable for Wms {
         let organisation = sqlx::query_scalar!(
             "SELECT organisation_id FROM wms
              WHERE in_scope($1, organisation_id) AND id = $2",
-            scope.organisations() as Option<&[Uuid]>,
+            scope.organisations() as Option<&[OrganisationId]>,
             id,
         )
         .fetch_optional(&mut *connection)
         .await?;
         let Some(organisation) = organisation else { return Ok(None) };
-        lock_places(connection, organisation).await?;
+        lock_places(connection, organisation.into()).await?;
         sqlx::query_as!(
             Self,
             r#"SELECT id, organisation_id AS organisation, name, distribution_center, store_key, internal_id,
@@ -180,7 +181,7 @@ async fn is_default_elsewhere(connection: &mut PgConnection, wms: &Wms) -> Resul
 #[derive(Clone, Debug)]
 pub struct NewWms {
     /// Its organisation.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Name.
     pub name: String,
     /// Distribution center; any uuid.
@@ -194,7 +195,7 @@ pub struct NewWms {
 /// Creates a wms from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewWms) -> Result<Uuid, Problem> {
     let given = WmsFields {
-        organisation: Some(new.organisation),
+        organisation: Some(new.organisation.get()),
         name: Some(new.name.clone()),
         distribution_center: Some(new.distribution_center),
         store_key: Some(new.store_key.clone()),

@@ -18,6 +18,7 @@ pub use self::redelivery::{redeliver, redeliver_many};
 pub use self::trial::send_test;
 pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::database::Pool;
+use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// Deliveries that are cancelled by one statement.
@@ -32,7 +33,7 @@ const LOCKED_FOR: Duration = Duration::from_secs(2);
 #[serde(rename_all = "camelCase")]
 pub struct Deliveries {
     /// The webhook.
-    pub webhook: Uuid,
+    pub webhook: WebhookId,
     /// Made at this moment or before: what is made later is not meant.
     pub made_by: DateTime<Utc>,
     /// Ended at this moment or later.
@@ -55,7 +56,7 @@ pub struct Deliveries {
 impl Deliveries {
     /// All of a webhook that were made by a moment.
     #[must_use]
-    pub fn made_by(webhook: Uuid, moment: DateTime<Utc>) -> Self {
+    pub fn made_by(webhook: WebhookId, moment: DateTime<Utc>) -> Self {
         Self {
             webhook,
             made_by: moment,
@@ -74,10 +75,10 @@ pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Res
 }
 
 /// A caller is waiting for the result: a lane that waits for its next probe gets it at once.
-async fn probe_now(connection: &mut PgConnection, webhook: Uuid) -> Result<(), sqlx::Error> {
+async fn probe_now(connection: &mut PgConnection, webhook: WebhookId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE webhook_lane SET probe_at = now() WHERE webhook_id = $1 AND probe_at > now()",
-        webhook
+        webhook.get()
     )
     .execute(connection)
     .await?;
@@ -117,14 +118,14 @@ macro_rules! cancel {
 /// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Returns whether that was all.
 async fn cancel(
     connection: &mut PgConnection,
-    webhook: Uuid,
-    organisation: Uuid,
+    webhook: WebhookId,
+    organisation: OrganisationId,
 ) -> Result<bool, sqlx::Error> {
     let cancelled = cancel!(
         "SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id",
         connection,
-        webhook,
-        organisation
+        webhook.get(),
+        organisation.get()
     )
     .await?
     .rows_affected();
@@ -133,7 +134,11 @@ async fn cancel(
 
 /// Cancels the backlog of a webhook that has just been deleted, as far as the time of the request permits.
 /// [`cancel_orphans`] finds the rest, if it takes longer or rows are locked.
-pub(crate) async fn clear(db: &Pool, webhook: Uuid, organisation: Uuid) -> Result<(), Problem> {
+pub(crate) async fn clear(
+    db: &Pool,
+    webhook: WebhookId,
+    organisation: OrganisationId,
+) -> Result<(), Problem> {
     let until = Instant::now() + CLEARED_WITHIN;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -198,7 +203,7 @@ pub async fn cancel_orphans(db: &PgPool) -> Result<u64, Problem> {
     let mut left = 0;
     for webhook in orphaned {
         let mut connection = db.acquire().await?;
-        while !cancel(&mut connection, webhook, Uuid::nil()).await? {}
+        while !cancel(&mut connection, webhook.into(), OrganisationId::nil()).await? {}
         left += 1;
     }
     Ok(left)

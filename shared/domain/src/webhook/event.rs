@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 pub use crate::list::fields::event::{ALL, TYPES};
 use crate::record::shrunk;
+
 pub use longshore_kernel::change::EventType;
+use longshore_kernel::ids::EventId;
 
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
@@ -18,7 +20,7 @@ pub const BODY_LIMIT: usize = 20_000;
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Its id, which is the `webhook-id` of every delivery of it.
-    pub id: Uuid,
+    pub id: EventId,
     /// Its type.
     pub kind: String,
     /// The record that changed.
@@ -84,7 +86,7 @@ mod tests {
 
     fn event(kind: &str, data: &Value) -> Event {
         Event {
-            id: Uuid::from_u128(7),
+            id: Uuid::from_u128(7).into(),
             kind: kind.to_owned(),
             entity: Uuid::from_u128(0x0192_1111_2222_7333_8444_5555_6666_7777),
             at: DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),

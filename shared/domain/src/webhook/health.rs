@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::list::criteria::containing;
 pub use crate::list::fields::subscription::Health;
 use longshore_kernel::access::Scope;
 use longshore_kernel::activity::CALLS_HOURS;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// Webhooks a page.
@@ -35,11 +35,11 @@ impl Health {
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Its id.
-    pub id: Uuid,
+    pub id: WebhookId,
     /// Name of its organisation.
     pub organisation: String,
     /// Its e-shop.
-    pub eshop_id: Uuid,
+    pub eshop_id: EshopId,
     /// Name of its e-shop.
     pub eshop: String,
     /// What it listens to.
@@ -82,9 +82,9 @@ pub struct Filter {
     /// With this in its destination, or in the name of its e-shop.
     pub text: Option<String>,
     /// Of this e-shop.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// Older than this one.
-    pub after: Option<Uuid>,
+    pub after: Option<WebhookId>,
 }
 
 /// A page of webhooks, newest first; one more than [`PAGE`] says that there are more.
@@ -114,11 +114,11 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
              AND ($6::text IS NULL OR $6 <> 'inactive' OR (NOT w.active AND w.disabled_at IS NULL))
              AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.active AND l.failures = 0))
            ORDER BY w.id DESC LIMIT $7"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
-        wanted.eshop,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        wanted.eshop as Option<EshopId>,
         pattern.as_deref(),
-        wanted.after,
+        wanted.after as Option<WebhookId>,
         wanted.health.map(Health::as_str),
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
         CALLS_HOURS,
@@ -151,8 +151,8 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
                        WHERE w.disabled_at IS NOT NULL
                          AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                        LIMIT $3) AS d) AS "disabled!""#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         COUNTED,
     )
     .fetch_one(&db.lists)
@@ -164,14 +164,14 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
 pub async fn destinations(
     db: &Database,
     scope: &Scope,
-    ids: &[Uuid],
-) -> Result<Vec<(Uuid, String)>, Problem> {
+    ids: &[WebhookId],
+) -> Result<Vec<(WebhookId, String)>, Problem> {
     let found = sqlx::query!(
-        "SELECT id, destination FROM webhook
-         WHERE id = ANY ($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)",
-        ids,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        r#"SELECT id AS "id: WebhookId", destination FROM webhook
+           WHERE id = ANY ($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)"#,
+        ids as &[WebhookId],
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.main)
     .await?;
@@ -182,13 +182,13 @@ pub async fn destinations(
 #[derive(Clone, Debug)]
 pub struct Webhook {
     /// Its id.
-    pub id: Uuid,
+    pub id: WebhookId,
     /// Its organisation.
-    pub organisation_id: Uuid,
+    pub organisation_id: OrganisationId,
     /// Name of that organisation.
     pub organisation: String,
     /// Its e-shop.
-    pub eshop_id: Uuid,
+    pub eshop_id: EshopId,
     /// Name of that e-shop.
     pub eshop: String,
     /// What it listens to.
@@ -236,7 +236,7 @@ impl Webhook {
 }
 
 /// The webhook of that id, if it is in the scope.
-pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webhook>, Problem> {
+pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<Webhook>, Problem> {
     let found = sqlx::query_as!(
         Webhook,
         r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination,
@@ -252,9 +252,9 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webho
            JOIN organisation o ON o.id = w.organisation_id
            JOIN eshop s ON s.id = w.eshop_id
            WHERE w.id = $1 AND in_scope($2, w.organisation_id) AND in_eshop($3, w.eshop_id)"#,
-        id,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         WAITING,
     )
     .fetch_optional(&db.lists)
@@ -280,7 +280,7 @@ pub struct Record {
 }
 
 /// Reads the counts of the workers, and the newest ended deliveries. The caller must have access to that webhook.
-pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
+pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem> {
     let found = sqlx::query_as!(
         Record,
         r#"WITH newest AS (
@@ -297,7 +297,7 @@ pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
                               coalesce(sum(delivered), 0)::bigint AS delivered
                        FROM webhook_activity
                        WHERE webhook_id = $1 AND hour > now() - make_interval(hours => $3)) AS called"#,
-        webhook,
+        webhook.get(),
         SAMPLE,
         CALLS_HOURS,
     )
@@ -310,7 +310,7 @@ pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The delivery.
-    pub delivery: Uuid,
+    pub delivery: DeliveryId,
     /// The call: `{number, at, durationMs, status, error, response}`.
     pub attempt: Value,
 }
@@ -320,7 +320,7 @@ pub struct Call {
 /// No index has the time of a call. So it reads a thousand of each kind that may contain the last ones, each with an index,
 /// independent of the backlog: of the failed, waiting deliveries the newest and the oldest (probes and ordered lanes take
 /// these); of the ended ones the newest, and the last exhausted ones.
-pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<Call>, Problem> {
+pub async fn last_calls(db: &Database, webhook: WebhookId, count: i64) -> Result<Vec<Call>, Problem> {
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
     let found = sqlx::query_as!(
         Call,
@@ -345,7 +345,7 @@ pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<
            SELECT last.id AS "delivery!", call.attempt AS "attempt!"
            FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
            ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC LIMIT $2"#,
-        webhook,
+        webhook.get(),
         count,
     )
     .fetch_all(&db.lists)

@@ -9,7 +9,6 @@ mod rotation;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
@@ -25,7 +24,7 @@ use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::Vault;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -35,8 +34,8 @@ use longshore_kernel::tombstone;
 /// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
 #[derive(Debug)]
 pub(super) struct Stored {
-    pub(super) organisation: Uuid,
-    pub(super) eshop: Uuid,
+    pub(super) organisation: OrganisationId,
+    pub(super) eshop: EshopId,
     event: String,
     destination: String,
     pub(super) active: bool,
@@ -50,12 +49,12 @@ pub(super) struct Stored {
 pub(super) const ENTITY: &str = "webhook";
 
 /// The place of a secret in the vault.
-fn secret_place(id: Uuid) -> String {
+fn secret_place(id: WebhookId) -> String {
     format!("webhook.secret:{id}")
 }
 
 /// The place of an authentication in the vault.
-fn authentication_place(id: Uuid) -> String {
+fn authentication_place(id: WebhookId) -> String {
     format!("webhook.authentication:{id}")
 }
 
@@ -63,18 +62,22 @@ fn corrupted(what: &'static str) -> Problem {
     Problem::new(&CORRUPTED_DATA, format!("the stored {what} of the webhook cannot be read"))
 }
 
-pub(super) fn open_secret(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
+pub(super) fn open_secret(vault: &Vault, id: WebhookId, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
     vault.open(&secret_place(id), sealed).map_err(|_| corrupted("secret"))
 }
 
-pub(super) fn open_authentication(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Authentication, Problem> {
+pub(super) fn open_authentication(
+    vault: &Vault,
+    id: WebhookId,
+    sealed: &[u8],
+) -> Result<Authentication, Problem> {
     let opened = vault.open(&authentication_place(id), sealed).map_err(|_| corrupted("authentication"))?;
     serde_json::from_slice(&opened).map_err(|_| corrupted("authentication"))
 }
 
 fn seal_authentication(
     vault: &Vault,
-    id: Uuid,
+    id: WebhookId,
     authentication: &Authentication,
 ) -> Result<Option<Vec<u8>>, Problem> {
     if *authentication == Authentication::None {
@@ -85,11 +88,11 @@ fn seal_authentication(
 }
 
 /// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
-async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+async fn shown(connection: &mut PgConnection, scope: &Scope, id: WebhookId) -> Result<Record, Problem> {
     list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
-fn location(id: Uuid) -> String {
+fn location(id: WebhookId) -> String {
     format!("/api/eshop-webhook/{id}")
 }
 
@@ -98,16 +101,16 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let new = NewWebhook::read(&services.outbound, body)?;
     let scope = context.scope();
     let organisation = sqlx::query_scalar!(
-        "SELECT organisation_id FROM eshop
-         WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
-        new.eshop,
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        new.eshop.get(),
     )
     .fetch_optional(&services.db.main)
     .await?
     .ok_or_else(|| Problem::violation("eshop", "unknown_reference", "there is no such e-shop"))?;
-    let id = ids::new_id();
+    let id = WebhookId::new();
     let secret = signature::new_secret();
     let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
     let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
@@ -140,9 +143,9 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
-        organisation,
-        new.eshop,
+        id.get(),
+        organisation.get(),
+        new.eshop.get(),
         new.event,
         new.destination,
         new.active,
@@ -162,14 +165,15 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 
 /// Refuses one more webhook of an e-shop that has as many as it may. A concurrent creation in the same e-shop waits until
 /// this transaction ends.
-async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Result<(), Problem> {
-    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop)
+async fn has_room(connection: &mut PgConnection, eshop: EshopId, most: u16) -> Result<(), Problem> {
+    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop.get())
         .execute(&mut *connection)
         .await?;
     // a separate statement: it sees what earlier ones have committed
-    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop)
-        .fetch_one(connection)
-        .await?;
+    let there =
+        sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop.get())
+            .fetch_one(connection)
+            .await?;
     if there < i64::from(most) {
         return Ok(());
     }
@@ -197,7 +201,7 @@ async fn answer_with_secret(
 pub async fn update(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -223,7 +227,7 @@ pub async fn update(
 pub async fn set_active(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     active: bool,
 ) -> Result<Answer, Problem> {
     set_active_if(services, context, id, active, |_| Ok(())).await
@@ -233,7 +237,7 @@ pub async fn set_active(
 pub async fn set_active_if(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     active: bool,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -246,16 +250,16 @@ pub async fn set_active_if(
 }
 
 /// Deletes a webhook (`DELETE /api/eshop-webhook/{id}`); its deliveries that are not done are cancelled.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
     let found = sqlx::query_scalar!(
         "SELECT organisation_id FROM webhook
          WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
          FOR UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
-        id,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        id.get(),
     )
     .fetch_optional(change.connection())
     .await?;
@@ -282,13 +286,13 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
     )
     .await?;
     change.note(recorded);
     let answer = change.answer(context.claim, Answer::done()).await?;
     // it is deleted, even if its backlog is not cleared: none of it is sent any more, and the upkeep cancels the rest
-    if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
+    if let Err(problem) = delivery::clear(&services.db.main, id, organisation.into()).await {
         tracing::warn!(
             webhook.id = %id, error = %causes(&problem),
             "the backlog of a deleted webhook was not cleared; the upkeep will clear it"
@@ -302,16 +306,16 @@ pub(super) async fn lock(
     change: &mut Change<'_>,
     services: &Services,
     scope: &Scope,
-    id: Uuid,
+    id: WebhookId,
 ) -> Result<Stored, Problem> {
     let found = sqlx::query!(
         "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
          FROM webhook
          WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
          FOR UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
-        id,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        id.get(),
     )
     .fetch_optional(change.connection())
     .await?;
@@ -323,8 +327,8 @@ pub(super) async fn lock(
         None => Authentication::None,
     };
     Ok(Stored {
-        organisation: row.organisation_id,
-        eshop: row.eshop_id,
+        organisation: row.organisation_id.into(),
+        eshop: row.eshop_id.into(),
         event: row.event,
         destination: row.destination,
         active: row.active,
@@ -340,7 +344,7 @@ async fn set(
     change: &mut Change<'_>,
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     new: &edit::Fields,
 ) -> Result<(), Problem> {
     let sealed = match &new.new_authentication {
@@ -393,7 +397,7 @@ async fn set(
                     '{}'::jsonb AS data
              FROM made JOIN old USING (id)
          )",
-        id,
+        id.get(),
         new.event,
         new.destination,
         new.active,

@@ -2,18 +2,18 @@ use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdm
 use longshore_shared::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
 use longshore_shared::kernel::access::{Role, Scope};
 use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::ids::{AdminId, JobId};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::problem::Problem;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
 const ACTIVE: &str = "SELECT count(*) FROM admin WHERE active";
 
 /// Inserts active admins with a role, each with the token of a login.
-pub(super) async fn admins(world: &World, role: &str, count: i32) -> Vec<Uuid> {
+pub(super) async fn admins(world: &World, role: &str, count: i32) -> Vec<AdminId> {
     sqlx::query_scalar(
         "WITH made AS (
              INSERT INTO admin (id, email, first_name, last_name, role, active, active_acceptance)
@@ -33,7 +33,7 @@ pub(super) async fn admins(world: &World, role: &str, count: i32) -> Vec<Uuid> {
     .unwrap()
 }
 
-pub(super) async fn accept(world: &World, kind: JobKind, ids: &[Uuid]) -> Result<Uuid, Problem> {
+pub(super) async fn accept(world: &World, kind: JobKind, ids: &[AdminId]) -> Result<JobId, Problem> {
     let mut context: Context = world.context.clone();
     context.caller.role = Role::Superadmin;
     context.caller.scope = Scope::Everything;

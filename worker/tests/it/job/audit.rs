@@ -1,6 +1,10 @@
 use std::collections::BTreeSet;
 
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::expedition::bulk;
+use longshore_shared::job::kind::{
+    CancelExpeditions, Job, JobKind, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
+};
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -45,6 +49,22 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
                 let ended = redelivery::ended(&world, hook, "delivered", 1).await;
                 (redelivery::redeliver(&world, &ended).await, "delivery.redeliver")
             }
+            JobKind::ExpeditionSync => {
+                world.execute("UPDATE product SET active = true").await;
+                let row = r#"{"orderNumber":"A","value":1,"currency":"EUR","send":false,
+                              "items":[{"productSku":"P0","quantity":1}]}"#;
+                (world.sync(Push::Expeditions, [row]).await, "expedition.create")
+            }
+            JobKind::ExpeditionSend => (bulk(&world, SendExpeditions).await, "expedition.send"),
+            JobKind::ExpeditionProcess => {
+                world.execute("UPDATE expedition SET status = 'stock_ok'").await;
+                (bulk(&world, ProcessExpeditions).await, "expedition.process")
+            }
+            JobKind::ExpeditionRollback => (bulk(&world, RollBackExpeditions).await, "expedition.hold"),
+            JobKind::ExpeditionCancel => {
+                let job = bulk(&world, CancelExpeditions).await;
+                (job, "expedition.cancel")
+            }
             // it changes none of our records: its job records what the partner accepted
             JobKind::StockSend => continue,
             JobKind::StockSync => (
@@ -64,6 +84,12 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
         assert!(actions.contains(action), "{kind}: {left:?}");
         assert!(left.iter().all(|(_, actor, request)| actor == "test" && request.as_deref() == Some("r1")));
     }
+}
+
+/// Accepts an operation on all orders.
+async fn bulk<J: Job>(world: &World, job: impl FnOnce(Within) -> J) -> JobId {
+    let ids = sqlx::query_scalar("SELECT id FROM expedition").fetch_all(&world.owner).await.unwrap();
+    bulk::accept(&world.services, &world.context, job, ids).await.unwrap().job.unwrap()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use longshore_shared::job::mark;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::{self, Products, Stocks};
 use longshore_worker::jobs::chunk::run;
@@ -12,7 +13,6 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
@@ -48,7 +48,7 @@ fn syncs(rows: impl Strategy<Value = Map<String, Value>>) -> impl Strategy<Value
 /// Executes the syncs in this order: one of the first e-shop, one of the other, or the next of both at once.
 /// Syncs of one e-shop keep their order.
 async fn execute(shops: &[&World; 2], push: Push, syncs: &[Given], turns: &[u8]) {
-    let mut lines: [Vec<Uuid>; 2] = Default::default();
+    let mut lines: [Vec<JobId>; 2] = Default::default();
     for (of_sister, rows) in syncs {
         let rows = rows.iter().map(|(product, fields)| {
             let mut row = fields.clone();

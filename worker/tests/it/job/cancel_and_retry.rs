@@ -3,7 +3,7 @@ use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::{control, execution};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::Stocks;
@@ -95,7 +95,7 @@ async fn a_job_without_failures_or_without_an_end_cannot_be_retried(
     world.drain().await;
     assert_eq!(control::retry(&world.services, &world.context, job).await.unwrap_err().kind().status, 409);
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]), "the refusal changed nothing");
-    let unknown = control::retry(&world.services, &world.context, ids::new_id()).await.unwrap_err();
+    let unknown = control::retry(&world.services, &world.context, JobId::new()).await.unwrap_err();
     assert_eq!(unknown.kind().status, 404);
 }
 

@@ -3,17 +3,17 @@ use longshore_shared::job::execution;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
-async fn claim(world: &World, job: Uuid) -> Box<Claim> {
+async fn claim(world: &World, job: JobId) -> Box<Claim> {
     match chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap() {
         Claimed::Now(claim) => claim,
         other => panic!("{other:?}"),
@@ -21,7 +21,7 @@ async fn claim(world: &World, job: Uuid) -> Box<Claim> {
 }
 
 /// A bulk job of one chunk with one product.
-async fn switch_of_one(world: &World) -> Uuid {
+async fn switch_of_one(world: &World) -> JobId {
     world.switch(ProductDeactivate, &world.products(1).await).await
 }
 
@@ -181,7 +181,7 @@ async fn a_renewal_does_not_wait_for_a_chunk_that_is_ending_and_loses_nothing(
 ) {
     let world = World::new(&options).await;
     let job = switch_of_one(&world).await;
-    let other = world.switch(ProductDeactivate, &[job]).await;
+    let other = world.switch(ProductDeactivate, &[job.get().into()]).await;
     let claim = claim(&world, job).await;
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1, ..Count::default() };

@@ -51,7 +51,8 @@ async fn the_last_accepted_of_ten_switches_of_the_same_10000_products_wins(
     .await;
     let singles = async {
         for n in 0..20 {
-            let single = activation::set_active(&world.services, &world.context, ids[n * 499], n % 2 == 0);
+            let single =
+                activation::set_active(&world.services, &world.context, ids[n * 499].get(), n % 2 == 0);
             assert_eq!(single.await.unwrap().outcome, Outcome::Done);
         }
     };

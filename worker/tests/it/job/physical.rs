@@ -8,19 +8,19 @@ use longshore_shared::catalog::product::update::update;
 use longshore_shared::job::mark::Beside;
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::warehouse::stock::sync::{self as stocks, Place, StockRow};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
 /// A product that was never counted, and one whose stock is zero by now.
 const SKUS: [&str; 2] = ["P0", "P1"];
 
-async fn two_products(options: &PgConnectOptions) -> (World, Vec<Uuid>) {
+async fn two_products(options: &PgConnectOptions) -> (World, Vec<ProductId>) {
     let world = World::new(options).await;
     let ids = world.products(SKUS.len()).await;
     for quantity in [1, 0] {
@@ -57,10 +57,10 @@ async fn sync(world: &World, change: &mut Change<'_>, sku: &str) -> Vec<&'static
 }
 
 /// The same with an update; returns why it was refused.
-async fn turn(world: &World, id: Uuid, members: Value) -> Vec<&'static str> {
+async fn turn(world: &World, id: ProductId, members: Value) -> Vec<&'static str> {
     let mut body = json!({"type": "virtual"});
     body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-    match update(&world.services, &Batcher::default(), &world.context, id, body, |_| Ok(())).await {
+    match update(&world.services, &Batcher::default(), &world.context, id.get(), body, |_| Ok(())).await {
         Ok(_) => Vec::new(),
         Err(problem) => codes(&problem),
     }

@@ -16,7 +16,7 @@ async fn a_bulk_switch_changes_each_product_once_and_names_unknown_ids(
     let world = World::new(&options).await;
     let mut ids = world.products(10).await;
     let stranger = ids::new_id();
-    ids.insert(3, stranger);
+    ids.insert(3, stranger.into());
     ids.push(ids[0]); // mentioned twice
     let job = world.switch(ProductDeactivate, &ids).await;
     world.drain().await;

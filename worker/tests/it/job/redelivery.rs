@@ -4,13 +4,13 @@ use chrono::{DateTime, Utc};
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::{control, dispatch};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::ids::{DeliveryId, JobId, WebhookId};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::webhook::delivery::search::{self, Filter};
 use longshore_shared::webhook::delivery::{self, recovery};
 use longshore_worker::jobs::chunk;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
@@ -18,7 +18,7 @@ use super::support::World;
 const MORE: i32 = 2_050;
 
 /// Inserts ended deliveries, each of its own event, one per second until now; returns their ids in order.
-pub(super) async fn ended(world: &World, hook: Uuid, state: &str, count: i32) -> Vec<Uuid> {
+pub(super) async fn ended(world: &World, hook: WebhookId, state: &str, count: i32) -> Vec<DeliveryId> {
     sqlx::query_scalar(
         "WITH told AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
@@ -46,7 +46,7 @@ pub(super) async fn ended(world: &World, hook: Uuid, state: &str, count: i32) ->
 }
 
 /// Inserts failed deliveries that wait for hours.
-async fn waiting(world: &World, hook: Uuid, count: i32) {
+async fn waiting(world: &World, hook: WebhookId, count: i32) {
     sqlx::query(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count, created_at)
          SELECT uuid_v7(), $1, $2, gen_random_uuid(), now() + interval '5 hours', 1, now() - n * interval '1 second'
@@ -60,17 +60,17 @@ async fn waiting(world: &World, hook: Uuid, count: i32) {
     .unwrap();
 }
 
-pub(super) async fn recover(world: &World, hook: Uuid) -> Uuid {
+pub(super) async fn recover(world: &World, hook: WebhookId) -> JobId {
     let since = json!({"since": "2020-01-01T00:00:00Z"});
     delivery::recover(&world.services, &world.context, hook, since).await.unwrap().job.unwrap()
 }
 
-pub(super) async fn redeliver(world: &World, ids: &[Uuid]) -> Uuid {
+pub(super) async fn redeliver(world: &World, ids: &[DeliveryId]) -> JobId {
     delivery::redeliver_many(&world.services, &world.context, json!(ids)).await.unwrap().job.unwrap()
 }
 
 /// Figures of a job: state, `[total, changed, unchanged, failed]`, `[released, resent]`.
-async fn shown(world: &World, job: Uuid) -> (String, [i64; 4], [i64; 2]) {
+async fn shown(world: &World, job: JobId) -> (String, [i64; 4], [i64; 2]) {
     let job = world.job(job).await;
     let count = |name: &str| job[name].as_i64().unwrap();
     assert_eq!(count("done"), count("changed") + count("unchanged") + count("failed"));
@@ -222,14 +222,14 @@ async fn more_than_ten_thousand_are_sent_again_by_their_ids(_: PgPoolOptions, op
         .execute(&world.owner)
         .await
         .unwrap();
-    ids.insert(3, Uuid::nil());
+    ids.insert(3, DeliveryId::nil());
     ids.push(ids[0]);
     let job = redeliver(&world, &ids).await;
     world.drain().await;
     assert_eq!(shown(&world, job).await, succeeded([10_501, 10_499, 0, 2], [0, 10_499]));
     assert_eq!(
         world.errors(job).await,
-        [format!("3 {} not_found", Uuid::nil()), format!("8 {expired} not_sendable")]
+        [format!("3 {} not_found", DeliveryId::nil()), format!("8 {expired} not_sendable")]
     );
     assert_eq!(world.count(MADE).await, 10_499);
     let audited = "SELECT count(*) FROM audit WHERE action = 'delivery.redeliver' AND job_id IS NOT NULL";
@@ -243,7 +243,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
     ended(&world, hook, "delivered", MORE).await;
     let exhausted = ended(&world, hook, "exhausted", 3).await;
     // one was sent again, and its redelivery counts instead
-    let later: Uuid = sqlx::query_scalar(
+    let later: DeliveryId = sqlx::query_scalar(
         "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
              attempt_count, attempts, redelivery_of, created_at, finished_at)
          SELECT uuid_v7(), webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state, 1, '[]', id,
@@ -264,7 +264,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
     };
     let state = |state: &str| Filter { state: Some(state.parse().unwrap()), ..Filter::default() };
     assert_eq!(matching(state("exhausted")).await, (3, 3));
-    let mut repeated: Vec<Uuid> =
+    let mut repeated: Vec<DeliveryId> =
         sqlx::query_scalar("SELECT redelivery_of FROM delivery").fetch_all(&world.owner).await.unwrap();
     repeated.sort_unstable();
     let mut last = [exhausted[0], exhausted[2], later];

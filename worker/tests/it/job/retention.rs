@@ -1,11 +1,11 @@
 //! Retention of ended jobs.
 
 use longshore_shared::job::retention;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
@@ -33,7 +33,7 @@ async fn ended_jobs_are_kept_for_ninety_days_and_open_ones_until_they_end(
 
     assert_eq!(retention::expire(&world.services.db.main, 10).await.unwrap(), 1);
 
-    let left: Vec<Uuid> = sqlx::query_scalar("SELECT DISTINCT job_id FROM job_chunk ORDER BY job_id")
+    let left: Vec<JobId> = sqlx::query_scalar("SELECT DISTINCT job_id FROM job_chunk ORDER BY job_id")
         .fetch_all(&world.owner)
         .await
         .unwrap();

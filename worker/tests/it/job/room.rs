@@ -6,13 +6,13 @@ use longshore_shared::job::control;
 use longshore_shared::job::item_error::{self, KEPT};
 use longshore_shared::job::kind::DeactivateProducts;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::Products;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::{World, context_of};
 
@@ -51,7 +51,8 @@ async fn concurrent_acceptances_do_not_exceed_the_limit(_: PgPoolOptions, option
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn item_errors_above_the_limit_are_only_counted(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let unknown: Vec<Uuid> = (0..KEPT + 1_500).map(|_| longshore_shared::kernel::ids::random_id()).collect();
+    let unknown: Vec<ProductId> =
+        (0..KEPT + 1_500).map(|_| longshore_shared::kernel::ids::random_id().into()).collect();
     let job = world.switch(ProductDeactivate, &unknown).await;
     world.drain().await;
     let all = i64::from(KEPT) + 1_500;

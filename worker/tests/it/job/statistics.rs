@@ -3,6 +3,7 @@
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::statistics;
 use longshore_shared::partner::push::Push::{Products, Stocks};
@@ -11,7 +12,6 @@ use longshore_testkit::world::Tenant;
 use longshore_worker::context::WorkerContext;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::{World, context_of};
 
@@ -93,7 +93,7 @@ async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str,
     looked_at!("new stocks", world.sync(Stocks, stock(1)));
     looked_at!("the same stocks", world.sync(Stocks, stock(1)));
     looked_at!("stocks that differ", world.sync(Stocks, stock(2)));
-    let ids: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM product WHERE product_sku ^@ $1")
+    let ids: Vec<ProductId> = sqlx::query_scalar("SELECT id FROM product WHERE product_sku ^@ $1")
         .bind(series)
         .fetch_all(&world.owner)
         .await

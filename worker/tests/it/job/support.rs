@@ -9,6 +9,7 @@ use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, JobKind}
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
 use longshore_shared::kernel::context::{Context, Origin};
+use longshore_shared::kernel::ids::{JobId, ProductId, TokenId, WebhookId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::push::{self, Push};
 use longshore_testkit::services;
@@ -58,7 +59,7 @@ impl World {
 
     /// Inserts active physical products with the SKUs `P0`, `P1`, … in the e-shop; returns their ids in
     /// order.
-    pub(crate) async fn products(&self, count: usize) -> Vec<Uuid> {
+    pub(crate) async fn products(&self, count: usize) -> Vec<ProductId> {
         sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
@@ -82,7 +83,7 @@ impl World {
     }
 
     /// Inserts a webhook of the e-shop for an event; returns its id.
-    pub(crate) async fn webhook(&self, event: &str) -> Uuid {
+    pub(crate) async fn webhook(&self, event: &str) -> WebhookId {
         sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
@@ -101,7 +102,7 @@ impl World {
     }
 
     /// Accepts a bulk switch; returns the job.
-    pub(crate) async fn switch(&self, kind: JobKind, ids: &[Uuid]) -> Uuid {
+    pub(crate) async fn switch(&self, kind: JobKind, ids: &[ProductId]) -> JobId {
         let (services, context, ids) = (&self.services, &self.context, ids.to_vec());
         let answer = match kind {
             JobKind::ProductActivate => switch::accept(services, context, ActivateProducts, ids).await,
@@ -112,9 +113,9 @@ impl World {
     }
 
     /// Accepts a sync of rows as the lines of a stream; returns the job.
-    pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> Uuid {
+    pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> JobId {
         let header = match push {
-            Push::Products => json!({"eshop": self.tenant.eshop}),
+            Push::Products | Push::Expeditions => json!({"eshop": self.tenant.eshop}),
             Push::Stocks => json!({"eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse}),
         };
         let target = push::target(&self.services, &self.context, push, header).await.unwrap();
@@ -143,7 +144,7 @@ impl World {
     }
 
     /// The job's row.
-    pub(crate) async fn job(&self, id: Uuid) -> Value {
+    pub(crate) async fn job(&self, id: JobId) -> Value {
         sqlx::query_scalar("SELECT to_jsonb(job) FROM job WHERE id = $1")
             .bind(id)
             .fetch_one(&self.owner)
@@ -152,7 +153,7 @@ impl World {
     }
 
     /// What the job waits for: the reason, and the job.
-    pub(crate) async fn waits_for(&self, id: Uuid) -> Option<(String, Option<Uuid>)> {
+    pub(crate) async fn waits_for(&self, id: JobId) -> Option<(String, Option<JobId>)> {
         let waits: Option<Value> =
             sqlx::query_scalar("SELECT job_waits_for($1)").bind(id).fetch_one(&self.owner).await.unwrap();
         let waits = waits?;
@@ -163,7 +164,7 @@ impl World {
     }
 
     /// `[changed, unchanged, failed]` and the state of a job.
-    pub(crate) async fn outcome(&self, id: Uuid) -> (String, [i64; 3]) {
+    pub(crate) async fn outcome(&self, id: JobId) -> (String, [i64; 3]) {
         let job = self.job(id).await;
         let count = |name: &str| job[name].as_i64().unwrap();
         assert_eq!(count("done"), count("changed") + count("unchanged") + count("failed"));
@@ -171,7 +172,7 @@ impl World {
     }
 
     /// `index key code` of the refused items.
-    pub(crate) async fn errors(&self, id: Uuid) -> Vec<String> {
+    pub(crate) async fn errors(&self, id: JobId) -> Vec<String> {
         sqlx::query_scalar(
             "SELECT concat_ws(' ', index, key, code) FROM job_item_error WHERE job_id = $1 ORDER BY index",
         )
@@ -182,7 +183,7 @@ impl World {
     }
 
     /// Lines of the refused items.
-    pub(crate) async fn error_lines(&self, id: Uuid) -> Vec<Option<i64>> {
+    pub(crate) async fn error_lines(&self, id: JobId) -> Vec<Option<i64>> {
         sqlx::query_scalar("SELECT line FROM job_item_error WHERE job_id = $1 ORDER BY index")
             .bind(id)
             .fetch_all(&self.owner)
@@ -238,7 +239,7 @@ impl World {
 pub(crate) fn context_of(tenant: &Tenant) -> Context {
     let actor = Actor { kind: "token".to_owned(), id: Some(Uuid::nil()), name: "test".to_owned() };
     let caller = Caller {
-        token: Uuid::nil(),
+        token: TokenId::nil(),
         session: None,
         actor: actor.clone(),
         role: Role::User,

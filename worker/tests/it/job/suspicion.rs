@@ -7,6 +7,7 @@ use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::payload;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::Products;
@@ -14,7 +15,6 @@ use longshore_worker::context::WorkerContext;
 use longshore_worker::isolation::{Ended, Isolation};
 use longshore_worker::jobs::chunk;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
@@ -35,7 +35,11 @@ fn dying_of(
             let items: Vec<Vec<u8>> = if claim.is_sync() {
                 payload::unpack_rows(&claim.payload).unwrap().iter().map(|row| row.to_vec()).collect()
             } else {
-                payload::unpack_ids(&claim.payload).unwrap().iter().map(|id| id.as_bytes().to_vec()).collect()
+                payload::unpack_ids::<uuid::Uuid>(&claim.payload)
+                    .unwrap()
+                    .iter()
+                    .map(|id| id.as_bytes().to_vec())
+                    .collect()
             };
             if items.iter().any(|item| poison(item)) {
                 return Ended::Died("signal 6".to_owned());
@@ -48,7 +52,7 @@ fn dying_of(
 }
 
 /// As if the process that runs the first chunk of a job were killed.
-async fn killed_from_outside(world: &World, job: Uuid) {
+async fn killed_from_outside(world: &World, job: JobId) {
     let claimed = claims::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap();
     assert!(matches!(claimed, Claimed::Now(_)));
     world.execute(LAPSE).await;
@@ -75,7 +79,7 @@ async fn only_the_item_that_kills_its_process_fails_of_a_thousand(
     let mut world = World::new(&options).await;
     let ids = world.products(1_000).await;
     let poison = ids[637];
-    let (isolation, started) = dying_of(&world.worker, move |item| item == poison.as_bytes());
+    let (isolation, started) = dying_of(&world.worker, move |item| item == poison.get().as_bytes());
     world.worker.isolation = Some(isolation);
     let job = world.switch(ProductDeactivate, &ids).await;
     killed_from_outside(&world, job).await;

@@ -6,6 +6,7 @@ use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::dispatch::{self, WINDOW, share_of};
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
 use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::{Products, Stocks};
@@ -15,7 +16,6 @@ use longshore_worker::dispatcher::{self, Controlled};
 use longshore_worker::jobs::chunk;
 use longshore_worker::queue::RedisStream;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::{World, context_of};
 use crate::queue::support::{Worker, eventually, handler, quick};
@@ -35,7 +35,7 @@ async fn neighbour(world: &World, name: &str) -> World {
 }
 
 /// Accepts this many bulk jobs of one chunk each.
-async fn bulks(world: &World, count: usize) -> Vec<Uuid> {
+async fn bulks(world: &World, count: usize) -> Vec<JobId> {
     let ids = world.products(3).await;
     let mut jobs = Vec::new();
     for n in 0..count {
@@ -48,7 +48,7 @@ fn window() -> usize {
     usize::try_from(WINDOW).unwrap()
 }
 
-async fn due(world: &World) -> Vec<Uuid> {
+async fn due(world: &World) -> Vec<JobId> {
     let due = dispatch::due(&world.services.db.main).await.unwrap();
     due.into_iter().map(|(_, name)| name.split_once(':').unwrap().0.parse().unwrap()).collect()
 }
@@ -146,7 +146,7 @@ async fn the_heads_of_many_lines_fill_a_window_as_bulk_jobs_do(_: PgPoolOptions,
         // behind the first of their line, they take no turn of others
         sister.sync(Products, [LINE]).await;
     }
-    let bulk = world.switch(ProductDeactivate, &[jobs[0]]).await;
+    let bulk = world.switch(ProductDeactivate, &[jobs[0].get().into()]).await;
     assert_eq!(due(&world).await, jobs[..window()]);
     let turn = Some(("turn".to_owned(), None));
     assert_eq!((world.waits_for(jobs[window()]).await, world.waits_for(bulk).await), (turn.clone(), turn));

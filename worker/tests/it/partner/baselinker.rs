@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use longshore_shared::kernel::config::OutboundSettings;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
@@ -14,7 +15,6 @@ use longshore_testkit::services::nothing_was_sent_before;
 use longshore_worker::outbound::Client;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::DUE;
 use crate::job::support::World;
@@ -42,7 +42,7 @@ pub(crate) async fn store_setting(world: &World, url: &str, fields: Value) {
 }
 
 /// Accepts a pull of its products; returns the job.
-pub(crate) async fn pull(world: &World) -> Uuid {
+pub(crate) async fn pull(world: &World) -> JobId {
     let body = json!({"eshop": world.tenant.eshop, "inventoryId": INVENTORY});
     pull::accept(&world.services, &world.context, Push::Products, body).await.unwrap().job.unwrap()
 }
@@ -53,7 +53,7 @@ async fn start(count: u32) -> BaseLinker {
     partner
 }
 
-async fn error_of(world: &World, job: Uuid) -> String {
+async fn error_of(world: &World, job: JobId) -> String {
     world.job(job).await["error"].as_str().unwrap_or_default().to_owned()
 }
 

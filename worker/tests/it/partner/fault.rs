@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use longshore_shared::job::control;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::setting::{self, LastError};
@@ -9,7 +10,6 @@ use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::fake::{Fake, document};
 use super::support::{DUE, gzip, lines, pull, store_setting, world_with_feed};
@@ -25,7 +25,7 @@ async fn last_error(world: &World) -> Option<LastError> {
 }
 
 /// Pulls while the partner always gives this answer; returns the state and the error of the job.
-async fn pull_of(options: &PgConnectOptions, answer: Answer) -> (World, Uuid, String, String) {
+async fn pull_of(options: &PgConnectOptions, answer: Answer) -> (World, JobId, String, String) {
     let fake = Fake::start(move |_| answer.clone()).await;
     let world = world_with_feed(options, &fake, json!({})).await;
     let job = pull(&world).await;

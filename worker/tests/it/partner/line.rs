@@ -6,6 +6,7 @@ use std::time::Duration;
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::suspicion::{self, Verdict};
 use longshore_shared::job::{control, dispatch};
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push;
@@ -14,7 +15,6 @@ use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use super::fake::{Fake, document};
 use super::support::{DUE, lines, pull, world_with_feed};
@@ -29,7 +29,7 @@ async fn fake(rows: usize) -> Fake {
 }
 
 /// A push of a product of the feed with another name.
-async fn push(world: &World, name: &str) -> Uuid {
+async fn push(world: &World, name: &str) -> JobId {
     world.sync(Push::Products, [json!({"productSku": "F0", "name": name}).to_string()]).await
 }
 
@@ -38,11 +38,11 @@ async fn due(world: &World) -> Vec<String> {
     due.into_iter().filter(|(queue, _)| *queue == Queue::Chunk).map(|(_, name)| name).collect()
 }
 
-fn earlier(job: Uuid) -> (String, Option<Uuid>) {
+fn earlier(job: JobId) -> (String, Option<JobId>) {
     ("earlier_job".to_owned(), Some(job))
 }
 
-async fn succeeded(world: &World, jobs: &[Uuid]) {
+async fn succeeded(world: &World, jobs: &[JobId]) {
     for job in jobs {
         assert_eq!(world.outcome(*job).await.0, "succeeded");
     }
@@ -78,7 +78,7 @@ async fn a_pull_whose_partner_hangs_delays_no_push_of_its_eshop_and_comes_after_
 }
 
 /// Pulls a feed of 1,500 rows, whose first page arrives and then nothing.
-async fn first_page(world: &World, fake: &Fake) -> (Uuid, JoinHandle<()>) {
+async fn first_page(world: &World, fake: &Fake) -> (JobId, JoinHandle<()>) {
     let whole = lines(1_500);
     let cut_after = Some(whole.len() * 9 / 10);
     fake.misbehave([Some(Answer::Document(Document { cut_after, hangs: true, ..document(whole) }))]);
@@ -89,7 +89,7 @@ async fn first_page(world: &World, fake: &Fake) -> (Uuid, JoinHandle<()>) {
 }
 
 /// Makes the second page arrive.
-async fn second_page(world: &World, pulled: Uuid, fetching: JoinHandle<()>) {
+async fn second_page(world: &World, pulled: JobId, fetching: JoinHandle<()>) {
     fetching.abort();
     let _ = fetching.await;
     world.execute(LAPSE).await;

@@ -2,6 +2,7 @@
 
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
@@ -16,7 +17,6 @@ use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use std::time::Duration;
-use uuid::Uuid;
 
 use super::baselinker::{store_setting, world_with};
 use super::support::DUE;
@@ -56,14 +56,14 @@ async fn dispatch(world: &World) -> u64 {
 }
 
 /// The last accepted job.
-async fn last_job(world: &World) -> Uuid {
+async fn last_job(world: &World) -> JobId {
     sqlx::query_scalar("SELECT id FROM job ORDER BY acceptance DESC LIMIT 1")
         .fetch_one(&world.owner)
         .await
         .unwrap()
 }
 
-pub(crate) async fn accept(world: &World, extent: Extent) -> Uuid {
+pub(crate) async fn accept(world: &World, extent: Extent) -> JobId {
     let mut change = Change::begin(&world.services).await.unwrap();
     let (organisation, eshop) = (world.tenant.organisation, world.tenant.eshop);
     let job =

@@ -5,12 +5,12 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::setting::store;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
-use uuid::Uuid;
 
 use super::fake::Fake;
 use crate::job::support::World;
@@ -38,7 +38,7 @@ pub(crate) async fn store_setting(world: &World, url: &str, fields: Value) {
 }
 
 /// Accepts a pull of products; returns the job.
-pub(crate) async fn pull(world: &World) -> Uuid {
+pub(crate) async fn pull(world: &World) -> JobId {
     let body = json!({"eshop": world.tenant.eshop, "inventoryId": INVENTORY});
     pull::accept(&world.services, &world.context, Push::Products, body).await.unwrap().job.unwrap()
 }

@@ -109,7 +109,7 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     let dispatcher = tokio::spawn(dispatcher::run(world.worker.clone(), controlled));
 
     // due in Postgres, and lost by Redis: only a dispatcher could queue it
-    world.switch(JobKind::ProductActivate, &[uuid::Uuid::max()]).await;
+    world.switch(JobKind::ProductActivate, &[uuid::Uuid::max().into()]).await;
     let depth = async |queue| services.queues.stats(queue).await.unwrap().depth;
     eventually("it is handed over", async || (depth(QUEUE).await == 1).then_some(())).await;
     lose(services, QUEUE).await;

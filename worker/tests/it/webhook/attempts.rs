@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use longshore_shared::kernel::ids::EventId;
 use longshore_shared::operate::backlog;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health;
@@ -10,7 +11,6 @@ use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::{Hook, World};
 
@@ -72,7 +72,7 @@ async fn the_console_shows_a_delivery_exactly_as_it_was_sent(_: PgPoolOptions, o
     assert_eq!(receipts.len(), 2);
     for receipt in &receipts {
         hook.verifier.verify(receipt).unwrap();
-        let event: Uuid = receipt.header("webhook-id").unwrap().parse().unwrap();
+        let event: EventId = receipt.header("webhook-id").unwrap().parse().unwrap();
         let delivery = sqlx::query_scalar("SELECT id FROM delivery_history WHERE event_id = $1")
             .bind(event)
             .fetch_one(&world.pool)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longshore_shared::kernel::ids::{DeliveryId, EventId, WebhookId};
 use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
 use longshore_shared::webhook::{delivery, subscription};
@@ -28,7 +29,7 @@ const LANE: &str =
 const ATTEMPTS: &str = "SELECT jsonb_object_agg(attempt_count, n) FROM (
         SELECT attempt_count, count(*) AS n FROM delivery WHERE webhook_id = $1 GROUP BY attempt_count) d";
 
-async fn due(world: &World) -> Vec<Uuid> {
+async fn due(world: &World) -> Vec<WebhookId> {
     lane::due(&world.services.db, None, 100).await.unwrap().lanes
 }
 
@@ -110,7 +111,7 @@ async fn the_statement_and_the_state_machine_agree(_: PgPoolOptions, options: Pg
     let hook = world.hook("/hook", json!({})).await;
     let token = world.lease(&hook).await.token;
     let outcome = |sign: Sign| Outcome {
-        delivery: Uuid::nil(),
+        delivery: DeliveryId::nil(),
         webhook: hook.id,
         token,
         probe: sign == Sign::Failure { probe: true },
@@ -176,7 +177,7 @@ async fn an_ordered_lane_probes_with_the_next_delivery_in_order(_: PgPoolOptions
     let told: Vec<_> =
         world.receiver.receipts().iter().map(|r| r.header("webhook-id").unwrap().to_owned()).collect();
     let mut expected = vec![events[0].to_string(); 7];
-    expected.extend(events.iter().map(Uuid::to_string));
+    expected.extend(events.iter().map(EventId::to_string));
     assert_eq!(told, expected);
 }
 

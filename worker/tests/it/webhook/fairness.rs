@@ -7,6 +7,7 @@ use apalis::prelude::{
     BoxDynError, ParallelizeExt as _, WorkerBuilder, WorkerBuilderExt as _, WorkerContext, WorkerError,
 };
 use futures::future::{BoxFuture, join_all};
+use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::queue::Queue;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes;
@@ -15,7 +16,6 @@ use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World};
 
@@ -199,5 +199,5 @@ async fn due_lanes_are_found_by_organisation_in_turn(_: PgPoolOptions, options: 
     let found = longshore_shared::webhook::lane::due(&world.services.db, None, 100).await.unwrap().lanes;
     assert_eq!(found.len(), 6);
     assert!(found[..2].contains(&hook.id), "the other's is among the first of each: {found:?}");
-    assert!(!found.contains(&Uuid::nil()));
+    assert!(!found.contains(&WebhookId::nil()));
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::ids::EventId;
 use longshore_shared::webhook::lane;
 use longshore_testkit::receiver::{Answer, Gate, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Crowd, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::{PATIENCE, World, worker};
 
@@ -308,7 +308,7 @@ async fn an_ordered_lane_keeps_the_order_and_a_failing_head_holds_it(
     }
     let told: Vec<_> =
         world.receiver.receipts().iter().map(|r| r.header("webhook-id").unwrap().to_owned()).collect();
-    let mut expected: Vec<_> = events.iter().map(Uuid::to_string).collect();
+    let mut expected: Vec<_> = events.iter().map(EventId::to_string).collect();
     expected.insert(2, expected[2].clone());
     expected.insert(2, expected[2].clone());
     assert_eq!(told, expected);

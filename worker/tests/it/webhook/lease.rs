@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Outcome, Renewed};
 use longshore_testkit::receiver::Answer;
 use longshore_testkit::services;
@@ -15,7 +16,7 @@ use super::support::{Hook, PATIENCE, World, worker};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
-fn outcome(world: &World, hook: &Hook, token: i64, delivery: Uuid, end: End) -> Outcome {
+fn outcome(world: &World, hook: &Hook, token: i64, delivery: DeliveryId, end: End) -> Outcome {
     Outcome {
         delivery,
         webhook: hook.id,
@@ -101,7 +102,7 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
     let db = &world.services.db;
     let held = world.lease(&leased).await;
 
-    let asked = [few.id, many.id, ordered.id, leased.id, paused.id, Uuid::max()];
+    let asked = [few.id, many.id, ordered.id, leased.id, paused.id, Uuid::max().into()];
     let leases = lane::lease(&world.services, &asked).await.unwrap();
     let leases: HashMap<_, _> = leases.into_iter().map(|(id, leased)| (id, leased.unwrap())).collect();
     let mut got: Vec<_> = leases.keys().copied().collect();

@@ -1,6 +1,7 @@
 //! Deliveries when their webhook is switched, changed or deleted, and redeliveries.
 
 use longshore_shared::kernel::answer::Outcome;
+use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::{delivery, lane, subscription};
 use longshore_testkit::receiver::Answer;
@@ -9,7 +10,6 @@ use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::time::timeout;
-use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World};
 
@@ -159,7 +159,7 @@ async fn a_redelivery_is_a_new_delivery_with_the_same_webhook_id(
     let hook = world.hook("/hook", json!({})).await;
     let events = world.events(&hook, 3).await;
     world.drain(&hook).await;
-    let first: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM delivery_history ORDER BY created_at")
+    let first: Vec<DeliveryId> = sqlx::query_scalar("SELECT id FROM delivery_history ORDER BY created_at")
         .fetch_all(&world.pool)
         .await
         .unwrap();

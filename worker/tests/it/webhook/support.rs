@@ -7,6 +7,7 @@ use longshore_shared::job::dispatch;
 use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::{Context, Origin};
+use longshore_shared::kernel::ids::{EventId, TokenId, WebhookId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::{lane, subscription};
 use longshore_testkit::receiver::Receiver;
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 /// How long a test waits for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ pub struct World {
 
 /// A webhook of the world.
 pub struct Hook {
-    pub id: Uuid,
+    pub id: WebhookId,
     pub path: String,
     /// As it was shown at creation.
     pub secret: String,
@@ -61,7 +61,7 @@ impl World {
         let origin = Origin { actor: actor.clone(), request_id: None, job: None, traceparent: None };
         let scope = Scope::Organisations(Arc::from([self.tenant.organisation]));
         let (session, must_set_up) = (None, false);
-        let caller = Caller { token: Uuid::nil(), session, actor, role: Role::User, scope, must_set_up };
+        let caller = Caller { token: TokenId::nil(), session, actor, role: Role::User, scope, must_set_up };
         Context { caller, origin, claim: None }
     }
 
@@ -86,12 +86,12 @@ impl World {
     }
 
     /// Creates events for this webhook, due now; returns their ids in order.
-    pub async fn events(&self, hook: &Hook, count: i32) -> Vec<Uuid> {
+    pub async fn events(&self, hook: &Hook, count: i32) -> Vec<EventId> {
         self.events_in(&mut self.pool.acquire().await.unwrap(), hook, count).await
     }
 
     /// The same on a given connection.
-    pub async fn events_in(&self, connection: &mut PgConnection, hook: &Hook, count: i32) -> Vec<Uuid> {
+    pub async fn events_in(&self, connection: &mut PgConnection, hook: &Hook, count: i32) -> Vec<EventId> {
         sqlx::query_scalar(
             r#"WITH made AS (
                    SELECT n, uuid_v7_floor(now()) AS floor, gen_random_uuid() AS entity FROM generate_series(1, $3) n

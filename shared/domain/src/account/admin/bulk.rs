@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::ENTITY;
 use super::superadmins::{self, Guard};
@@ -15,6 +14,7 @@ use crate::job::kind::{Job, JobKind, Within};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::AdminId;
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -40,7 +40,7 @@ pub enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The admin does not exist, or was deleted.
-    Unknown(Uuid),
+    Unknown(AdminId),
     /// No active superadmin would be left.
     LastSuperadmin,
 }
@@ -80,7 +80,7 @@ pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
     job: fn(Within) -> J,
-    ids: Vec<Uuid>,
+    ids: Vec<AdminId>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     refuse_unknown(change.connection(), &ids).await?;
@@ -90,13 +90,13 @@ pub async fn accept<J: Job>(
     acceptance::accept_whole(change, context, job, ids).await
 }
 
-async fn refuse_unknown(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), Problem> {
+async fn refuse_unknown(tx: &mut PgConnection, ids: &[AdminId]) -> Result<(), Problem> {
     let unknown = sqlx::query!(
         r#"SELECT w.id AS "id!", w.position AS "position!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, position)
            WHERE NOT EXISTS (SELECT FROM admin a WHERE a.id = w.id)
            ORDER BY w.position LIMIT $2"#,
-        ids,
+        ids as &[AdminId],
         NAMED,
     )
     .fetch_all(tx)
@@ -113,11 +113,11 @@ async fn refuse_unknown(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), Probl
 }
 
 /// Whether an active superadmin is left without these, or there is none anyway.
-async fn leaves_a_superadmin(tx: &mut PgConnection, ids: &[Uuid]) -> Result<bool, Problem> {
+async fn leaves_a_superadmin(tx: &mut PgConnection, ids: &[AdminId]) -> Result<bool, Problem> {
     let left = sqlx::query_scalar!(
         r#"SELECT count(*) = 0 OR count(*) > count(*) FILTER (WHERE id = ANY ($1)) AS "left!"
            FROM admin WHERE role = 'superadmin' AND active"#,
-        ids,
+        ids as &[AdminId],
     )
     .fetch_one(tx)
     .await?;
@@ -130,7 +130,7 @@ pub async fn execute(
     change: &mut Change<'_>,
     origin: &Origin,
     wish: Wish,
-    ids: &[Uuid],
+    ids: &[AdminId],
 ) -> Result<Result<i64, Refusal>, sqlx::Error> {
     let takes_away = !matches!(wish, Wish::Switch { active: true, .. });
     let guard = if takes_away { Some(Guard::take(change.connection()).await?) } else { None };
@@ -164,14 +164,14 @@ pub async fn execute(
 }
 
 /// Locks admins in the order of their ids; returns one that does not exist.
-async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<Option<Uuid>, sqlx::Error> {
+async fn lock(tx: &mut PgConnection, ids: &[AdminId]) -> Result<Option<AdminId>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"WITH found AS MATERIALIZED (
                SELECT id FROM admin WHERE id = ANY ($1) ORDER BY id FOR UPDATE
            )
-           SELECT w.id AS "id!" FROM unnest($1::uuid[]) AS w (id)
+           SELECT w.id AS "id!: AdminId" FROM unnest($1::uuid[]) AS w (id)
            WHERE NOT EXISTS (SELECT FROM found WHERE found.id = w.id) LIMIT 1"#,
-        ids,
+        ids as &[AdminId],
     )
     .fetch_optional(tx)
     .await
@@ -182,7 +182,7 @@ async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<Option<Uuid>, sqlx:
 async fn switch(
     tx: &mut PgConnection,
     origin: &Origin,
-    ids: &[Uuid],
+    ids: &[AdminId],
     active: bool,
     acceptance: i64,
 ) -> Result<Recorded, sqlx::Error> {
@@ -211,7 +211,7 @@ async fn switch(
                     jsonb_build_object('active', jsonb_build_array(was, $10)) AS changes, '{}'::jsonb AS data
              FROM written WHERE was <> $10
          )",
-        ids,
+        ids as &[AdminId],
         active,
         acceptance,
     )
@@ -219,7 +219,7 @@ async fn switch(
 }
 
 /// Sessions and memberships go with their admin.
-async fn remove(tx: &mut PgConnection, origin: &Origin, ids: &[Uuid]) -> Result<Recorded, sqlx::Error> {
+async fn remove(tx: &mut PgConnection, origin: &Origin, ids: &[AdminId]) -> Result<Recorded, sqlx::Error> {
     record_change!(
         tx,
         origin,
@@ -242,7 +242,7 @@ async fn remove(tx: &mut PgConnection, origin: &Origin, ids: &[Uuid]) -> Result<
                     '{}'::jsonb AS data
              FROM made
          )",
-        ids,
+        ids as &[AdminId],
     )
     .await
 }

@@ -3,7 +3,6 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use sqlx::PgExecutor;
-use uuid::Uuid;
 
 use super::super::{password, person};
 use super::edit::{Edit, Fields};
@@ -14,7 +13,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -41,7 +40,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     };
     let mut change = Change::begin(services).await?;
     check_organisations(change.connection(), &joined).await?;
-    let id = ids::new_id();
+    let id = AdminId::new();
     match insert(change.connection(), &context.origin, id, &new, hash).await.map_err(refused) {
         Ok(recorded) => change.note(recorded),
         Err(problem) => {
@@ -67,11 +66,11 @@ pub struct NewAdmin {
     /// Password.
     pub password: SecretString,
     /// Organisations that it is added to.
-    pub organisations: Vec<Uuid>,
+    pub organisations: Vec<OrganisationId>,
 }
 
 /// Creates an admin without a request; returns its id.
-pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Result<Uuid, Problem> {
+pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Result<AdminId, Problem> {
     person::check(&new.email, new.password.expose_secret())?;
     let hash = password::hash(&new.password).await?;
     check_organisations(&mut *db.main.acquire().await?, &new.organisations).await?;
@@ -89,7 +88,7 @@ pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Resu
         preferences: Value::Object(serde_json::Map::new()),
         version: 0,
     };
-    let id = ids::new_id();
+    let id = AdminId::new();
     insert(&db.main, origin, id, &fields, Some(hash)).await.map_err(refused)?;
     Ok(id)
 }
@@ -108,7 +107,7 @@ pub async fn is_known(db: &Database, email: &str) -> Result<bool, Problem> {
 async fn insert<'c>(
     connection: impl PgExecutor<'c>,
     origin: &Origin,
-    id: Uuid,
+    id: AdminId,
     new: &Fields,
     password_hash: Option<String>,
 ) -> Result<Recorded, sqlx::Error> {
@@ -141,7 +140,7 @@ async fn insert<'c>(
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         new.email,
         new.first_name,
         new.last_name,
@@ -150,7 +149,7 @@ async fn insert<'c>(
         new.active,
         password_hash as Option<String>,
         new.preferences,
-        &new.organisations,
+        &new.organisations as &[OrganisationId],
     )
     .await
 }

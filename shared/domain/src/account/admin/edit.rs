@@ -1,12 +1,12 @@
 //! The requested fields of an admin, read by their rules.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::super::person::Person;
 use crate::list::fields::admin::{ADMIN, ROLES};
 use crate::record::settle_ids;
 use longshore_kernel::echo::Echo;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{Reader, Rule, Schema, array, custom, id, object, one_of};
 use longshore_kernel::problem::Problem;
 
@@ -21,7 +21,7 @@ pub struct Edit {
     pub(super) person: Person,
     pub(super) role: Option<&'static str>,
     /// As they came.
-    pub(super) organisations: Option<Vec<Uuid>>,
+    pub(super) organisations: Option<Vec<OrganisationId>>,
     pub(super) preferences: Option<Value>,
     /// Read-only members.
     pub(super) echo: Echo,
@@ -37,7 +37,7 @@ pub(super) struct Fields {
     pub(super) role: String,
     pub(super) active: bool,
     /// In order, each once.
-    pub(super) organisations: Vec<Uuid>,
+    pub(super) organisations: Vec<OrganisationId>,
     pub(super) preferences: Value,
     pub(super) version: i64,
 }
@@ -71,7 +71,9 @@ pub fn body(is_new: bool) -> impl Rule<Out = Edit> {
         Some(Edit {
             person: Person::members(object, is_new),
             role: object.required_if(is_new, "role", one_of(ROLES)),
-            organisations: object.optional("organisations", array(ORGANISATIONS, id())),
+            organisations: object
+                .optional("organisations", array(ORGANISATIONS, id()))
+                .map(|ids| ids.into_iter().map(OrganisationId::from).collect()),
             preferences: object.optional("preferences", preferences()),
             echo: Echo::of(object, is_new, |name| ADMIN.shows(name)),
         })

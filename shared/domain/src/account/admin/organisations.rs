@@ -10,6 +10,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -18,8 +19,8 @@ use longshore_kernel::tombstone;
 pub async fn join(
     services: &Services,
     context: &Context,
-    id: Uuid,
-    organisation: Uuid,
+    id: AdminId,
+    organisation: OrganisationId,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     find_organisation(change.connection(), context.scope(), organisation).await?;
@@ -37,8 +38,8 @@ pub async fn join(
 pub async fn leave(
     services: &Services,
     context: &Context,
-    id: Uuid,
-    organisation: Uuid,
+    id: AdminId,
+    organisation: OrganisationId,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     find_organisation(change.connection(), context.scope(), organisation).await?;
@@ -57,23 +58,23 @@ pub async fn leave(
 /// Refuses organisations that do not exist.
 pub(super) async fn check_organisations(
     connection: &mut PgConnection,
-    organisations: &[Uuid],
+    organisations: &[OrganisationId],
 ) -> Result<(), Problem> {
-    let violations =
-        strangers(connection, Belonging::Organisation, None, "organisations", organisations).await?;
+    let ids: Vec<Uuid> = organisations.iter().map(|id| id.get()).collect();
+    let violations = strangers(connection, Belonging::Organisation, None, "organisations", &ids).await?;
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
 async fn find_organisation(
     connection: &mut PgConnection,
     scope: &Scope,
-    organisation: Uuid,
+    organisation: OrganisationId,
 ) -> Result<(), Problem> {
     let known = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM organisation
                WHERE id = $2 AND in_scope($1, id)) AS "known!""#,
-        scope.organisations() as Option<&[Uuid]>,
-        organisation,
+        scope.organisations() as Option<&[OrganisationId]>,
+        organisation.get(),
     )
     .fetch_one(&mut *connection)
     .await?;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::list::criteria::containing;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Records a page.
@@ -19,7 +20,7 @@ pub const WINDOW: i64 = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Of this organisation.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// About this entity.
     pub entity: Option<Uuid>,
     /// An action that starts with this.
@@ -60,7 +61,7 @@ pub struct Line {
     /// The request.
     pub request_id: Option<String>,
     /// The job.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
 }
 
 /// What was found.
@@ -87,7 +88,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         r#"SELECT a.id AS "id!", a.at AS "at!", a.actor_type AS "actor_type!", a.actor_name AS "actor!",
                   a.action AS "action!", a.entity_type AS "entity_type!", a.entity_id AS "entity!",
                   (SELECT name FROM organisation o WHERE o.id = a.organisation_id) AS organisation,
-                  a.changes AS "changes!", a.request_id, a.job_id AS job
+                  a.changes AS "changes!", a.request_id, a.job_id AS "job: JobId"
            FROM (SELECT * FROM audit
                  WHERE in_scope($1, organisation_id) AND in_eshop($2, organisation_id)
                    AND ($3::uuid IS NULL OR entity_id = $3) AND ($4::uuid IS NULL OR id < $4)
@@ -96,8 +97,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
            WHERE ($7::text IS NULL OR a.action LIKE $7) AND ($8::text IS NULL OR a.actor_name ILIKE $8)
              AND ($9::text IS NULL OR a.request_id = $9) AND ($10::timestamptz IS NULL OR a.at >= $10)
            ORDER BY a.id DESC LIMIT $11"#,
-        organisations as Option<&[Uuid]>,
-        only,
+        organisations as Option<&[OrganisationId]>,
+        only as Option<OrganisationId>,
         wanted.entity,
         wanted.after,
         wanted.until,
@@ -121,8 +122,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
            AND ($3::uuid IS NULL OR entity_id = $3) AND ($4::uuid IS NULL OR id < $4)
            AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
          ORDER BY id DESC LIMIT 1 OFFSET $6",
-        organisations as Option<&[Uuid]>,
-        only,
+        organisations as Option<&[OrganisationId]>,
+        only as Option<OrganisationId>,
         wanted.entity,
         wanted.after,
         wanted.until,

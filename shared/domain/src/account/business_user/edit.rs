@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{ENTITY, taken};
 use crate::account::password;
@@ -13,6 +12,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{BusinessUserId, OrganisationId};
 use longshore_kernel::input::{Given, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
@@ -23,7 +23,7 @@ use longshore_kernel::tombstone;
 /// A business user as it is stored, or as it is to be; the password is apart.
 #[derive(Clone, Debug)]
 struct Stored {
-    organisation: Uuid,
+    organisation: OrganisationId,
     email: String,
     first_name: String,
     last_name: String,
@@ -36,7 +36,7 @@ struct Stored {
 pub async fn update(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: BusinessUserId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -82,7 +82,7 @@ pub async fn update(
 pub async fn set_active(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: BusinessUserId,
     active: bool,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
@@ -94,18 +94,22 @@ pub async fn set_active(
     change.answer(context.claim, Answer::done()).await
 }
 
-async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {
+async fn shown(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: BusinessUserId,
+) -> Result<list::Record, Problem> {
     list::find(connection, &BUSINESS_USER, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
-async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Stored, Problem> {
+async fn lock(connection: &mut PgConnection, scope: &Scope, id: BusinessUserId) -> Result<Stored, Problem> {
     let found = sqlx::query_as!(
         Stored,
         "SELECT organisation_id AS organisation, email, first_name, last_name, phone, active, version
          FROM business_user
          WHERE id = $2 AND in_scope($1, organisation_id) FOR NO KEY UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
-        id,
+        scope.organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .fetch_optional(&mut *connection)
     .await?;
@@ -120,7 +124,7 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
 async fn write(
     connection: &mut PgConnection,
     origin: &Origin,
-    id: Uuid,
+    id: BusinessUserId,
     action: &str,
     new: &Stored,
     password: Given<String>,
@@ -168,7 +172,7 @@ async fn write(
                     '{}'::jsonb AS data
              FROM made JOIN old USING (id)
          )",
-        id,
+        id.get(),
         new.email,
         new.first_name,
         new.last_name,

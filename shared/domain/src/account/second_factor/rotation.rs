@@ -16,7 +16,7 @@ const BATCH: i64 = 500;
 pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<(), Problem> {
     let mut rows = sqlx::query!("SELECT admin_id, secret FROM second_factor").fetch(db);
     while let Some(row) = rows.try_next().await? {
-        opened.look(vault, &place(row.admin_id), &row.secret);
+        opened.look(vault, &place(row.admin_id.into()), &row.secret);
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
     let sealed = Resealed::each(
         &rows,
         |row| row.admin_id,
-        |row| Ok((row.admin_id, vault.reseal(&place(row.admin_id), &row.secret)?)),
+        |row| Ok((row.admin_id, vault.reseal(&place(row.admin_id.into()), &row.secret)?)),
         |id, error| tracing::warn!(admin.id = %id, %error, "the secret of a second factor cannot be read"),
     );
     let Some((sealed, done)) = sealed else { return Ok(None) };

@@ -5,7 +5,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Months, Utc};
 use secrecy::SecretString;
 use sqlx::{PgConnection, PgExecutor};
-use uuid::Uuid;
 
 use super::making::Maker;
 use super::{ENTITY, PREFIX};
@@ -14,7 +13,7 @@ use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::{random_bytes, sha256};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{AdminId, EshopId, OrganisationId, TokenId};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 
@@ -26,9 +25,9 @@ pub struct NewToken {
     /// What it may do.
     pub role: Role,
     /// Whose records; absent for the roles that see everything.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// One e-shop of it, for a connector.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// When it ends; absent: never.
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -37,7 +36,7 @@ pub struct NewToken {
 #[derive(Debug)]
 pub struct ShownToken {
     /// Its record.
-    pub id: Uuid,
+    pub id: TokenId,
     /// What the caller sends.
     pub token: SecretString,
 }
@@ -67,7 +66,7 @@ pub fn in_a_year(now: DateTime<Utc>) -> DateTime<Utc> {
 /// Creates a token.
 pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<ShownToken, Problem> {
     check(&mut *db.main.acquire().await?, new).await?;
-    let (id, secret) = (ids::new_id(), new_secret());
+    let (id, secret) = (TokenId::new(), new_secret());
     insert(&db.main, origin, id, &secret, new).await?;
     Ok(ShownToken { id, token: secret.token })
 }
@@ -90,8 +89,8 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
         r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",
                   ($2::uuid IS NULL OR EXISTS (
                       SELECT FROM eshop WHERE id = $2 AND organisation_id = $1)) AS "eshop!""#,
-        new.organisation,
-        new.eshop,
+        new.organisation as Option<OrganisationId>,
+        new.eshop as Option<EshopId>,
     )
     .fetch_one(connection)
     .await?;
@@ -106,7 +105,7 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
 pub(super) async fn insert<'c>(
     connection: impl PgExecutor<'c>,
     origin: &Origin,
-    id: Uuid,
+    id: TokenId,
     secret: &Secret,
     new: &NewToken,
 ) -> Result<Recorded, sqlx::Error> {
@@ -130,14 +129,14 @@ pub(super) async fn insert<'c>(
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         secret.hash.as_slice(),
         new.name,
         new.role.as_str(),
-        new.organisation,
-        new.eshop,
-        maker.admin as Option<Uuid>,
-        maker.token as Option<Uuid>,
+        new.organisation as Option<OrganisationId>,
+        new.eshop as Option<EshopId>,
+        maker.admin as Option<AdminId>,
+        maker.token as Option<TokenId>,
         new.expires_at,
     )
     .await

@@ -4,7 +4,6 @@
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret};
@@ -15,7 +14,7 @@ use longshore_kernel::access::Role;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId};
 use longshore_kernel::input::{Given, Reader, Rule, id, object, one_of, text, timestamp};
 use longshore_kernel::problem::{FORBIDDEN, Problem};
 use longshore_kernel::quota::Kind;
@@ -26,7 +25,7 @@ use longshore_kernel::tombstone;
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let mut new = Reader::read(body, body_to_create(services.clock.now()))?;
-    let (id, secret) = (ids::new_id(), new_secret());
+    let (id, secret) = (TokenId::new(), new_secret());
     let mut change = Change::begin(services).await?;
     let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
     limit(&means, &new)?;
@@ -53,8 +52,8 @@ pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = NewToken> {
     object(move |object| {
         let name = object.required("name", text(1..=255));
         let role = object.required("role", one_of(ROLES));
-        let organisation = object.nullable("organisation", id()).value();
-        let eshop = object.nullable("eshop", id()).value();
+        let organisation = object.nullable("organisation", id()).value().map(OrganisationId::from);
+        let eshop = object.nullable("eshop", id()).value().map(EshopId::from);
         let expires_at = match object.nullable("expiresAt", timestamp()) {
             Given::Absent => Some(in_a_year(now)),
             Given::Null => None,
@@ -90,7 +89,7 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
 }
 
 /// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they stop working everywhere within seconds.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
         change.connection(),
@@ -116,8 +115,8 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
                     '{}'::jsonb AS data
              FROM made
          )",
-        context.scope().organisations() as Option<&[Uuid]>,
-        id,
+        context.scope().organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .await?;
     if change.note(recorded) == 0 {

@@ -6,20 +6,20 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{ADMIN, ENTITY};
 use longshore_kernel::access::{Actor, Role, Scope};
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{AdminId, OrganisationId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 use longshore_kernel::record_change;
 
 /// The creator of a token.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Maker {
-    pub(super) admin: Option<Uuid>,
-    pub(super) token: Option<Uuid>,
+    pub(super) admin: Option<AdminId>,
+    pub(super) token: Option<TokenId>,
 }
 
 /// What a maker may give at this moment.
@@ -33,8 +33,8 @@ pub(super) struct Means {
 impl Maker {
     pub(super) fn of(actor: &Actor) -> Self {
         match actor.kind.as_str() {
-            ADMIN => Self { admin: actor.id, token: None },
-            "token" => Self { admin: None, token: actor.id },
+            ADMIN => Self { admin: actor.id.map(AdminId::from), token: None },
+            "token" => Self { admin: None, token: actor.id.map(TokenId::from) },
             _ => Self::default(),
         }
     }
@@ -48,29 +48,31 @@ impl Maker {
         let token = sqlx::query!(
             "SELECT role, organisation_id, expires_at FROM access_token
              WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FOR SHARE",
-            self.token,
+            self.token as Option<TokenId>,
         )
         .fetch_optional(connection)
         .await?
         .ok_or_else(gone)?;
         let scope = match token.organisation_id {
-            Some(organisation) => Scope::Organisations([organisation].into()),
+            Some(organisation) => Scope::Organisations([organisation.into()].into()),
             None => Scope::Everything,
         };
         Ok(Means { role: role(&token.role)?, scope, until: token.expires_at })
     }
 }
 
-async fn hold_admin(connection: &mut PgConnection, id: Uuid) -> Result<Means, Problem> {
-    let admin = sqlx::query!("SELECT role FROM admin WHERE id = $1 AND active FOR SHARE", id)
+async fn hold_admin(connection: &mut PgConnection, id: AdminId) -> Result<Means, Problem> {
+    let admin = sqlx::query!("SELECT role FROM admin WHERE id = $1 AND active FOR SHARE", id.get())
         .fetch_optional(&mut *connection)
         .await?
         .ok_or_else(gone)?;
     // a separate statement: they change only while the admin is locked
-    let organisations =
-        sqlx::query_scalar!("SELECT organisation_id FROM admin_organisation WHERE admin_id = $1", id)
-            .fetch_all(connection)
-            .await?;
+    let organisations = sqlx::query_scalar!(
+        r#"SELECT organisation_id AS "id: OrganisationId" FROM admin_organisation WHERE admin_id = $1"#,
+        id.get()
+    )
+    .fetch_all(connection)
+    .await?;
     let role = role(&admin.role)?;
     let scope =
         if role.sees_everything() { Scope::Everything } else { Scope::Organisations(organisations.into()) };
@@ -99,7 +101,7 @@ pub(in crate::account) enum Which {
 pub(in crate::account) async fn end_made_by(
     connection: &mut PgConnection,
     origin: &Origin,
-    admins: &[Uuid],
+    admins: &[AdminId],
     which: Which,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
@@ -132,7 +134,7 @@ pub(in crate::account) async fn end_made_by(
                     '{}'::jsonb AS data
              FROM made
          )",
-        admins,
+        admins as &[AdminId],
         which == Which::All,
     )
     .await

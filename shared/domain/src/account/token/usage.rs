@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use longshore_kernel::cause::causes;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::TokenId;
 use longshore_kernel::problem::Problem;
 
 /// Tokens that may wait to be written; those past it are noted in the next minute.
@@ -25,7 +25,7 @@ pub(super) struct Uses {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    tokens: HashSet<Uuid>,
+    tokens: HashSet<TokenId>,
     /// A task is writing, and continues until nothing is pending.
     is_written: bool,
 }
@@ -37,7 +37,7 @@ impl Uses {
 
     /// Notes that a token is used, in the minute in which that was not written yet. Those that come while one batch is being
     /// written are the next one.
-    pub(super) fn note(&self, token: Uuid) {
+    pub(super) fn note(&self, token: TokenId) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.tokens.len() < MOST {
             waiting.tokens.insert(token);
@@ -56,14 +56,14 @@ impl Uses {
         }
     }
 
-    fn take(&self) -> Option<Vec<Uuid>> {
+    fn take(&self) -> Option<Vec<TokenId>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_written = !waiting.tokens.is_empty();
         waiting.is_written.then(|| waiting.tokens.drain().collect())
     }
 }
 
-async fn write(db: &PgPool, tokens: &[Uuid]) -> Result<(), Problem> {
+async fn write(db: &PgPool, tokens: &[TokenId]) -> Result<(), Problem> {
     sqlx::query!(
         "WITH due AS MATERIALIZED (
              SELECT id FROM access_token
@@ -76,7 +76,7 @@ async fn write(db: &PgPool, tokens: &[Uuid]) -> Result<(), Problem> {
              ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
          )
          UPDATE session SET last_used_at = now() WHERE id = ANY (ARRAY(SELECT id FROM open))",
-        tokens,
+        tokens as &[TokenId],
     )
     .execute(db)
     .await?;

@@ -7,6 +7,7 @@ use super::{ENTITY, EVENT};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded, hand_over};
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -44,8 +45,8 @@ pub async fn set_active_if(
          WHERE id = $3 AND in_scope($1, organisation_id)
            AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
          FOR NO KEY UPDATE",
-        context.scope().organisations() as Option<&[Uuid]>,
-        context.scope().eshop() as Option<Uuid>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
+        context.scope().eshop() as Option<EshopId>,
         id,
     )
     .fetch_optional(change.connection())
@@ -92,8 +93,8 @@ async fn write(
                         '{active}', jsonb_build_object('active', $12)) AS data
              FROM written WHERE was <> $12
          )",
-        context.scope().organisations() as Option<&[Uuid]>,
-        context.scope().eshop() as Option<Uuid>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
+        context.scope().eshop() as Option<EshopId>,
         id,
         active,
     )
@@ -108,8 +109,8 @@ async fn exists(services: &Services, context: &Context, id: Uuid) -> Result<bool
                  AND ($2::uuid IS NULL
                       OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
            ) AS "exists!""#,
-        context.scope().organisations() as Option<&[Uuid]>,
-        context.scope().eshop() as Option<Uuid>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
+        context.scope().eshop() as Option<EshopId>,
         id,
     )
     .fetch_one(&services.db.main)

@@ -13,7 +13,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Context;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{self, EshopId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -131,11 +131,11 @@ async fn insert(
                  FROM made, given g
              )"
         ],
-        product.organisation,
+        product.organisation.get(),
         &product.eshops,
         &children,
         &quantities,
-        context.scope().eshop() as Option<Uuid>,
+        context.scope().eshop() as Option<EshopId>,
     )
     .await
 }

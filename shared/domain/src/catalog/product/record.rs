@@ -17,6 +17,7 @@ use super::columns::product_query;
 use crate::record::{self, Gives as _};
 pub use crate::record::{FieldChange, changes_json};
 use longshore_kernel::access::Scope;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::Given;
 use longshore_kernel::problem::Problem;
 
@@ -107,7 +108,7 @@ macro_rules! product_fields {
             /// Identifier.
             pub id: Uuid,
             /// Whose it is; never changes.
-            pub organisation: Uuid,
+            pub organisation: OrganisationId,
             $($(#[$doc])* #[serde(rename = $name)] pub $field: $stored,)*
             /// Pictures of it.
             pub images: Vec<Uuid>,
@@ -229,7 +230,12 @@ product_fields! {
 
 /// `data` of the event: what the product is, what changed, and to what.
 #[must_use]
-pub fn event_data(id: Uuid, organisation: Uuid, product_sku: &str, changes: &[FieldChange]) -> Value {
+pub fn event_data(
+    id: Uuid,
+    organisation: OrganisationId,
+    product_sku: &str,
+    changes: &[FieldChange],
+) -> Value {
     let identity = [("organisation", json!(organisation)), ("productSku", json!(product_sku))];
     record::event_data(id, &identity, changes)
 }
@@ -248,8 +254,8 @@ pub async fn find(
     product_query!(
         "p.id = $3 AND in_scope($1, p.organisation_id)
          AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         id,
     )
     .fetch_optional(executor)
@@ -267,7 +273,7 @@ impl Asked {
     fn sees(&self, product: &Product) -> bool {
         self.id == product.id
             && self.scope.has_organisation(product.organisation)
-            && self.scope.eshop().is_none_or(|id| product.eshops.contains(&id))
+            && self.scope.eshop().is_none_or(|id| product.eshops.contains(&id.get()))
     }
 }
 
@@ -280,7 +286,7 @@ pub(super) async fn find_each(
     // arrays of arrays cannot be unnested: each as JSON
     let organisations: Vec<Option<Value>> =
         asked.iter().map(|a| a.scope.organisations().map(|ids| json!(ids))).collect();
-    let eshops: Vec<Option<Uuid>> = asked.iter().map(|a| a.scope.eshop()).collect();
+    let eshops: Vec<Option<EshopId>> = asked.iter().map(|a| a.scope.eshop()).collect();
     let found = product_query!(
         "p.id = ANY($1) AND EXISTS (
              SELECT FROM unnest($1::uuid[], $2::jsonb[], $3::uuid[]) AS asked (id, organisations, eshop)
@@ -289,7 +295,7 @@ pub(super) async fn find_each(
                     OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = asked.eshop)))",
         &ids,
         &organisations as &[Option<Value>],
-        &eshops as &[Option<Uuid>],
+        &eshops as &[Option<EshopId>],
     )
     .fetch_all(executor)
     .await?;

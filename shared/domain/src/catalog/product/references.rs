@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::record::{Product, ProductType};
 use super::rules::{DEFAULT_PACKAGING, violation};
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Violation;
 
 /// What a product would come to refer to. What it refers to already need not be looked up: it stays, also where the caller
@@ -18,7 +19,7 @@ pub(super) struct References {
     /// The product, unless it is new.
     product: Option<Uuid>,
     /// E-shops, each with its place among those that were given.
-    eshops: Vec<(usize, Uuid)>,
+    eshops: Vec<(usize, EshopId)>,
     /// Children, each with its place.
     children: Vec<(usize, Uuid)>,
     /// Code of a packaging option.
@@ -35,7 +36,7 @@ pub(super) struct Referents {
     /// Whether the organisation exists.
     pub(super) organisation: bool,
     /// E-shops that are there and visible.
-    eshops: HashSet<Uuid>,
+    eshops: HashSet<EshopId>,
     /// Existing, visible children of any type.
     children: HashSet<Uuid>,
     /// Those of them that are physical, and stay so.
@@ -56,7 +57,13 @@ impl References {
         let is_known = |id: &Uuid| current.is_some_and(|c| c.eshops.contains(id));
         let has_sku = current.is_some_and(|c| c.product_sku == product.product_sku);
         Self {
-            eshops: product.eshops.iter().copied().enumerate().filter(|(_, id)| !is_known(id)).collect(),
+            eshops: product
+                .eshops
+                .iter()
+                .enumerate()
+                .filter(|(_, id)| !is_known(id))
+                .map(|(place, id)| (place, EshopId::from(*id)))
+                .collect(),
             product_sku: (!has_sku).then(|| product.product_sku.clone()),
             ..Self::of_row(current, product)
         }
@@ -145,11 +152,11 @@ pub(super) fn leaves_physical(current: &Product, product: &Product) -> bool {
 /// organisation looks as good, and that one reads all of its products.
 pub(super) async fn look_up(
     executor: impl PgExecutor<'_>,
-    organisation: Uuid,
-    eshop: Option<Uuid>,
+    organisation: OrganisationId,
+    eshop: Option<EshopId>,
     wanted: &[&References],
 ) -> Result<Referents, sqlx::Error> {
-    let eshops: Vec<Uuid> = wanted.iter().flat_map(|w| &w.eshops).map(|(_, id)| *id).collect();
+    let eshops: Vec<EshopId> = wanted.iter().flat_map(|w| &w.eshops).map(|(_, id)| *id).collect();
     let children: Vec<Uuid> = wanted.iter().flat_map(|w| w.children()).collect();
     let packaging_types: HashSet<&str> = wanted.iter().filter_map(|w| w.packaging_type.as_deref()).collect();
     let packaging_types: Vec<&str> = packaging_types.into_iter().collect();
@@ -177,7 +184,7 @@ pub(super) async fn look_up(
            )
            SELECT EXISTS (SELECT FROM organisation WHERE id = $1) AS "organisation!",
                   ARRAY(SELECT id FROM eshop WHERE id = ANY($3) AND organisation_id IS NOT DISTINCT FROM $1
-                        AND ($2::uuid IS NULL OR id = $2)) AS "eshops!",
+                        AND ($2::uuid IS NULL OR id = $2)) AS "eshops!: Vec<EshopId>",
                   ARRAY(SELECT id FROM child) AS "children!",
                   ARRAY(SELECT id FROM child WHERE type = 'physical') AS "physical!",
                   ARRAY(SELECT code FROM packaging_option WHERE code = ANY($5)) AS "packaging_types!",
@@ -192,9 +199,9 @@ pub(super) async fn look_up(
                         SELECT i.product_id FROM stock_advice_item i
                         JOIN stock_advice a ON a.id = ANY (ARRAY[i.stock_advice_id])
                         WHERE i.product_id = ANY($8) AND a.status IN ('new', 'receiving')) AS "stocked!: Vec<Uuid>""#,
-        organisation,
-        eshop as Option<Uuid>,
-        &eshops,
+        organisation.get(),
+        eshop as Option<EshopId>,
+        &eshops as &[EshopId],
         &children,
         &packaging_types as &[&str],
         &skus as &[&str],

@@ -9,6 +9,7 @@ use super::record::{Category, Child, Children, Product, ProductFields, ProductTy
 use crate::list::fields::product::PRODUCT;
 use longshore_kernel::country::country;
 use longshore_kernel::echo::Echo;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{
     Given, Object, Reader, Rule, Schema, array, boolean, id, int32, object, one_of, text,
 };
@@ -36,7 +37,7 @@ const REQUIRED_TO_CREATE: &[&str] = &["productSku", "internalSku", "name", "imei
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// Whose it is said to be.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// Its fields; `eshops` as they came.
     pub fields: ProductFields,
     /// Read-only members of the body of an update.
@@ -91,7 +92,7 @@ pub fn schema(is_new: bool) -> Schema {
     if !is_new {
         return schema;
     }
-    let initial = creation(&blank(Uuid::nil(), Uuid::nil(), DateTime::UNIX_EPOCH));
+    let initial = creation(&blank(Uuid::nil(), OrganisationId::nil(), DateTime::UNIX_EPOCH));
     schema.with_defaults(initial.into_iter().map(|field| (field.field, field.new)))
 }
 
@@ -126,12 +127,12 @@ impl SyncRow {
     pub fn into_product(
         self,
         id: Uuid,
-        organisation: Uuid,
-        eshop: Uuid,
+        organisation: OrganisationId,
+        eshop: EshopId,
         at: DateTime<Utc>,
     ) -> Result<Product, Vec<Violation>> {
         let mut product = blank(id, organisation, at);
-        product.eshops = vec![eshop];
+        product.eshops = vec![eshop.get()];
         product.internal_sku.clone_from(&self.product_sku);
         product.product_sku = self.product_sku;
         let nameless = self.fields.name.is_none();
@@ -147,7 +148,7 @@ impl SyncRow {
 
 /// A product that says nothing yet: active, physical, in the default packaging, without special handling.
 #[must_use]
-pub fn blank(id: Uuid, organisation: Uuid, at: DateTime<Utc>) -> Product {
+pub fn blank(id: Uuid, organisation: OrganisationId, at: DateTime<Utc>) -> Product {
     Product {
         id,
         organisation,
@@ -186,6 +187,7 @@ fn read(
     let mut reader = Reader::default();
     let read = object(|object| Some(members(object))).apply(&mut reader, body);
     let (organisation, fields, echo) = read.unwrap_or_default();
+    let organisation = organisation.map(OrganisationId::from);
     Body { organisation, fields, echo, violations: reader.into_violations() }
 }
 

@@ -7,6 +7,7 @@ use super::{ENTITY, EVENT};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -31,7 +32,7 @@ pub async fn set_service(
     let found = sqlx::query_scalar!(
         "SELECT id FROM product WHERE in_scope($1, organisation_id) AND id = $2
          FOR NO KEY UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
+        scope.organisations() as Option<&[OrganisationId]>,
         id,
     )
     .fetch_optional(change.connection())

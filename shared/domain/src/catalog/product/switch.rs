@@ -1,7 +1,6 @@
 //! Activating and deactivating many products (`docs/reference/jobs.md#bulk-operations`): one statement for a whole chunk.
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{ENTITY, EVENT};
 use crate::job::acceptance;
@@ -11,6 +10,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{EshopId, OrganisationId, ProductId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -20,7 +20,7 @@ pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    ids: Vec<Uuid>,
+    ids: Vec<ProductId>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
@@ -30,20 +30,24 @@ pub async fn accept<J: Job>(
 /// Whose products these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of
 /// the caller, and callers with a smaller scope do not see it. (A product never changes its organisation, so one look-up is
 /// enough.)
-async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+async fn organisations(
+    tx: &mut PgConnection,
+    scope: &Scope,
+    ids: &[ProductId],
+) -> Result<Vec<OrganisationId>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {
         return Ok(vec![*only]);
     }
     let found = sqlx::query_scalar!(
         // each by its key, as the first in the order of ids: other indexes have both columns, and are read whole
-        "SELECT DISTINCT p.organisation_id
+        r#"SELECT DISTINCT p.organisation_id AS "id: OrganisationId"
          FROM unnest($1::uuid[]) AS given (id) CROSS JOIN LATERAL (
              SELECT organisation_id FROM product WHERE id >= given.id AND id <= given.id ORDER BY id LIMIT 1
          ) p
-         WHERE in_scope($2, p.organisation_id)",
-        ids,
-        within,
+         WHERE in_scope($2, p.organisation_id)"#,
+        ids as &[ProductId],
+        within as Option<&[OrganisationId]>,
     )
     .fetch_all(tx)
     .await?;
@@ -54,15 +58,15 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
 #[derive(Clone, Copy, Debug)]
 pub struct Switch<'s> {
     /// The products; those outside the scope are left alone.
-    pub ids: &'s [Uuid],
+    pub ids: &'s [ProductId],
     /// What `active` becomes.
     pub active: bool,
     /// Number of the acceptance: a product that a later one has switched stays as it is.
     pub acceptance: i64,
     /// Organisations of the scope; absent: all.
-    pub organisations: Option<&'s [Uuid]>,
+    pub organisations: Option<&'s [OrganisationId]>,
     /// The one e-shop of the scope, where it is that narrow.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
 }
 
 /// Switches products. A product that is switched already only remembers the newer acceptance: no audit, no event.
@@ -104,11 +108,11 @@ pub async fn switch(
                         '{active}', jsonb_build_object('active', $10)) AS data
              FROM written WHERE was <> $10
          )",
-        wish.ids,
+        wish.ids as &[ProductId],
         wish.active,
         wish.acceptance,
-        wish.organisations,
-        wish.eshop as Option<Uuid>,
+        wish.organisations as Option<&[OrganisationId]>,
+        wish.eshop as Option<EshopId>,
     )
     .await
 }
@@ -124,9 +128,9 @@ pub async fn unknown(tx: &mut PgConnection, wish: Switch<'_>) -> Result<Vec<usiz
                          OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $3))
                   ORDER BY p.id LIMIT 1) IS NULL
            ORDER BY i.position"#,
-        wish.ids,
-        wish.organisations,
-        wish.eshop,
+        wish.ids as &[ProductId],
+        wish.organisations as Option<&[OrganisationId]>,
+        wish.eshop as Option<EshopId>,
     )
     .fetch_all(tx)
     .await?;

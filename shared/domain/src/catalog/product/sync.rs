@@ -20,7 +20,7 @@ use crate::job::halving::{Statement, halve};
 use crate::job::mark::Beside;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{self, EshopId, OrganisationId};
 use longshore_kernel::problem::{QUOTA_REACHED, Violation};
 use longshore_kernel::quota::{Kind, Quotas};
 
@@ -36,9 +36,9 @@ pub struct Sync<'o> {
     /// The caller.
     pub origin: &'o Origin,
     /// Organisation of the e-shop.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// The e-shop that the products are sold in.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
     /// Whether the caller is bound to that e-shop: products that are only in other e-shops are then not allowed.
     pub bound: bool,
     /// Number of its acceptance: a product that a later one has switched keeps its `active`.
@@ -213,11 +213,11 @@ impl Sync<'_> {
     }
 
     fn may_change(&self, product: &Product) -> bool {
-        !self.bound || product.eshops.contains(&self.eshop)
+        !self.bound || product.eshops.contains(&self.eshop.get())
     }
 
     fn alters(&self, product: &Product, row: &SyncRow) -> bool {
-        !product.eshops.contains(&self.eshop)
+        !product.eshops.contains(&self.eshop.get())
             || !diff(product, &self.given(product, row, &[]).fields).is_empty()
     }
 
@@ -251,7 +251,7 @@ impl Sync<'_> {
         let given = self.given(stored, row, later);
         let mut changes = diff(stored, &given.fields);
         let switched = given.fields.active.is_some();
-        let attached = !stored.eshops.contains(&self.eshop);
+        let attached = !stored.eshops.contains(&self.eshop.get());
         if changes.is_empty() && !attached {
             return;
         }
@@ -262,7 +262,7 @@ impl Sync<'_> {
             return;
         }
         if attached {
-            product.eshops.push(self.eshop);
+            product.eshops.push(self.eshop.get());
             product.eshops.sort_unstable();
             let (old, new) = (serde_json::json!(stored.eshops), serde_json::json!(product.eshops));
             changes.insert(0, FieldChange { field: "eshops", old, new });

@@ -242,7 +242,7 @@ impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
             violations.extend(wanted.judge(&found));
         }
         if let (Some(own), Some(eshops)) = (self.context.scope().eshop(), &mut given.eshops) {
-            if !eshops.contains(&own) {
+            if !eshops.contains(&own.get()) {
                 violations.push(violation("eshops", "required", "must contain the e-shop of the token"));
             }
             eshops.clone_from(&current.eshops);

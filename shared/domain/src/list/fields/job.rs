@@ -90,10 +90,10 @@ words! {
         ExpeditionSend = "expedition.send",
         /// Confirms orders.
         ExpeditionProcess = "expedition.process",
-        /// Cancels orders.
-        ExpeditionCancel = "expedition.cancel",
         /// Takes orders back.
         ExpeditionRollback = "expedition.rollback",
+        /// Cancels orders.
+        ExpeditionCancel = "expedition.cancel",
         /// Activates admins.
         AdminActivate = "admin.activate",
         /// Deactivates admins.

@@ -1,12 +1,12 @@
 //! From changed stocks to jobs: found by the dispatcher of any worker.
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use super::{Extent, accept};
 use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -28,8 +28,8 @@ const LOCK: &str = "send-out of stocks";
 
 /// An e-shop whose partner needs stocks.
 struct Due {
-    eshop: Uuid,
-    organisation: Uuid,
+    eshop: EshopId,
+    organisation: OrganisationId,
 }
 
 /// In whose name it happens.
@@ -124,15 +124,15 @@ async fn take(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
 }
 
 /// The number up to which products of an e-shop are due now; `None` where none is.
-pub async fn due(services: &Services, eshop: Uuid) -> Result<Option<i64>, Problem> {
-    Ok(sqlx::query_scalar!("SELECT max(number) FROM stock_due WHERE eshop_id = $1", eshop)
+pub async fn due(services: &Services, eshop: EshopId) -> Result<Option<i64>, Problem> {
+    Ok(sqlx::query_scalar!("SELECT max(number) FROM stock_due WHERE eshop_id = $1", eshop.get())
         .fetch_one(&services.db.main)
         .await?)
 }
 
 /// Stocks with numbers up to the given one were sent; those that have changed again since have a greater number.
-pub async fn told(services: &Services, eshop: Uuid, number: i64) -> Result<(), Problem> {
-    sqlx::query!("DELETE FROM stock_due WHERE eshop_id = $1 AND number <= $2", eshop, number)
+pub async fn told(services: &Services, eshop: EshopId, number: i64) -> Result<(), Problem> {
+    sqlx::query!("DELETE FROM stock_due WHERE eshop_id = $1 AND number <= $2", eshop.get(), number)
         .execute(&services.db.main)
         .await?;
     Ok(())

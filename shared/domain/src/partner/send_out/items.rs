@@ -1,7 +1,6 @@
 //! Items: our products in a partner's catalogue, and the partner's stocks of them.
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::listing::{self, Listing, Page};
 use super::{Progress, grow};
@@ -9,6 +8,7 @@ use crate::job::chunk::{self, Claim};
 use crate::job::fetching::note_items;
 use crate::job::item_error::{self, ItemError};
 use longshore_kernel::change::Change;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -24,7 +24,7 @@ pub struct Listed {
 }
 
 /// A partner that knows SKUs only: its items are the physical products of the e-shop.
-pub async fn note_products(services: &Services, eshop: Uuid) -> Result<(), Problem> {
+pub async fn note_products(services: &Services, eshop: EshopId) -> Result<(), Problem> {
     sqlx::query!(
         "INSERT INTO partner_item (eshop_id, inventory, item, product_sku)
          SELECT e.eshop_id, '', p.product_sku, p.product_sku
@@ -32,7 +32,7 @@ pub async fn note_products(services: &Services, eshop: Uuid) -> Result<(), Probl
          WHERE e.eshop_id = $1
          ORDER BY p.product_sku
          ON CONFLICT DO NOTHING",
-        eshop,
+        eshop.get(),
     )
     .execute(&services.db.main)
     .await?;
@@ -40,7 +40,7 @@ pub async fn note_products(services: &Services, eshop: Uuid) -> Result<(), Probl
 }
 
 /// The same, of what is due only.
-pub async fn note_due(services: &Services, eshop: Uuid) -> Result<(), Problem> {
+pub async fn note_due(services: &Services, eshop: EshopId) -> Result<(), Problem> {
     sqlx::query!(
         "INSERT INTO partner_item (eshop_id, inventory, item, product_sku)
          SELECT d.eshop_id, '', p.product_sku, p.product_sku
@@ -48,7 +48,7 @@ pub async fn note_due(services: &Services, eshop: Uuid) -> Result<(), Problem> {
          WHERE d.eshop_id = $1
          ORDER BY p.product_sku
          ON CONFLICT DO NOTHING",
-        eshop,
+        eshop.get(),
     )
     .execute(&services.db.main)
     .await?;
@@ -56,24 +56,24 @@ pub async fn note_due(services: &Services, eshop: Uuid) -> Result<(), Problem> {
 }
 
 /// Forgets all items of an e-shop, and what was taken of them: its partner is another one, or another account.
-pub async fn forget(tx: &mut PgConnection, eshop: Uuid) -> Result<(), sqlx::Error> {
+pub async fn forget(tx: &mut PgConnection, eshop: EshopId) -> Result<(), sqlx::Error> {
     // first what fences a page of theirs that is under way
     listing::forget_beyond(tx, eshop, &[]).await?;
-    sqlx::query!("DELETE FROM partner_item WHERE eshop_id = $1", eshop).execute(tx).await?;
+    sqlx::query!("DELETE FROM partner_item WHERE eshop_id = $1", eshop.get()).execute(tx).await?;
     Ok(())
 }
 
 /// Forgets the accepted quantities of items that the partner did not list since the claim's job began, or of all if it
 /// lists none: they are sent again, and removed items are refused then. Quantities that were sent since are not sent a
 /// second time.
-pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Result<(), Problem> {
+pub async fn forget_taken(services: &Services, claim: &Claim, eshop: EshopId) -> Result<(), Problem> {
     sqlx::query!(
         "UPDATE partner_stock s SET taken = NULL, refused = NULL
          FROM partner_item i, job j
          WHERE s.eshop_id = $1 AND i.eshop_id = $1 AND i.inventory = s.inventory AND i.item = s.item
            AND j.id = $2 AND i.seen_at < j.started_at AND s.changed_at < j.started_at",
-        eshop,
-        claim.job,
+        eshop.get(),
+        claim.job.get(),
     )
     .execute(&services.db.main)
     .await?;
@@ -96,7 +96,7 @@ pub enum Comparison {
 pub async fn found(
     services: &Services,
     claim: &Claim,
-    eshop: Uuid,
+    eshop: EshopId,
     listing: &Listing,
     page: &Page,
 ) -> Result<Comparison, Problem> {
@@ -142,7 +142,7 @@ pub async fn found(
            )
            SELECT product_sku AS "sku!", item AS "item!", warehouse AS "warehouse!", pieces AS "pieces!", taken AS "taken!"
            FROM was WHERE taken <> pieces ORDER BY item, warehouse"#,
-        eshop,
+        eshop.get(),
         inventory,
         &ids as &[&str],
         &warehouses as &[&str],

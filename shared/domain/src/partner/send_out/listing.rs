@@ -6,10 +6,10 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::items::Listed;
 use crate::job::chunk::Claim;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -40,7 +40,7 @@ pub struct Listing {
 pub async fn open(
     services: &Services,
     claim: &Claim,
-    eshop: Uuid,
+    eshop: EshopId,
     inventory: &str,
     anew: bool,
 ) -> Result<Option<Listing>, Problem> {
@@ -51,9 +51,9 @@ pub async fn open(
            FROM partner_listing l, (
                SELECT CASE WHEN $4 THEN started_at ELSE '-infinity' END AS since FROM job WHERE id = $3) AS j
            WHERE l.eshop_id = $1 AND l.inventory = $2"#,
-        eshop,
+        eshop.get(),
         inventory,
-        claim.job,
+        claim.job.get(),
         anew,
         STALE_SECONDS,
     )
@@ -67,13 +67,13 @@ pub async fn open(
     Ok(Some(Listing { inventory: inventory.to_owned(), cursor, began_at }))
 }
 
-async fn begin(services: &Services, eshop: Uuid, inventory: &str) -> Result<DateTime<Utc>, sqlx::Error> {
+async fn begin(services: &Services, eshop: EshopId, inventory: &str) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar!(
         "INSERT INTO partner_listing (eshop_id, inventory, began_at, changed_at) VALUES ($1, $2, now(), now())
          ON CONFLICT (eshop_id, inventory) DO UPDATE
          SET began_at = excluded.began_at, cursor = NULL, changed_at = excluded.changed_at
          RETURNING began_at",
-        eshop,
+        eshop.get(),
         inventory,
     )
     .fetch_one(&services.db.main)
@@ -84,7 +84,7 @@ async fn begin(services: &Services, eshop: Uuid, inventory: &str) -> Result<Date
 /// was replaced, or another listing has begun.
 pub(super) async fn advance(
     tx: &mut PgConnection,
-    eshop: Uuid,
+    eshop: EshopId,
     listing: &Listing,
     next: Option<&str>,
 ) -> Result<bool, sqlx::Error> {
@@ -92,7 +92,7 @@ pub(super) async fn advance(
         "UPDATE partner_listing
          SET cursor = $4, whole_since = CASE WHEN $4::text IS NULL THEN began_at ELSE whole_since END, changed_at = now()
          WHERE eshop_id = $1 AND inventory = $2 AND began_at = $3 AND whole_since IS DISTINCT FROM began_at",
-        eshop,
+        eshop.get(),
         listing.inventory,
         listing.began_at,
         next,
@@ -105,12 +105,12 @@ pub(super) async fn advance(
 /// Forgets the listings of an e-shop except those of these inventories, because changes of others are not tracked.
 pub async fn forget_beyond(
     tx: &mut PgConnection,
-    eshop: Uuid,
+    eshop: EshopId,
     inventories: &[String],
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "DELETE FROM partner_listing WHERE eshop_id = $1 AND inventory <> ALL ($2)",
-        eshop,
+        eshop.get(),
         inventories
     )
     .execute(tx)

@@ -8,6 +8,7 @@ use longshore_kernel::authentication::{self, Authentication, MASK};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{
     self, Object, Reader, Rule, Schema, array, boolean, custom, id, int32, object, one_of, secret, text,
 };
@@ -171,12 +172,12 @@ const READ_ONLY: &[&str] = &[
 
 impl Given {
     /// Reads the body of a request about the setting of an e-shop.
-    pub(super) fn read(outbound: &OutboundSettings, eshop: Uuid, body: Value) -> Result<Self, Problem> {
+    pub(super) fn read(outbound: &OutboundSettings, eshop: EshopId, body: Value) -> Result<Self, Problem> {
         Reader::read(body, object(|object| Self::members(object, outbound, eshop)))
     }
 
-    fn members(object: &mut Object<'_>, outbound: &OutboundSettings, eshop: Uuid) -> Option<Self> {
-        if object.optional("eshop", id()).is_some_and(|given| given != eshop) {
+    fn members(object: &mut Object<'_>, outbound: &OutboundSettings, eshop: EshopId) -> Option<Self> {
+        if object.optional("eshop", id()).is_some_and(|given| given != eshop.get()) {
             object.refuse("eshop", "not_allowed", "must be the e-shop of the path");
         }
         let kind = object.required("integrationType", one_of(Integration::NAMES));
@@ -216,7 +217,7 @@ impl Given {
 /// What the body of a request accepts.
 #[must_use]
 pub fn schema() -> Schema {
-    Object::schema(|object| Given::members(object, &OutboundSettings::default(), Uuid::nil()))
+    Object::schema(|object| Given::members(object, &OutboundSettings::default(), EshopId::nil()))
 }
 
 fn credentials(object: &mut Object<'_>, integration: Option<Integration>) -> Option<Authentication> {

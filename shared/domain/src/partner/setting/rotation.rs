@@ -16,7 +16,7 @@ const BATCH: i64 = 500;
 pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<(), Problem> {
     let mut rows = sqlx::query!("SELECT id, credentials FROM integration_setting").fetch(db);
     while let Some(row) = rows.try_next().await? {
-        opened.look(vault, &place(row.id), &row.credentials);
+        opened.look(vault, &place(row.id.into()), &row.credentials);
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
     let sealed = Resealed::each(
         &rows,
         |row| row.id,
-        |row| Ok((row.id, vault.reseal(&place(row.id), &row.credentials)?)),
+        |row| Ok((row.id, vault.reseal(&place(row.id.into()), &row.credentials)?)),
         |id, error| tracing::warn!(integration_setting.id = %id, %error, "stored credentials cannot be read"),
     );
     let Some((sealed, done)) = sealed else { return Ok(None) };

@@ -12,16 +12,17 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::{EshopId, OrganisationId, SettingId};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
-use longshore_kernel::{ids, tombstone};
+use longshore_kernel::tombstone;
 
 /// Creates or replaces a setting (`POST`). `check` refuses the version that would be replaced.
 pub async fn store(
     services: &Services,
     context: &Context,
-    eshop: Uuid,
+    eshop: EshopId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -62,7 +63,7 @@ pub async fn store(
     let unchanged =
         old.as_ref().is_some_and(|old| old.wanted == given.wanted && old.credentials == credentials);
     if !unchanged {
-        let id = old_id.unwrap_or_else(ids::new_id);
+        let id = old_id.unwrap_or_else(SettingId::new);
         let sealed = serde_json::to_vec(&credentials).map_err(Problem::internal)?;
         let sealed = services.vault.seal(&place(id), &sealed).map_err(Problem::internal)?;
         let changes = changes(old.as_ref(), &given.wanted, &credentials)?;
@@ -90,7 +91,7 @@ pub async fn store(
 }
 
 /// Deletes a setting (`DELETE`): it is gone until it is created again.
-pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, eshop: EshopId) -> Result<Answer, Problem> {
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     of_scope(change.connection(), scope, eshop, true).await?;
@@ -113,7 +114,7 @@ pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Resu
                     '{}'::jsonb AS data
              FROM made
          )",
-        eshop,
+        eshop.get(),
     )
     .await?;
     if change.note(recorded) == 0 {
@@ -126,7 +127,7 @@ pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Resu
 /// Every warehouse must be one of the organisation, and every wms one that works in it.
 async fn must_be_known(
     connection: &mut PgConnection,
-    organisation: Uuid,
+    organisation: OrganisationId,
     mappings: &[Mapping],
 ) -> Result<(), Problem> {
     let warehouses: Vec<Uuid> = mappings.iter().map(|m| m.warehouse).collect();
@@ -138,7 +139,7 @@ async fn must_be_known(
            WHERE w.id IS NULL OR (m.wms IS NOT NULL AND NOT EXISTS (
                SELECT FROM warehouse_wms l WHERE l.warehouse_id = m.warehouse AND l.wms_id = m.wms))
            ORDER BY m.position"#,
-        organisation,
+        organisation.get(),
         &warehouses,
         &wmses as &[Option<Uuid>],
     )
@@ -185,8 +186,8 @@ fn changes(
 }
 
 struct Written<'w> {
-    id: Uuid,
-    eshop: Uuid,
+    id: SettingId,
+    eshop: EshopId,
     owner: &'w Owner,
     wanted: &'w SettingFields,
     sealed: Vec<u8>,
@@ -228,9 +229,9 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                     '{}'::jsonb AS data
              FROM made
          )",
-        new.id,
-        new.eshop,
-        new.owner.organisation,
+        new.id.get(),
+        new.eshop.get(),
+        new.owner.organisation.get(),
         wanted.integration.as_str(),
         wanted.active,
         new.sealed,
@@ -250,7 +251,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
     // another reserve, another warehouse: other stocks
     sqlx::query!(
         "UPDATE partner_clock SET next_run_at = least(next_run_at, now()) WHERE setting_id = $1 AND kind = 'stock.send'",
-        new.id,
+        new.id.get(),
     )
     .execute(change.connection())
     .await?;
@@ -258,13 +259,13 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
     let partners: Vec<&str> = mapped.iter().map(|m| m.warehouse_id.as_str()).collect();
     let warehouses: Vec<Uuid> = mapped.iter().map(|m| m.warehouse).collect();
     let wmses: Vec<Option<Uuid>> = mapped.iter().map(|m| m.wms).collect();
-    sqlx::query!("DELETE FROM integration_warehouse WHERE setting_id = $1", new.id)
+    sqlx::query!("DELETE FROM integration_warehouse WHERE setting_id = $1", new.id.get())
         .execute(change.connection())
         .await?;
     sqlx::query!(
         "INSERT INTO integration_warehouse (setting_id, partner_warehouse, warehouse_id, wms_id, position)
          SELECT $1, m.* FROM unnest($2::text[], $3::uuid[], $4::uuid[]) WITH ORDINALITY AS m",
-        new.id,
+        new.id.get(),
         &partners as &[&str],
         &warehouses,
         &wmses as &[Option<Uuid>],
@@ -278,7 +279,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
 async fn follow(
     change: &mut Change<'_>,
     context: &Context,
-    eshop: Uuid,
+    eshop: EshopId,
     integration: Option<Integration>,
 ) -> Result<(), Problem> {
     let recorded = record_change!(
@@ -301,7 +302,7 @@ async fn follow(
                     '{}'::jsonb AS data
              FROM made
          )",
-        eshop,
+        eshop.get(),
         integration.map(Integration::as_str) as Option<&str>,
     )
     .await?;

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::StockAdviceId;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::sqlstate::is_out_of_range;
@@ -54,7 +55,7 @@ pub async fn apply(
     change: &mut Change<'_>,
     origin: &Origin,
     action: &str,
-    advice: Uuid,
+    advice: StockAdviceId,
     place: Place,
     moves: &[Move],
 ) -> Result<(), Problem> {
@@ -124,14 +125,14 @@ pub async fn apply(
              ) AS f
              WHERE m.quantity <> 0 OR m.incoming <> 0
          )",
-        place.organisation,
+        place.organisation.get(),
         &products,
         &kinds as &[&str],
         &quantities,
         &incomings,
         place.warehouse,
         place.wms,
-        advice,
+        advice.get(),
     )
     .await;
     match recorded {

@@ -13,6 +13,7 @@ use crate::job::mark::Beside;
 use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, int32, object, text};
 use longshore_kernel::problem::Violation;
 use longshore_kernel::record_change;
@@ -50,7 +51,7 @@ pub fn row() -> impl Rule<Out = StockRow> {
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Organisation whose products they are.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Physical warehouse.
     pub warehouse: Uuid,
     /// Wms in it.
@@ -98,7 +99,7 @@ pub async fn apply(
     change: &mut Change<'_>,
     origin: &Origin,
     place: Place,
-    eshop: Option<Uuid>,
+    eshop: Option<EshopId>,
     beside: Beside,
     rows: &[StockRow],
 ) -> Result<Applied, sqlx::Error> {
@@ -118,7 +119,7 @@ pub async fn apply(
 struct SetQuantities<'o> {
     origin: &'o Origin,
     place: Place,
-    eshop: Option<Uuid>,
+    eshop: Option<EshopId>,
     beside: Beside,
 }
 
@@ -197,11 +198,11 @@ async fn lock(
                  ORDER BY product_sku LIMIT 1
              ) p))
          ORDER BY id FOR UPDATE",
-        wanted.place.organisation,
+        wanted.place.organisation.get(),
         &skus as &[&str],
         wanted.place.warehouse,
         wanted.place.wms,
-        wanted.eshop as Option<Uuid>,
+        wanted.eshop as Option<EshopId>,
     )
     .fetch_all(tx)
     .await?;
@@ -218,7 +219,7 @@ struct Differing {
 async fn look(
     tx: &mut PgConnection,
     place: Place,
-    eshop: Option<Uuid>,
+    eshop: Option<EshopId>,
     rows: &[StockRow],
 ) -> Result<Differing, sqlx::Error> {
     let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
@@ -239,12 +240,12 @@ async fn look(
                WHERE product_id = p.id AND warehouse_id = $4 AND wms_id = $5 OFFSET 0
            ) s ON true
            WHERE s.quantity IS DISTINCT FROM i.quantity"#,
-        place.organisation,
+        place.organisation.get(),
         &skus as &[&str],
         &quantities,
         place.warehouse,
         place.wms,
-        eshop as Option<Uuid>,
+        eshop as Option<EshopId>,
     )
     .fetch_all(tx)
     .await?;
@@ -326,7 +327,7 @@ async fn write(
              JOIN product p ON p.id = w.product_id
              LEFT JOIN known k ON k.id = w.id
          )",
-        place.organisation,
+        place.organisation.get(),
         products,
         quantities,
         place.warehouse,

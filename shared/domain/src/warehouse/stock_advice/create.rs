@@ -12,7 +12,7 @@ use crate::warehouse::stock::movement::{self, Kind, Move, Place};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids;
+use longshore_kernel::ids::{AdviceItemId, StockAdviceId};
 use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
 use longshore_kernel::quota;
@@ -37,7 +37,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 }
 
 async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Result<Option<Answer>, Problem> {
-    let id = ids::new_id();
+    let id = StockAdviceId::new();
     let mut change = Change::begin(services).await?;
     change.must_have_room(new.organisation, quota::Kind::StockAdvice).await?;
     let recorded = match insert(&mut change, &context.origin, id, new).await {
@@ -79,7 +79,7 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
                   ARRAY(SELECT id FROM product
                         WHERE id = ANY($6) AND organisation_id IS NOT DISTINCT FROM $1 AND type = 'physical')
                       AS "physical!""#,
-        new.organisation,
+        new.organisation.get(),
         new.warehouse,
         new.wms,
         new.supplier,
@@ -128,10 +128,10 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
 async fn insert(
     change: &mut Change<'_>,
     origin: &Origin,
-    id: Uuid,
+    id: StockAdviceId,
     new: &NewAdvice,
 ) -> Result<Recorded, sqlx::Error> {
-    let items: Vec<Uuid> = new.items.iter().map(|_| ids::new_id()).collect();
+    let items: Vec<AdviceItemId> = new.items.iter().map(|_| AdviceItemId::new()).collect();
     let products: Vec<Uuid> = new.items.iter().map(|item| item.product).collect();
     let quantities: Vec<i32> = new.items.iter().map(|item| item.quantity).collect();
     let [ref1, ref2, ref3] = &new.refs;
@@ -182,8 +182,8 @@ async fn insert(
                         '{status}', jsonb_build_object('status', status)) AS data
              FROM made
          )",
-        id,
-        new.organisation,
+        id.get(),
+        new.organisation.get(),
         new.warehouse,
         new.wms,
         new.supplier,
@@ -195,7 +195,7 @@ async fn insert(
         ref1.as_deref() as Option<&str>,
         ref2.as_deref() as Option<&str>,
         ref3.as_deref() as Option<&str>,
-        &items,
+        &items as &[AdviceItemId],
         &products,
         &quantities,
     )

@@ -1,7 +1,5 @@
 //! Cancelling: announced pieces that have not arrived are no longer expected.
 
-use uuid::Uuid;
-
 use super::ATTEMPTS;
 use super::record::{self, Item};
 use crate::list::fields::stock_advice::AdviceStatus;
@@ -9,6 +7,7 @@ use crate::warehouse::stock::movement;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::StockAdviceId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -17,7 +16,7 @@ use longshore_kernel::services::Services;
 pub async fn cancel(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: StockAdviceId,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     for _ in 1..ATTEMPTS {
@@ -32,7 +31,7 @@ pub async fn cancel(
 async fn attempt(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: StockAdviceId,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::ATTEMPTS;
 use super::record::{self, Item};
@@ -13,6 +12,7 @@ use crate::warehouse::stock::movement::{self, Kind, Move};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::{AdviceItemId, StockAdviceId};
 use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -22,7 +22,7 @@ use longshore_kernel::services::Services;
 pub async fn receive(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: StockAdviceId,
     body: Value,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -40,7 +40,7 @@ pub async fn receive(
 async fn attempt(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: StockAdviceId,
     receipt: &Result<Receipt, Vec<Violation>>,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -75,7 +75,7 @@ struct Settled {
 /// Sets a receipt against the items: all that came goes into stock, and what it fulfils of the announcement is expected
 /// no more. Closing, nothing is.
 fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
-    let known: HashMap<Uuid, &Item> = items.iter().map(|item| (item.id, item)).collect();
+    let known: HashMap<AdviceItemId, &Item> = items.iter().map(|item| (item.id, item)).collect();
     let mut violations = Vec::new();
     let mut received = Vec::with_capacity(receipt.items.len());
     let mut moves = Vec::with_capacity(receipt.items.len());
@@ -104,7 +104,7 @@ fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
         return Err(Problem::invalid(violations));
     }
     if receipt.close {
-        let now: HashMap<Uuid, &Item> = received.iter().map(|item| (item.id, item)).collect();
+        let now: HashMap<AdviceItemId, &Item> = received.iter().map(|item| (item.id, item)).collect();
         moves.extend(items.iter().map(|item| now.get(&item.id).copied().unwrap_or(item).withdrawn()));
     }
     Ok(Settled { received, moves })
@@ -116,12 +116,13 @@ mod tests {
     use crate::warehouse::stock_advice::rules::Arrived;
 
     fn item(id: u128, quantity: i32, received: i32) -> Item {
-        Item { id: Uuid::from_u128(id), product: Uuid::from_u128(id + 100), quantity, received }
+        Item { id: AdviceItemId::from_u128(id), product: uuid::Uuid::from_u128(id + 100), quantity, received }
     }
 
     fn receipt(items: &[(u128, i32)], close: bool) -> Receipt {
-        let items =
-            items.iter().map(|(id, quantity)| Arrived { id: Uuid::from_u128(*id), quantity: *quantity });
+        let items = items
+            .iter()
+            .map(|(id, quantity)| Arrived { id: AdviceItemId::from_u128(*id), quantity: *quantity });
         Receipt { items: items.collect(), close }
     }
 

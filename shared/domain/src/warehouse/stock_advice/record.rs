@@ -11,13 +11,14 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{AdviceItemId, OrganisationId, StockAdviceId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 
 /// An advice that is locked for a change.
 #[derive(Debug)]
 pub(super) struct Locked {
-    pub(super) id: Uuid,
+    pub(super) id: StockAdviceId,
     pub(super) place: Place,
     pub(super) status: AdviceStatus,
     pub(super) version: i64,
@@ -26,7 +27,7 @@ pub(super) struct Locked {
 /// One item of it.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    pub(super) id: Uuid,
+    pub(super) id: AdviceItemId,
     pub(super) product: Uuid,
     pub(super) quantity: i32,
     pub(super) received: i32,
@@ -45,19 +46,22 @@ impl Item {
 }
 
 /// Locks an advice of the scope.
-pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
+pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: StockAdviceId) -> Result<Locked, Problem> {
     let found = sqlx::query!(
         r#"SELECT organisation_id, warehouse_id, wms_id, status AS "status: AdviceStatus", version FROM stock_advice
          WHERE in_scope($1, organisation_id) AND id = $2
          FOR NO KEY UPDATE"#,
-        scope.organisations() as Option<&[Uuid]>,
-        id,
+        scope.organisations() as Option<&[OrganisationId]>,
+        id.get(),
     )
     .fetch_optional(tx)
     .await?
     .ok_or_else(|| Problem::not_found(NAME))?;
-    let place =
-        Place { organisation: found.organisation_id, warehouse: found.warehouse_id, wms: found.wms_id };
+    let place = Place {
+        organisation: found.organisation_id.into(),
+        warehouse: found.warehouse_id,
+        wms: found.wms_id,
+    };
     Ok(Locked { id, place, status: found.status, version: found.version })
 }
 
@@ -77,7 +81,7 @@ impl Locked {
             Item,
             "SELECT id, product_id AS product, quantity, received FROM stock_advice_item
              WHERE stock_advice_id = $1 ORDER BY position",
-            self.id,
+            self.id.get(),
         )
         .fetch_all(tx)
         .await
@@ -92,7 +96,7 @@ impl Locked {
         status: AdviceStatus,
         received: &[Item],
     ) -> Result<Recorded, sqlx::Error> {
-        let items: Vec<Uuid> = received.iter().map(|i| i.id).collect();
+        let items: Vec<AdviceItemId> = received.iter().map(|i| i.id).collect();
         let totals: Vec<i32> = received.iter().map(|i| i.received).collect();
         record_change!(
             tx,
@@ -135,9 +139,9 @@ impl Locked {
                             '{status}', jsonb_build_object('status', made.status)) AS data
                  FROM made JOIN old USING (id)
              )",
-            self.id,
+            self.id.get(),
             status.as_str(),
-            &items,
+            &items as &[AdviceItemId],
             &totals,
         )
         .await
@@ -145,12 +149,20 @@ impl Locked {
 }
 
 /// The advice as the transaction has made it.
-pub(super) async fn shown(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {
+pub(super) async fn shown(
+    tx: &mut PgConnection,
+    scope: &Scope,
+    id: StockAdviceId,
+) -> Result<list::Record, Problem> {
     list::find(tx, &STOCK_ADVICE, scope, id).await?.ok_or_else(|| Problem::not_found(NAME))
 }
 
 /// The answer with the advice as the transaction has made it.
-pub(super) async fn updated(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Answer, Problem> {
+pub(super) async fn updated(
+    tx: &mut PgConnection,
+    scope: &Scope,
+    id: StockAdviceId,
+) -> Result<Answer, Problem> {
     let advice = shown(tx, scope, id).await?;
     Ok(Answer::updated(location(id), advice.version, advice.json))
 }

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+use longshore_kernel::ids::{AdviceItemId, OrganisationId};
 use longshore_kernel::input::{
     self, Object, Reader, Rule, array, boolean, id, int32, object, text, timestamp,
 };
@@ -20,7 +21,7 @@ pub const NOTE_LENGTH: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAdvice {
     /// Whose it is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Where the goods go.
     pub warehouse: Uuid,
     /// The wms that takes them.
@@ -65,7 +66,7 @@ pub struct Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The item.
-    pub id: Uuid,
+    pub id: AdviceItemId,
     /// Pieces.
     pub quantity: i32,
 }
@@ -85,7 +86,7 @@ pub fn body_to_create() -> impl Rule<Out = NewAdvice> {
         let expected_at = object.required("expectedAt", timestamp());
         let refs = ["ref1", "ref2", "ref3"].map(|name| object.nullable(name, text(0..=255)).value());
         Some(NewAdvice {
-            organisation: organisation?,
+            organisation: organisation?.into(),
             warehouse: warehouse?,
             wms: wms?,
             supplier: supplier?,
@@ -125,5 +126,5 @@ pub fn receipt() -> impl Rule<Out = Receipt> {
 fn arrived(object: &mut Object<'_>) -> Option<Arrived> {
     let id = object.required("id", id());
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-    Some(Arrived { id: id?, quantity: quantity? })
+    Some(Arrived { id: id?.into(), quantity: quantity? })
 }

@@ -4,7 +4,6 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::Deliveries;
 use super::probe_now;
@@ -18,6 +17,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::counted;
+use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::input::{Reader, Rule, object, timestamp};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
@@ -50,7 +50,7 @@ impl Job for Recover {
 pub async fn recover(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     body: Value,
 ) -> Result<Answer, Problem> {
     let since = Reader::read(body, self::body())?;
@@ -69,7 +69,10 @@ pub fn body() -> impl Rule<Out = DateTime<Utc>> {
 }
 
 /// The deliveries of a webhook that were made by now: what comes later, also by the job itself, is none of its items.
-pub(super) async fn made_by_now(change: &mut Change<'_>, webhook: Uuid) -> Result<Deliveries, sqlx::Error> {
+pub(super) async fn made_by_now(
+    change: &mut Change<'_>,
+    webhook: WebhookId,
+) -> Result<Deliveries, sqlx::Error> {
     let now = sqlx::query_scalar!(r#"SELECT now() AS "now!""#).fetch_one(change.connection()).await?;
     Ok(Deliveries::made_by(webhook, now))
 }
@@ -84,7 +87,7 @@ pub struct Known {
 }
 
 /// Counts it. The caller must have access to the webhook.
-pub async fn count(db: &Database, webhook: Uuid, since: DateTime<Utc>) -> Result<Known, Problem> {
+pub async fn count(db: &Database, webhook: WebhookId, since: DateTime<Utc>) -> Result<Known, Problem> {
     let found = sqlx::query_as!(
         Known,
         r#"SELECT (SELECT count(*) FROM (
@@ -94,7 +97,7 @@ pub async fn count(db: &Database, webhook: Uuid, since: DateTime<Utc>) -> Result
                        SELECT FROM delivery_history
                        WHERE webhook_id = $1 AND state <> 'delivered' AND finished_at >= $2 LIMIT $3) AS e
                   ) AS "ended!""#,
-        webhook,
+        webhook.get(),
         since,
         COUNTED,
     )
@@ -107,13 +110,13 @@ pub async fn count(db: &Database, webhook: Uuid, since: DateTime<Utc>) -> Result
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Place {
     /// Among those that wait, behind this one.
-    Waiting { made_at: DateTime<Utc>, id: Uuid },
+    Waiting { made_at: DateTime<Utc>, id: DeliveryId },
     /// Among those that have ended, behind this one.
-    Ended { at: DateTime<Utc>, id: Uuid },
+    Ended { at: DateTime<Utc>, id: DeliveryId },
 }
 
 impl Place {
-    const START: Self = Self::Waiting { made_at: DateTime::UNIX_EPOCH, id: Uuid::nil() };
+    const START: Self = Self::Waiting { made_at: DateTime::UNIX_EPOCH, id: DeliveryId::nil() };
 }
 
 /// What a batch came to.
@@ -122,12 +125,12 @@ struct Batch {
     found: i64,
     changed: i64,
     last_at: Option<DateTime<Utc>>,
-    last: Option<Uuid>,
+    last: Option<DeliveryId>,
 }
 
 impl Batch {
     /// Where it ended, where there may be more.
-    fn full(&self) -> Option<(DateTime<Utc>, Uuid)> {
+    fn full(&self) -> Option<(DateTime<Utc>, DeliveryId)> {
         if usize::try_from(self.looked_at).ok()? < STEP { None } else { self.last_at.zip(self.last) }
     }
 }
@@ -146,7 +149,7 @@ pub async fn step(
         serde_json::from_slice(&claim.payload).map_err(|error| Unusable::parameters(claim, error))?
     };
     // a concurrent recovery or redelivery waits here, so that no delivery is created twice
-    let webhook = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
+    let webhook = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", about.webhook.get())
         .fetch_optional(change.connection())
         .await?
         .ok_or_else(|| Fate::Discard("the webhook was deleted".to_owned()))?;
@@ -159,7 +162,7 @@ pub async fn step(
         let batch = release(change, about, made_at, id).await?;
         step.found += in_i32(batch.found);
         step.released = in_i32(batch.changed);
-        place = Place::Ended { at: about.ended_since.unwrap_or_default(), id: Uuid::nil() };
+        place = Place::Ended { at: about.ended_since.unwrap_or_default(), id: DeliveryId::nil() };
         next = batch.full().map(|(made_at, id)| Place::Waiting { made_at, id });
     }
     if let (None, Place::Ended { at, id }) = (next, place) {
@@ -190,7 +193,7 @@ async fn release(
     change: &mut Change<'_>,
     about: &Deliveries,
     made_at: DateTime<Utc>,
-    id: Uuid,
+    id: DeliveryId,
 ) -> Result<Batch, sqlx::Error> {
     sqlx::query_as!(
         Batch,
@@ -211,10 +214,10 @@ async fn release(
            )
            SELECT (SELECT count(*) FROM batch) AS "looked_at!", (SELECT count(*) FROM batch WHERE waits) AS "found!",
                   (SELECT count(*) FROM released) AS "changed!", (SELECT created_at FROM last) AS last_at,
-                  (SELECT id FROM last) AS last"#,
-        about.webhook,
+                  (SELECT id FROM last) AS "last: DeliveryId""#,
+        about.webhook.get(),
         made_at,
-        id,
+        id.get(),
         about.made_by,
     )
     .fetch_one(change.connection())
@@ -228,7 +231,7 @@ async fn resend(
     change: &mut Change<'_>,
     about: &Deliveries,
     at: DateTime<Utc>,
-    id: Uuid,
+    id: DeliveryId,
 ) -> Result<Batch, sqlx::Error> {
     sqlx::query_as!(
         Batch,
@@ -267,10 +270,10 @@ async fn resend(
            )
            SELECT (SELECT count(*) FROM batch) AS "looked_at!", (SELECT count(*) FROM batch) AS "found!",
                   (SELECT count(*) FROM made) AS "changed!", (SELECT finished_at FROM last) AS last_at,
-                  (SELECT id FROM last) AS last"#,
-        about.webhook,
+                  (SELECT id FROM last) AS "last: DeliveryId""#,
+        about.webhook.get(),
         at,
-        id,
+        id.get(),
         about.made_by,
     )
     .fetch_one(change.connection())
@@ -296,7 +299,7 @@ async fn record(
                     '{}'::jsonb AS data
              FROM webhook WHERE id = $9
          )",
-        about.webhook,
+        about.webhook.get(),
         about.ended_since,
         step.released,
         step.resent,

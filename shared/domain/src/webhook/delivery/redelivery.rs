@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::Deliveries;
 use crate::job::acceptance;
@@ -18,7 +17,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids;
+use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
@@ -55,7 +54,7 @@ impl Job for Redeliver {
 }
 
 /// Sends a delivery again (`PUT /api/webhook-delivery/redeliver/{id}`): a new delivery of the same event.
-pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn redeliver(services: &Services, context: &Context, id: DeliveryId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
     let found = find(change.connection(), scope.organisations(), scope.eshop(), &[id]).await?;
@@ -73,28 +72,33 @@ pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Resu
 /// Sends many again (`PUT /api/webhook-delivery/redeliver`), by a job.
 pub async fn redeliver_many(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let ids = Reader::read(body, acceptance::ids())?;
+    let ids: Vec<DeliveryId> = ids.into_iter().map(DeliveryId::from).collect();
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
     acceptance::accept_ids(change, context, Redeliver::named, organisations, ids, PER_CHUNK).await
 }
 
 /// Whose deliveries these are, as far as the scope includes them; where none is known, the job is of the whole scope.
-async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+async fn organisations(
+    tx: &mut PgConnection,
+    scope: &Scope,
+    ids: &[DeliveryId],
+) -> Result<Vec<OrganisationId>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {
         return Ok(vec![*only]);
     }
     // one by one by their keys: a join may be planned as a scan of all partitions
     let found = sqlx::query_scalar!(
-        r#"SELECT DISTINCT d.organisation_id AS "organisation!"
+        r#"SELECT DISTINCT d.organisation_id AS "organisation!: OrganisationId"
            FROM unnest($1::uuid[]) AS given (id)
            CROSS JOIN LATERAL (
                SELECT w.organisation_id FROM delivery JOIN webhook w ON w.id = delivery.webhook_id WHERE delivery.id = given.id
                UNION ALL SELECT organisation_id FROM delivery_history WHERE delivery_history.id = given.id
            ) d
            WHERE in_scope($2, d.organisation_id)"#,
-        ids,
-        within as Option<&[Uuid]>,
+        ids as &[DeliveryId],
+        within as Option<&[OrganisationId]>,
     )
     .fetch_all(tx)
     .await?;
@@ -106,7 +110,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
 pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let found = find(change.connection(), within.organisations.as_deref(), within.scope_eshop, &ids).await?;
-    let known: HashMap<Uuid, &Redeliverable> = found.iter().map(|found| (found.id, found)).collect();
+    let known: HashMap<DeliveryId, &Redeliverable> = found.iter().map(|found| (found.id, found)).collect();
     let (mut sendable, mut errors) = (Vec::with_capacity(found.len()), Vec::new());
     for (position, id) in ids.iter().enumerate() {
         let found = known.get(id);
@@ -124,13 +128,13 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) ->
             key: Some(id.to_string()),
             code,
             message: message.to_owned(),
-            payload: id.as_bytes().to_vec(),
+            payload: id.get().as_bytes().to_vec(),
             notice: false,
         });
     }
     let made = insert(change, &claim.origin, &sendable).await?;
     let [resent, failed] = [made.len(), errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
-    sqlx::query!("UPDATE job SET resent = resent + $2 WHERE id = $1", claim.job, resent)
+    sqlx::query!("UPDATE job SET resent = resent + $2 WHERE id = $1", claim.job.get(), resent)
         .execute(change.connection())
         .await?;
     let count = Count { changed: resent, unchanged: claim.item_count - resent - failed, failed };
@@ -141,7 +145,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) ->
 pub(super) async fn send_again(
     change: &mut Change<'_>,
     origin: &Origin,
-    ids: &[Uuid],
+    ids: &[DeliveryId],
 ) -> Result<usize, sqlx::Error> {
     let found = find(change.connection(), None, None, ids).await?;
     let sendable: Vec<_> = found.iter().filter(|found| found.refusal().is_none()).collect();
@@ -150,9 +154,9 @@ pub(super) async fn send_again(
 
 /// A delivery that is to be sent again.
 struct Redeliverable {
-    id: Uuid,
-    event: Uuid,
-    webhook: Uuid,
+    id: DeliveryId,
+    event: EventId,
+    webhook: WebhookId,
     /// Its webhook and its event are still there.
     webhook_is_there: bool,
     event_is_there: bool,
@@ -173,9 +177,9 @@ impl Redeliverable {
 
 async fn find(
     connection: &mut PgConnection,
-    organisations: Option<&[Uuid]>,
-    eshop: Option<Uuid>,
-    ids: &[Uuid],
+    organisations: Option<&[OrganisationId]>,
+    eshop: Option<EshopId>,
+    ids: &[DeliveryId],
 ) -> Result<Vec<Redeliverable>, sqlx::Error> {
     // the webhooks are locked, so that none is deleted before its deliveries are in
     sqlx::query!(
@@ -186,7 +190,7 @@ async fn find(
                  UNION ALL SELECT webhook_id FROM delivery_history WHERE id = given.id
              ) d)
          ORDER BY id FOR KEY SHARE",
-        ids,
+        ids as &[DeliveryId],
     )
     .fetch_all(&mut *connection)
     .await?;
@@ -207,9 +211,9 @@ async fn find(
            WHERE in_scope($1, coalesce(d.organisation_id, w.organisation_id))
              AND in_eshop($2, d.eshop_id)
            ORDER BY given.place"#,
-        organisations as Option<&[Uuid]>,
-        eshop as Option<Uuid>,
-        ids,
+        organisations as Option<&[OrganisationId]>,
+        eshop as Option<EshopId>,
+        ids as &[DeliveryId],
     )
     .fetch_all(connection)
     .await
@@ -220,11 +224,11 @@ async fn insert(
     change: &mut Change<'_>,
     origin: &Origin,
     found: &[&Redeliverable],
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    let new: Vec<Uuid> = found.iter().map(|_| ids::new_id()).collect();
-    let of: Vec<Uuid> = found.iter().map(|found| found.id).collect();
-    let events: Vec<Uuid> = found.iter().map(|found| found.event).collect();
-    let webhooks: Vec<Uuid> = found.iter().map(|found| found.webhook).collect();
+) -> Result<Vec<DeliveryId>, sqlx::Error> {
+    let new: Vec<DeliveryId> = found.iter().map(|_| DeliveryId::new()).collect();
+    let of: Vec<DeliveryId> = found.iter().map(|found| found.id).collect();
+    let events: Vec<EventId> = found.iter().map(|found| found.event).collect();
+    let webhooks: Vec<WebhookId> = found.iter().map(|found| found.webhook).collect();
     let recorded = record_change!(
         change.connection(),
         origin,
@@ -243,17 +247,17 @@ async fn insert(
                     '{}'::jsonb AS data
              FROM made JOIN webhook w ON w.id = made.webhook_id
          )",
-        &new,
-        &of,
-        &events,
-        &webhooks,
+        &new as &[DeliveryId],
+        &of as &[DeliveryId],
+        &events as &[EventId],
+        &webhooks as &[WebhookId],
     )
     .await?;
     change.note(recorded);
-    let mut lanes: HashSet<Uuid> = webhooks.iter().copied().collect();
+    let mut lanes: HashSet<WebhookId> = webhooks.iter().copied().collect();
     let active = sqlx::query_scalar!(
-        "SELECT id FROM webhook WHERE active AND id = ANY ($1)",
-        &lanes.drain().collect::<Vec<_>>()
+        r#"SELECT id AS "id: WebhookId" FROM webhook WHERE active AND id = ANY ($1)"#,
+        &lanes.drain().collect::<Vec<_>>() as &[WebhookId]
     )
     .fetch_all(change.connection())
     .await?;

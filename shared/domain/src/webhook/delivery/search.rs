@@ -20,6 +20,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -42,7 +43,7 @@ pub struct Filter {
     /// Ended before this moment.
     pub until: Option<DateTime<Utc>>,
     /// Older than this one.
-    pub after: Option<Uuid>,
+    pub after: Option<DeliveryId>,
 }
 
 impl Filter {
@@ -63,7 +64,7 @@ impl Filter {
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Its id.
-    pub id: Uuid,
+    pub id: DeliveryId,
     /// Its state: `pending`, or how it ended.
     pub state: DeliveryState,
     /// Type of its event.
@@ -83,7 +84,7 @@ pub struct Line {
 }
 
 /// Waiting deliveries: those that are due next, at most [`PAGE`]. The caller must have access to the webhook.
-pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem> {
+pub async fn waiting(db: &Database, webhook: WebhookId) -> Result<Vec<Line>, Problem> {
     let found = sqlx::query_as!(
         Line,
         r#"SELECT d.id, 'pending' AS "state!: DeliveryState", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
@@ -91,7 +92,7 @@ pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem>
                   d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
                   NULL::timestamptz AS finished_at
            FROM delivery d WHERE d.webhook_id = $1 ORDER BY d.next_attempt_at, d.id LIMIT $2"#,
-        webhook,
+        webhook.get(),
         i64::try_from(PAGE).map_err(Problem::internal)?,
     )
     .fetch_all(&db.lists)
@@ -105,13 +106,13 @@ pub struct Page {
     /// The deliveries, newest first, at most [`PAGE`].
     pub deliveries: Vec<Line>,
     /// Where the next page begins, if there may be more.
-    pub next: Option<Uuid>,
+    pub next: Option<DeliveryId>,
     /// As many were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
 }
 
 /// Ended deliveries, newest first. The caller must have access to the webhook.
-pub async fn ended(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<Page, Problem> {
+pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result<Page, Problem> {
     let mut deliveries = sqlx::query_as!(
         Line,
         r#"SELECT h.id AS "id!", h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
@@ -123,8 +124,8 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<Page
              AND ($6::uuid IS NULL OR h.entity_id = $6) AND ($7::timestamptz IS NULL OR h.finished_at >= $7)
              AND ($8::timestamptz IS NULL OR h.finished_at < $8)
            ORDER BY h.id DESC LIMIT $9"#,
-        webhook,
-        wanted.after,
+        webhook.get(),
+        wanted.after as Option<DeliveryId>,
         WINDOW,
         wanted.state.map(DeliveryState::as_str),
         wanted.event.as_deref(),
@@ -141,10 +142,10 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<Page
         return Ok(Page { deliveries, next, cut_short: false });
     }
     let next = sqlx::query_scalar!(
-        "SELECT id FROM delivery_history
-         WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT 1 OFFSET $3",
-        webhook,
-        wanted.after,
+        r#"SELECT id AS "id: DeliveryId" FROM delivery_history
+           WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT 1 OFFSET $3"#,
+        webhook.get(),
+        wanted.after as Option<DeliveryId>,
         WINDOW - 1,
     )
     .fetch_optional(&db.lists)
@@ -156,13 +157,13 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<Page
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// Its id.
-    pub id: Uuid,
+    pub id: DeliveryId,
     /// Its webhook.
-    pub webhook_id: Uuid,
+    pub webhook_id: WebhookId,
     /// Where that goes; nothing where it was deleted.
     pub destination: Option<String>,
     /// Its event: the `webhook-id` header.
-    pub event_id: Uuid,
+    pub event_id: EventId,
     /// Type of its event.
     pub event: Option<String>,
     /// What kind of thing the event is about.
@@ -178,7 +179,7 @@ pub struct Delivery {
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
     pub attempts: Value,
     /// The one that it repeats.
-    pub redelivery_of: Option<Uuid>,
+    pub redelivery_of: Option<DeliveryId>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// When it is due, where it waits.
@@ -205,13 +206,13 @@ impl Delivery {
 }
 
 /// The delivery of that id, if it is in the scope.
-pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Delivery>, Problem> {
+pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option<Delivery>, Problem> {
     let found = sqlx::query_as!(
         Delivery,
         r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
                   coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!: DeliveryState",
-                  d.attempts AS "attempts!", d.redelivery_of, d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
+                  d.attempts AS "attempts!", d.redelivery_of AS "redelivery_of: DeliveryId", d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,
                       NULL::uuid AS entity_id, 'pending' AS state, attempts, redelivery_of, created_at, next_attempt_at,
@@ -226,9 +227,9 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Deliv
            LEFT JOIN event e ON e.id = d.event_id
            WHERE in_scope($2, coalesce(d.organisation_id, w.organisation_id))
              AND in_eshop($3, d.eshop_id)"#,
-        id,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&db.lists)
     .await?;
@@ -244,7 +245,7 @@ const LOOKED_AT: i64 = 10_000;
 const STEP: i64 = 2_000;
 
 /// How many ended deliveries match, counted up to [`COUNTED`] among those that one search may look at.
-pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<i64, Problem> {
+pub async fn count_matching(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result<i64, Problem> {
     let count = sqlx::query_scalar!(
         r#"SELECT count(DISTINCT h.event_id) AS "count!"
            FROM (SELECT event_id FROM delivery_history
@@ -253,7 +254,7 @@ pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Filter) -> Re
                    AND ($6::timestamptz IS NULL OR finished_at < $6)
                  ORDER BY id DESC LIMIT 10000) AS h
            WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)"#,
-        webhook,
+        webhook.get(),
         wanted.state.map(DeliveryState::as_str),
         wanted.event.as_deref(),
         wanted.entity,
@@ -269,7 +270,7 @@ pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Filter) -> Re
 pub async fn redeliver_matching(
     services: &Services,
     context: &Context,
-    webhook: Uuid,
+    webhook: WebhookId,
     wanted: &Filter,
 ) -> Result<Answer, Problem> {
     let known = count_matching(&services.db, webhook, wanted).await?;
@@ -289,12 +290,12 @@ pub async fn redeliver_matching(
 /// Takes one step of it: from the oldest to the newest, the last delivery of each event.
 pub async fn step(change: &mut Change<'_>, claim: &Claim, about: &Deliveries) -> Result<Step, Fate> {
     let after = if claim.payload.is_empty() {
-        Uuid::nil()
+        DeliveryId::nil()
     } else {
-        Uuid::from_slice(&claim.payload).map_err(|error| Fate::Discard(error.to_string()))?
+        DeliveryId::from_slice(&claim.payload).map_err(|error| Fate::Discard(error.to_string()))?
     };
     // a concurrent recovery waits here, and then sees the pending deliveries
-    sqlx::query!("SELECT id FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
+    sqlx::query!("SELECT id FROM webhook WHERE id = $1 FOR UPDATE", about.webhook.get())
         .fetch_optional(change.connection())
         .await?
         .ok_or_else(|| Fate::Discard("the webhook was deleted".to_owned()))?;
@@ -320,12 +321,12 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim, about: &Deliveries) ->
                             AND ($7::timestamptz IS NULL OR d.finished_at < $7) AND d.created_at <= $8 LIMIT 1
                       ) later ON true
                       WHERE later.matches IS NULL ORDER BY m.id
-                  ) AS "ids!: Vec<Uuid>",
+                  ) AS "ids!: Vec<DeliveryId>",
                   (SELECT count(*) FROM matching) AS "matching!", (SELECT count(*) FROM looked_at) AS "looked_at!",
                   (SELECT id FROM matching ORDER BY id DESC LIMIT 1) AS last_matching,
                   (SELECT id FROM looked_at ORDER BY id DESC LIMIT 1) AS last"#,
-        about.webhook,
-        after,
+        about.webhook.get(),
+        after.get(),
         about.state.map(DeliveryState::as_str),
         about.event.as_deref(),
         about.entity,

@@ -1,14 +1,13 @@
 //! A test of a webhook: an event that nothing caused, through its lane like any other.
 
 use serde_json::json;
-use uuid::Uuid;
 
 use super::probe_now;
 use crate::webhook::subscription;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{self, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -18,7 +17,7 @@ use longshore_kernel::services::Services;
 ///
 /// It is due just before all other deliveries, so that the lane sends it first, also as the probe of a failing destination.
 /// An ordered lane has it in its place.
-pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn send_test(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
     let (event, delivery) = (ids::new_id(), ids::new_id());
@@ -47,7 +46,7 @@ pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Resu
                     jsonb_build_object('test', jsonb_build_array(NULL, $11::uuid)) AS changes, '{}'::jsonb AS data
              FROM hook
          )",
-        id,
+        id.get(),
         event,
         delivery,
     )

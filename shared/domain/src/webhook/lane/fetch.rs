@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::Lease;
 use crate::webhook::event::Event;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, EventId};
 use longshore_kernel::problem::Problem;
 
 // The queries below name these limits as numbers: of a parameter the planner expects a tenth of all that is due, and would
@@ -21,7 +22,7 @@ pub const FEW: usize = 16;
 #[derive(Debug)]
 pub struct Due {
     /// The delivery.
-    pub id: Uuid,
+    pub id: DeliveryId,
     /// Its event; absent when that has expired, since the webhook was inactive for so long.
     pub event: Option<Event>,
     /// Failed attempts so far.
@@ -32,7 +33,7 @@ pub struct Due {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     next_attempt_at: DateTime<Utc>,
-    id: Uuid,
+    id: DeliveryId,
 }
 
 /// What a fetch starts from, and leaves out.
@@ -42,7 +43,7 @@ pub struct From {
     pub after: Option<Cursor>,
     /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
     /// delivery of an older transaction that becomes visible late sets it back.
-    pub in_hand: Vec<Uuid>,
+    pub in_hand: Vec<DeliveryId>,
 }
 
 /// What a fetch found.
@@ -111,18 +112,18 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
              ORDER BY next_attempt_at, id LIMIT 200
          ) d",
         "ORDER BY d.next_attempt_at, d.id",
-        lease.webhook,
+        lease.webhook.get(),
         lease.token,
         after.map_or(lease.nothing_before, |c| c.next_attempt_at),
-        after.map_or(Uuid::nil(), |c| c.id),
-        &in_hand,
+        after.map_or(DeliveryId::nil(), |c| c.id).get(),
+        &in_hand as &[DeliveryId],
     )
     .fetch_all(&db.main)
     .await?;
     Ok(Batch::of(rows, BATCH))
 }
 
-async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result<Vec<Row>, Problem> {
+async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[DeliveryId]) -> Result<Vec<Row>, Problem> {
     let rows = due_query!(
         "WITH tried AS MATERIALIZED (
              SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
@@ -144,9 +145,9 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
                 WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
                   AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true))
          ORDER BY d.created_at, d.id",
-        lease.webhook,
+        lease.webhook.get(),
         lease.token,
-        in_hand,
+        in_hand as &[DeliveryId],
         lease.nothing_before,
     )
     .fetch_all(&db.main)
@@ -156,8 +157,8 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
 
 /// A delivery with its event, as it is read.
 pub(super) struct Row {
-    pub(super) id: Uuid,
-    pub(super) event_id: Uuid,
+    pub(super) id: DeliveryId,
+    pub(super) event_id: EventId,
     pub(super) attempt_count: i16,
     pub(super) next_attempt_at: DateTime<Utc>,
     pub(super) event_type: Option<String>,

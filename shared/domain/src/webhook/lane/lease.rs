@@ -13,6 +13,7 @@ use crate::webhook::breaker::Breaker;
 use crate::webhook::signature::Signer;
 use crate::webhook::subscription;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -23,11 +24,11 @@ pub const LEASE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Lease {
     /// The webhook.
-    pub webhook: Uuid,
+    pub webhook: WebhookId,
     /// Fencing token of this lease.
     pub token: i64,
     /// Whose it is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Where to send.
     pub destination: String,
     /// Signs with its live secrets.
@@ -89,8 +90,8 @@ pub struct Leased {
 /// will send, and the one that releases it checks for due deliveries afterwards.
 pub async fn lease(
     services: &Services,
-    webhooks: &[Uuid],
-) -> Result<HashMap<Uuid, Result<Leased, Problem>>, Problem> {
+    webhooks: &[WebhookId],
+) -> Result<HashMap<WebhookId, Result<Leased, Problem>>, Problem> {
     let until = Instant::now() + LEASE;
     let mut rows = sqlx::query_as!(
         Row,
@@ -113,7 +114,7 @@ pub async fn lease(
                   leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
                   w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
-                  before.given_back AS "given_back!", d.id AS "delivery_id?", d.event_id AS "event_id?",
+                  before.given_back AS "given_back!", d.id AS "delivery_id?: DeliveryId", d.event_id AS "event_id?: EventId",
                   d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
                   e.traceparent AS "traceparent?"
@@ -142,7 +143,7 @@ pub async fn lease(
                FROM event WHERE event.id = d.event_id OFFSET 0
            ) e ON true
            ORDER BY leased.webhook_id, d.next_attempt_at, d.id"#,
-        webhooks,
+        webhooks as &[WebhookId],
         LEASE.as_secs_f64(),
     )
     .fetch_all(&services.db.main)
@@ -160,10 +161,10 @@ pub async fn lease(
 
 /// A leased lane, with one of the deliveries that it sends first.
 struct Row {
-    webhook_id: Uuid,
+    webhook_id: WebhookId,
     token: i64,
     rotations: i32,
-    organisation_id: Uuid,
+    organisation_id: OrganisationId,
     destination: String,
     authentication: Option<Vec<u8>>,
     secret: Vec<u8>,
@@ -176,8 +177,8 @@ struct Row {
     nothing_before: DateTime<Utc>,
     now: DateTime<Utc>,
     given_back: bool,
-    delivery_id: Option<Uuid>,
-    event_id: Option<Uuid>,
+    delivery_id: Option<DeliveryId>,
+    event_id: Option<EventId>,
     attempt_count: Option<i16>,
     next_attempt_at: Option<DateTime<Utc>>,
     event_type: Option<String>,
@@ -251,7 +252,7 @@ pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed
            WHERE l.webhook_id = $1 AND l.token = $2
            RETURNING l.rotations = $5 AND EXISTS (
                SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
-        lease.webhook,
+        lease.webhook.get(),
         lease.token,
         LEASE.as_secs_f64(),
         lease.version,
@@ -270,7 +271,7 @@ pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed
 /// Waits until no call can begin with the secrets that were read under this lease: its holder has confirmed that it begins
 /// no more calls, has released it, or it has expired. The holder learns it from its next renewal, or cannot renew the
 /// lease: so this takes at most [`LEASE`] after the commit of the change, even if Postgres is unavailable.
-pub(in crate::webhook) async fn until_ending(db: &Database, webhook: Uuid, token: i64) {
+pub(in crate::webhook) async fn until_ending(db: &Database, webhook: WebhookId, token: i64) {
     let waited = async {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -279,7 +280,7 @@ pub(in crate::webhook) async fn until_ending(db: &Database, webhook: Uuid, token
                 r#"SELECT EXISTS (
                        SELECT FROM webhook_lane
                        WHERE webhook_id = $1 AND token = $2 AND NOT ending AND leased_until >= now()) AS "begins!""#,
-                webhook,
+                webhook.get(),
                 token,
             )
             .fetch_one(&db.main)
@@ -298,7 +299,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Gives leases back, by webhook and token, then returns which of these webhooks have due deliveries: another worker may
 /// have found the lane leased in the meantime and skipped it.
-pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uuid>, Problem> {
+pub async fn release(db: &Database, leases: &[(WebhookId, i64)]) -> Result<HashSet<WebhookId>, Problem> {
     let mut leases = leases.to_vec();
     let mut connection = db.main.acquire().await?;
     // locked in the order of their keys, the common order of locks
@@ -322,14 +323,14 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
                  ORDER BY d.next_attempt_at, d.id LIMIT 1)))
          WHERE webhook_id = ANY (ARRAY(SELECT webhook_id FROM held))
            AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'",
-        &webhooks,
+        &webhooks as &[WebhookId],
         &tokens,
     )
     .execute(&mut *connection)
     .await?;
     // a separate statement: its snapshot must be newer than the release
     let due = sqlx::query_scalar!(
-        r#"SELECT g.id AS "id!" FROM unnest($1::uuid[]) AS g (id)
+        r#"SELECT g.id AS "id!: WebhookId" FROM unnest($1::uuid[]) AS g (id)
            CROSS JOIN LATERAL (
                SELECT w.ordered, l.nothing_before FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
                WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true) OFFSET 0
@@ -339,7 +340,7 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
              AND (NOT lane.ordered OR coalesce((SELECT t.next_attempt_at <= now() FROM delivery t
                                                 WHERE t.webhook_id = g.id AND t.attempt_count > 0
                                                 ORDER BY t.created_at, t.id LIMIT 1), true))"#,
-        &webhooks,
+        &webhooks as &[WebhookId],
     )
     .fetch_all(&mut *connection)
     .await?;

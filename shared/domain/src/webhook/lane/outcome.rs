@@ -13,6 +13,7 @@ use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto;
+use longshore_kernel::ids::{DeliveryId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -70,15 +71,15 @@ impl End {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The delivery.
-    pub delivery: Uuid,
+    pub delivery: DeliveryId,
     /// Its webhook.
-    pub webhook: Uuid,
+    pub webhook: WebhookId,
     /// The lease under which it was sent.
     pub token: i64,
     /// It was a probe: the breaker was open when it was sent.
     pub probe: bool,
     /// Whose the webhook is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Type of the event.
     pub event_type: String,
     /// Entity of the event.
@@ -113,7 +114,7 @@ impl Outcome {
 #[expect(clippy::struct_excessive_bools, reason = "what the statement says of a lease, each by itself")]
 pub struct Reported {
     /// The webhook.
-    pub webhook: Uuid,
+    pub webhook: WebhookId,
     /// The lease.
     pub token: i64,
     /// It was no longer the lane's: nothing was changed.
@@ -146,7 +147,7 @@ struct Told {
 
 /// Records outcomes, in the order in which they came. All are recorded, or none.
 pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Reported>, Problem> {
-    let mut leases = BTreeMap::<(Uuid, i64), Told>::new();
+    let mut leases = BTreeMap::<(WebhookId, i64), Told>::new();
     for outcome in outcomes {
         let told = leases.entry((outcome.webhook, outcome.token)).or_default();
         if let Some(sign) = outcome.sign() {
@@ -190,16 +191,16 @@ impl From<Problem> for Failed {
 /// The arrays of the statement.
 #[derive(Default)]
 struct Columns<'o> {
-    deliveries: Vec<Uuid>,
-    webhooks: Vec<Uuid>,
+    deliveries: Vec<DeliveryId>,
+    webhooks: Vec<WebhookId>,
     tokens: Vec<i64>,
     states: Vec<&'static str>,
     wait_seconds: Vec<f64>,
     attempts: Vec<String>,
-    organisations: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
     event_types: Vec<&'o str>,
     entities: Vec<Uuid>,
-    lanes: Vec<Uuid>,
+    lanes: Vec<WebhookId>,
     lane_tokens: Vec<i64>,
     lane_succeeded: Vec<bool>,
     lane_failures: Vec<i32>,
@@ -211,7 +212,7 @@ struct Columns<'o> {
 }
 
 impl<'o> Columns<'o> {
-    fn of(outcomes: &[&'o Outcome], leases: &BTreeMap<(Uuid, i64), Told>) -> Result<Self, Problem> {
+    fn of(outcomes: &[&'o Outcome], leases: &BTreeMap<(WebhookId, i64), Told>) -> Result<Self, Problem> {
         let mut columns = Self::default();
         for outcome in outcomes {
             columns.deliveries.push(outcome.delivery);
@@ -243,18 +244,21 @@ impl<'o> Columns<'o> {
     async fn record(
         &self,
         services: &Services,
-        leases: &BTreeMap<(Uuid, i64), Told>,
+        leases: &BTreeMap<(WebhookId, i64), Told>,
     ) -> Result<Vec<Reported>, Failed> {
-        let gone: Vec<Uuid> =
+        let gone: Vec<WebhookId> =
             leases.iter().filter(|(_, told)| told.gone).map(|((webhook, _), _)| *webhook).collect();
         let mut reported = if gone.is_empty() {
             self.run(&services.db.main).await?
         } else {
             let mut change = Change::begin(services).await?;
             // before their lanes, the common order of locks
-            sqlx::query!("SELECT FROM webhook WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE", &gone)
-                .execute(change.connection())
-                .await?;
+            sqlx::query!(
+                "SELECT FROM webhook WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE",
+                &gone as &[WebhookId]
+            )
+            .execute(change.connection())
+            .await?;
             let mut reported = self.run(change.connection()).await?;
             for report in &mut reported {
                 let gone = leases.get(&(report.webhook, report.token)).is_some_and(|t| t.gone);
@@ -341,16 +345,16 @@ impl<'o> Columns<'o> {
                       before IS NOT NULL AND failures > 0 AND (succeeded OR before = 0) AS "began_failing!",
                       coalesce(counted.overdue, false) AS "overdue!", false AS "disabled!"
                FROM lane LEFT JOIN counted USING (webhook_id, token)"#,
-            &self.deliveries,
-            &self.webhooks,
+            &self.deliveries as &[DeliveryId],
+            &self.webhooks as &[WebhookId],
             &self.tokens,
             &self.states as &[&str],
             &self.wait_seconds,
             &self.attempts,
-            &self.organisations,
+            &self.organisations as &[OrganisationId],
             &self.event_types as &[&str],
             &self.entities,
-            &self.lanes,
+            &self.lanes as &[WebhookId],
             &self.lane_tokens,
             &self.lane_succeeded,
             &self.lane_failures,
@@ -386,7 +390,7 @@ async fn disable_overdue(services: &Services, reported: &mut [Reported]) -> Resu
 /// Disables a webhook, `at_once` or if it still fails; `false` if it is no longer active, or its failures were reset.
 async fn disable(
     change: &mut Change<'_>,
-    webhook: Uuid,
+    webhook: WebhookId,
     reason: &'static str,
     at_once: bool,
 ) -> Result<bool, sqlx::Error> {
@@ -414,7 +418,7 @@ async fn disable(
                     '{}'::jsonb AS data
              FROM made
          )",
-        webhook,
+        webhook.get(),
         reason,
         at_once,
     )

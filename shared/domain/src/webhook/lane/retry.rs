@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::Problem;
 
 /// A moment, less than the shortest wait before a retry.
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// Active webhooks whose lane is free, may send (or probe), and has something to try again; organisations take turns.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
     /// Up to when this has looked, by the clock of Postgres: the next look starts there.
     pub until: DateTime<Utc>,
     /// Something more becomes due within two seconds. No wait before a retry is shorter, so after a look without a result
@@ -44,7 +44,7 @@ pub async fn retries(db: &Database, since: Option<DateTime<Utc>>, limit: usize) 
                             AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true) OFFSET 0
                       ) free
                       ORDER BY row_number() OVER (PARTITION BY free.organisation_id)
-                  ) AS "lanes!: Vec<Uuid>",
+                  ) AS "lanes!: Vec<WebhookId>",
                   CASE WHEN (SELECT count(*) FROM became) = $2 THEN (SELECT max(next_attempt_at) FROM became)
                        ELSE now() END AS "until!",
                   -- the first of them: whether there is any may be asked of the other index of what was tried, all of it

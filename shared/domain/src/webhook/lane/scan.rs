@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// One look over the lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Active webhooks whose lane is free, may send (or probe), and has something due; organisations take turns.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
     /// Where the next look begins; nothing after the last lane.
-    pub resume_after: Option<Uuid>,
+    pub resume_after: Option<WebhookId>,
 }
 
 /// How lanes are looked over.
@@ -32,13 +32,18 @@ pub enum Way {
 ///
 /// It also finds what a transaction of more than some seconds has left below the beginning of a lane, and has
 /// the lane begin there.
-pub async fn due(db: &Database, after: Option<Uuid>, limit: usize) -> Result<Scan, Problem> {
+pub async fn due(db: &Database, after: Option<WebhookId>, limit: usize) -> Result<Scan, Problem> {
     due_by(db, Way::ByDelivery, after, limit).await
 }
 
 /// The same, by one way or the other.
-pub async fn due_by(db: &Database, way: Way, after: Option<Uuid>, limit: usize) -> Result<Scan, Problem> {
-    let after = after.unwrap_or(Uuid::nil());
+pub async fn due_by(
+    db: &Database,
+    way: Way,
+    after: Option<WebhookId>,
+    limit: usize,
+) -> Result<Scan, Problem> {
+    let after = after.unwrap_or(WebhookId::nil());
     let seen = match way {
         Way::ByDelivery => by_delivery(db, after, limit).await?,
         Way::ByWebhook => by_webhook(db, after, limit).await?,
@@ -50,21 +55,22 @@ pub async fn due_by(db: &Database, way: Way, after: Option<Uuid>, limit: usize) 
     let resume_after = (seen.len() == limit).then(|| seen.last().map(|s| s.webhook)).flatten();
     let mut due: Vec<_> = seen.into_iter().filter(|s| s.due == Some(true)).collect();
     due.sort_unstable_by_key(|s| (s.next_attempt_at, s.webhook));
-    let lanes = in_turns(due.into_iter().map(|s| (s.organisation.unwrap_or_default(), s.webhook)));
+    let lanes =
+        in_turns(due.into_iter().map(|s| (s.organisation.unwrap_or(OrganisationId::nil()), s.webhook)));
     Ok(Scan { lanes, resume_after })
 }
 
 /// A lane that was looked at.
 struct Seen {
-    webhook: Uuid,
-    organisation: Option<Uuid>,
+    webhook: WebhookId,
+    organisation: Option<OrganisationId>,
     next_attempt_at: Option<DateTime<Utc>>,
     due: Option<bool>,
     /// It has an open delivery before its beginning.
     below: Option<bool>,
 }
 
-async fn by_delivery(db: &Database, after: Uuid, limit: usize) -> Result<Vec<Seen>, Problem> {
+async fn by_delivery(db: &Database, after: WebhookId, limit: usize) -> Result<Vec<Seen>, Problem> {
     let seen = sqlx::query_as!(
         Seen,
         r#"WITH RECURSIVE seen AS (
@@ -79,7 +85,7 @@ async fn by_delivery(db: &Database, after: Uuid, limit: usize) -> Result<Vec<See
                WHERE seen.n < $2
            )
            SELECT seen.webhook_id AS "webhook!",
-                  lane.organisation_id AS "organisation?", seen.next_attempt_at AS "next_attempt_at?",
+                  lane.organisation_id AS "organisation?: OrganisationId", seen.next_attempt_at AS "next_attempt_at?",
                   seen.next_attempt_at <= now() AND lane.free
                   AND (NOT lane.ordered OR coalesce(
                       (SELECT t.next_attempt_at <= now() FROM delivery t
@@ -93,7 +99,7 @@ async fn by_delivery(db: &Database, after: Uuid, limit: usize) -> Result<Vec<See
                FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id WHERE w.id = seen.webhook_id OFFSET 0
            ) lane ON true
            ORDER BY seen.webhook_id"#,
-        after,
+        after.get(),
         i32::try_from(limit).map_err(Problem::internal)?,
     )
     .fetch_all(&db.main)
@@ -101,11 +107,11 @@ async fn by_delivery(db: &Database, after: Uuid, limit: usize) -> Result<Vec<See
     Ok(seen)
 }
 
-async fn by_webhook(db: &Database, after: Uuid, limit: usize) -> Result<Vec<Seen>, Problem> {
+async fn by_webhook(db: &Database, after: WebhookId, limit: usize) -> Result<Vec<Seen>, Problem> {
     // each step separately through its index, independent of the statistics of the tables
     let seen = sqlx::query_as!(
         Seen,
-        r#"SELECT lane.webhook_id AS "webhook!", w.organisation_id AS "organisation?",
+        r#"SELECT lane.webhook_id AS "webhook!", w.organisation_id AS "organisation?: OrganisationId",
                   first.next_attempt_at AS "next_attempt_at?",
                   w.active AND lane.free AND first.next_attempt_at <= now()
                   AND (NOT w.ordered OR coalesce(
@@ -127,7 +133,7 @@ async fn by_webhook(db: &Database, after: Uuid, limit: usize) -> Result<Vec<Seen
                ORDER BY d.next_attempt_at, d.id LIMIT 1
            ) first ON true
            ORDER BY lane.webhook_id"#,
-        after,
+        after.get(),
         i64::try_from(limit).map_err(Problem::internal)?,
     )
     .fetch_all(&db.main)
@@ -135,12 +141,12 @@ async fn by_webhook(db: &Database, after: Uuid, limit: usize) -> Result<Vec<Seen
     Ok(seen)
 }
 
-async fn begin_anew(db: &Database, webhooks: &[Uuid]) -> Result<(), Problem> {
+async fn begin_anew(db: &Database, webhooks: &[WebhookId]) -> Result<(), Problem> {
     sqlx::query!(
         "UPDATE webhook_lane SET nothing_before = to_timestamp(0) WHERE webhook_id = ANY (ARRAY(
              SELECT webhook_id FROM webhook_lane WHERE webhook_id = ANY ($1)
              ORDER BY webhook_id FOR NO KEY UPDATE SKIP LOCKED))",
-        webhooks,
+        webhooks as &[WebhookId],
     )
     .execute(&db.main)
     .await?;
@@ -148,8 +154,8 @@ async fn begin_anew(db: &Database, webhooks: &[Uuid]) -> Result<(), Problem> {
 }
 
 /// Lanes so that their organisations take turns: the first of each, then the second of each, in the order in which they came.
-pub(super) fn in_turns(lanes: impl IntoIterator<Item = (Uuid, Uuid)>) -> Vec<Uuid> {
-    let mut counts = HashMap::<Uuid, usize>::new();
+pub(super) fn in_turns(lanes: impl IntoIterator<Item = (OrganisationId, WebhookId)>) -> Vec<WebhookId> {
+    let mut counts = HashMap::<OrganisationId, usize>::new();
     let mut placed: Vec<_> = lanes
         .into_iter()
         .map(|(organisation, webhook)| {
@@ -168,8 +174,8 @@ mod tests {
 
     #[test]
     fn organisations_take_turns_and_each_keeps_its_order() {
-        let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-        let lane = Uuid::from_u128;
+        let [a, b, c] = [1, 2, 3].map(OrganisationId::from_u128);
+        let lane = WebhookId::from_u128;
         let lanes = [(a, 10), (a, 11), (a, 12), (b, 20), (c, 30), (b, 21)].map(|(o, n)| (o, lane(n)));
         assert_eq!(in_turns(lanes), [10, 20, 30, 11, 21, 12].map(lane));
     }

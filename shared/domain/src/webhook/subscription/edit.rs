@@ -1,7 +1,6 @@
 //! What a request wants of a webhook, read by the rules of its fields.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::Stored;
 use crate::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
@@ -9,6 +8,7 @@ use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, id, int32, object, one_of};
 use longshore_kernel::problem::Problem;
 
@@ -18,7 +18,7 @@ const MAX_IN_FLIGHT: i32 = 16;
 /// What a new webhook is to be.
 #[derive(Debug)]
 pub(super) struct NewWebhook {
-    pub(super) eshop: Uuid,
+    pub(super) eshop: EshopId,
     pub(super) event: &'static str,
     pub(super) destination: String,
     pub(super) active: bool,
@@ -30,7 +30,7 @@ pub(super) struct NewWebhook {
 /// What of a webhook is to change.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    pub(super) eshop: Option<Uuid>,
+    pub(super) eshop: Option<EshopId>,
     pub(super) event: Option<&'static str>,
     pub(super) destination: Option<String>,
     pub(super) active: Option<bool>,
@@ -66,7 +66,7 @@ impl Edit {
     fn members(object: &mut Object<'_>, outbound: &OutboundSettings, is_new: bool) -> Self {
         let or = |default| is_new.then_some(default);
         Self {
-            eshop: object.required_if(is_new, "eshop", id()),
+            eshop: object.required_if(is_new, "eshop", id()).map(EshopId::from),
             event: object.required_if(is_new, "event", one_of(SUBSCRIBABLE)),
             destination: object.required_if(is_new, "destination", destination(outbound)),
             active: object.optional_with("active", boolean(), or(true)),

@@ -20,9 +20,9 @@ pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<
     )
     .fetch(db);
     while let Some(row) = rows.try_next().await? {
-        opened.look(vault, &secret_place(row.id), &row.secret);
+        opened.look(vault, &secret_place(row.id.into()), &row.secret);
         if let Some(authentication) = &row.authentication {
-            opened.look(vault, &authentication_place(row.id), authentication);
+            opened.look(vault, &authentication_place(row.id.into()), authentication);
         }
     }
     Ok(())
@@ -50,8 +50,8 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
         |row| {
             let authentication = row.authentication.as_deref();
             let authentication =
-                authentication.map(|a| vault.reseal(&authentication_place(row.id), a)).transpose()?;
-            Ok((row.id, vault.reseal(&secret_place(row.id), &row.secret)?, authentication))
+                authentication.map(|a| vault.reseal(&authentication_place(row.id.into()), a)).transpose()?;
+            Ok((row.id, vault.reseal(&secret_place(row.id.into()), &row.secret)?, authentication))
         },
         |id, error| tracing::warn!(webhook.id = %id, %error, "the stored secrets of a webhook cannot be read"),
     );
@@ -92,7 +92,7 @@ pub async fn reseal_former(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Op
         &rows,
         |row| row.webhook_id,
         |row| {
-            let secret = vault.reseal(&secret_place(row.webhook_id), &row.secret)?;
+            let secret = vault.reseal(&secret_place(row.webhook_id.into()), &row.secret)?;
             Ok((row.webhook_id, row.signs_until, secret))
         },
         |id, error| tracing::warn!(webhook.id = %id, %error, "a former secret of a webhook cannot be read"),

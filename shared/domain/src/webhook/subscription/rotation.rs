@@ -9,13 +9,12 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::{ENTITY, answer_with_secret, location, lock, secret_place, shown};
 use crate::webhook::{lane, signature};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -28,12 +27,12 @@ const FORMER_SECRETS: i64 = 8;
 
 /// Rotates the secret of a webhook (`PUT /api/eshop-webhook/{id}/rotate-secret`). It is shown in this answer, and in no
 /// replay of it; the previous one also signs for [`OVERLAP`].
-pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn rotate_secret(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     lock(&mut change, services, context.scope(), id).await?;
     let live = sqlx::query_scalar!(
         r#"SELECT count(*) AS "live!" FROM webhook_former_secret WHERE webhook_id = $1 AND signs_until > now()"#,
-        id,
+        id.get(),
     )
     .fetch_one(change.connection())
     .await?;
@@ -63,7 +62,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
                     jsonb_build_object('secret', jsonb_build_array('***', '***')) AS changes, '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         sealed,
         OVERLAP.as_secs_f64(),
     )
@@ -80,11 +79,11 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
 }
 
 /// Counts the rotation in the lane; returns the token of its holder.
-async fn fence(change: &mut Change<'_>, webhook: Uuid) -> Result<Option<i64>, sqlx::Error> {
+async fn fence(change: &mut Change<'_>, webhook: WebhookId) -> Result<Option<i64>, sqlx::Error> {
     let lane = sqlx::query!(
         r#"UPDATE webhook_lane SET rotations = rotations + 1 WHERE webhook_id = $1
            RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
-        webhook,
+        webhook.get(),
     )
     .fetch_optional(change.connection())
     .await?;

@@ -8,12 +8,14 @@ use uuid::Uuid;
 use crate::catalog::product::columns::product_query;
 use crate::catalog::product::record::{Category, Child, Product, ProductType};
 
+use longshore_kernel::ids::{EshopId, OrganisationId};
+
 /// Products of an organisation by SKU, as far as a row is compared with them: of the e-shops whether this one is among
 /// them, and no images. Most rows of most syncs change nothing, and this is all that they cost.
 pub(super) async fn by_sku(
     tx: &mut PgConnection,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
     // each by its key, as the first in the order of SKUs: without statistics, Postgres may plan a query by organisation and
@@ -27,9 +29,9 @@ pub(super) async fn by_sku(
              ORDER BY product_sku LIMIT 1
          ) p",
         "true",
-        organisation,
+        organisation.get(),
         skus as &[&str],
-        eshop,
+        eshop.get(),
     )
     .fetch_all(tx)
     .await?;
@@ -58,12 +60,12 @@ pub(super) async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), sqlx
 /// Keeps products of the organisation that are to be parts as they are until the transaction ends.
 pub(super) async fn lock_parts(
     tx: &mut PgConnection,
-    organisation: Uuid,
+    organisation: OrganisationId,
     ids: &[Uuid],
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "SELECT FROM product WHERE id = ANY($2) AND organisation_id IS NOT DISTINCT FROM $1 ORDER BY id FOR SHARE",
-        organisation,
+        organisation.get(),
         ids,
     )
     .execute(tx)

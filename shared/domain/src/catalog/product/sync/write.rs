@@ -49,7 +49,7 @@ pub(super) async fn update(
                  FROM written
              )"
         ],
-        sync.eshop,
+        sync.eshop.get(),
         sync.acceptance,
         &decided,
     )
@@ -91,8 +91,8 @@ pub(super) async fn insert(
                  FROM made JOIN given g ON g.id = made.id
              )"
         ],
-        sync.organisation,
-        sync.eshop,
+        sync.organisation.get(),
+        sync.eshop.get(),
         sync.acceptance,
     )
     .await?;
