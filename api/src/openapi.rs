@@ -28,6 +28,7 @@ mod account;
 mod catalog;
 pub mod docs;
 mod example;
+mod expedition;
 mod input;
 mod job;
 mod operation;
@@ -64,6 +65,7 @@ type Describe = fn() -> Vec<Operation>;
 const ROOMS: &[(&str, &str, Describe)] = &[
     ("account", "Organisations and e-shops, accounts and tokens, audit.", account::operations),
     ("warehouse", "Warehouses, wms, stock, suppliers, stock advices.", warehouse::operations),
+    ("expedition", "Orders, their items and reservations, movements of stocks.", expedition::operations),
     ("catalog", "Products, their images and services, packaging options.", catalog::operations),
     ("shipping", "Carriers and their services.", shipping::operations),
     ("partner", "Partner integration: settings and syncs.", partner::operations),

@@ -52,3 +52,9 @@ pub(super) const SESSION: &str = "0192a1b2-7000-7000-8000-000000000010";
 pub(super) const CREATED: &str = "2026-01-31T12:00:00.123456+00:00";
 /// When they were last changed.
 pub(super) const CHANGED: &str = "2026-01-31T12:30:00.654321+00:00";
+/// An order.
+pub(super) const EXPEDITION: &str = "0192a1b2-7000-7000-8000-000000000028";
+/// The item of the order.
+pub(super) const EXPEDITION_ITEM: &str = "0192a1b2-7000-7000-8000-000000000029";
+/// A movement of the stock.
+pub(super) const STOCK_MOVEMENT: &str = "0192a1b2-7000-7000-8000-00000000002a";

@@ -4,16 +4,17 @@ mod setting;
 
 use longshore_http::extract::lines::NDJSON;
 use longshore_shared::catalog::product::rules;
+use longshore_shared::expedition::import;
 use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
 use longshore_shared::warehouse::stock::sync as stock;
 use serde_json::json;
 
-use super::catalog;
 use super::example::{ESHOP, WAREHOUSE};
 use super::operation::{JSON, Operation, operation};
-use super::schema::{Said, Shape, about, array, body_of, bytes, either, named, one_of};
+use super::schema::{Said, Shape, about, array, body_of, boolean, bytes, either, members, named, one_of};
+use super::{catalog, expedition};
 use crate::routes::partner::sync;
 
 /// No limit on the rows of one document other than its bytes.
@@ -37,6 +38,16 @@ pub(super) fn operations() -> Vec<Operation> {
     );
     let stock_pull = body_of(&pull::wish(Push::Stocks))
         .about("Stocks of a warehouse that the worker fetches from the e-shop's partner, as the integration setting says.");
+    let orders = body_of(&push::expedition_header())
+        .about("The rows of orders.")
+        .required("expeditions", about(array(0..=ROWS, named("ExpeditionRow")), OF_ROWS))
+        .explain(&[(
+            "send",
+            "Whether new orders are sent, where their rows do not say it. The default is whether the e-shop does not edit them first.",
+        )]);
+    let order = expedition::parts(members(&import::schema())).about(
+        "A row of an import of orders: the body of a create without `eshop`; or `{\"orderNumber\", \"cancel\": true}`, which cancels the order. A new order needs `value`, `currency` and `items`.",
+    );
     let count = body_of(&stock::row()).about("A row of a stock sync.");
     let mut operations = setting::operations();
     operations.extend([
@@ -79,6 +90,14 @@ pub(super) fn operations() -> Vec<Operation> {
             json!({"eshop": ESHOP, "warehouseId": WAREHOUSE}),
             json!({"productSku": "8590000000017", "quantity": 120}),
         )))),
+        pushes(
+            operation(sync::sync_expeditions, "Imports orders"),
+            "Matches orders by `orderNumber` in the e-shop. Creates new orders and sends them; a row that was already taken changes nothing. An order that is `on_hold` or `incorrect` gets the fields of its row; a later one is refused as an item error. The rows are executed in their order.",
+        )
+        .schema("ExpeditionRow", order.optional("cancel", boolean()))
+        .schema("ExpeditionSync", orders)
+        .form(JSON, named("ExpeditionSync"), Some(json!({"eshop": ESHOP, "expeditions": [expedition::row()]})))
+        .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"eshop": ESHOP}), expedition::row())))),
     ]);
     operations
 }

@@ -4,7 +4,7 @@
 
 use longshore_shared::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
 use longshore_shared::list::path::RELATIONS;
-use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_shared::list::resource::{Field, Kind, Resource, Shown};
 use longshore_shared::list::{LIMIT, OFFSET, sort};
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use super::schema::{
     Said, Says, Shape, VERSION, about, any_integer, any_number, any_text, anything, array, array_of, boolean,
     date, default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
 };
-use super::{account, catalog, job, path, shipping, warehouse, webhook};
+use super::{account, catalog, expedition, job, path, shipping, warehouse, webhook};
 
 /// The description of a resource beyond its table of fields.
 pub(super) struct Described {
@@ -37,6 +37,10 @@ pub(super) const ALL: &[&Described] = &[
     &account::ADMIN,
     &account::BUSINESS_USER,
     &account::AUDIT,
+    &expedition::EXPEDITION,
+    &expedition::EXPEDITION_ITEM,
+    &expedition::RESERVATION,
+    &expedition::MOVEMENT,
     &warehouse::WAREHOUSE,
     &warehouse::WMS,
     &warehouse::PRODUCT_STOCK,
@@ -70,7 +74,9 @@ pub(super) fn example(resource: &Resource) -> Option<Value> {
 pub(super) fn page_example(resource: &'static Resource) -> Option<Value> {
     let mut record = example(resource)?;
     if let Value::Object(members) = &mut record {
-        members.retain(|name, _| !resource.fields.iter().any(|field| field.alone && field.name == name));
+        let is_left_out = |field: &Field| field.shown == Shown::Alone || field.shown == Shown::OnRequest;
+        members
+            .retain(|name, _| !resource.fields.iter().any(|field| is_left_out(field) && field.name == name));
     }
     Some(json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1}}))
 }
@@ -231,13 +237,14 @@ fn criteria(resource: &'static Resource) -> Shape {
     let paths = paths(resource);
     let asked = paths.iter().filter_map(|path| Some((criterion(&path.kind)?, path)));
     let (own, related): (Vec<_>, Vec<_>) = asked.partition(|(_, path)| path.is_own);
-    let relations =
-        resource.fields.iter().filter(|field| !field.alone).filter_map(|field| match field.kind {
+    let relations = resource.fields.iter().filter(|field| field.shown != Shown::Alone).filter_map(|field| {
+        match field.kind {
             Kind::One(related) | Kind::Many(_, related) => {
                 Some(format!("`{}` ({})", field.name, name(related)))
             }
             _ => None,
-        });
+        }
+    });
     let mut text = "Records must satisfy all conditions.".to_owned();
     if !related.is_empty() {
         let relations: Vec<_> = relations.collect();
@@ -269,7 +276,7 @@ struct Path {
 
 fn paths(resource: &'static Resource) -> Vec<Path> {
     fn follow(fields: &'static [Field], prefix: &str, relations: usize, to_one: bool, found: &mut Vec<Path>) {
-        for field in fields.iter().filter(|field| !field.alone) {
+        for field in fields.iter().filter(|field| field.shown != Shown::Alone) {
             let name = format!("{prefix}{}", field.name);
             let inner = format!("{name}.");
             match field.kind {

@@ -142,7 +142,7 @@ mod tests {
         }
         for (given, code) in [
             (json!(-1), "out_of_range"),
-            (json!(1_000_000.0001), "out_of_range"),
+            (json!(1_000_000.000_1), "out_of_range"),
             (json!(1e300), "out_of_range"),
             (json!("0.00001"), "invalid_amount"),
             (json!(""), "invalid_amount"),

@@ -89,7 +89,9 @@ pub async fn apply(
     let mut locked = stocks::lock(change.connection(), &orders).await?;
     if matches!(command, Command::Send { .. }) {
         let turned = stocks::turned(change.connection(), &locked).await?;
-        orders.iter_mut().for_each(|order| turned.judge(order));
+        for order in &mut orders {
+            turned.judge(order);
+        }
     }
     let mut done: Vec<Done> = Vec::with_capacity(ids.len());
     let mut transitions = Vec::with_capacity(orders.len());
@@ -122,7 +124,6 @@ pub async fn apply(
 }
 
 /// The body of `PUT …/send`, which may be absent.
-#[must_use]
 pub fn send_body() -> impl Rule<Out = Command> {
     object(|body| {
         let rebook = body.nullable("rebook", boolean()).value();
@@ -131,7 +132,6 @@ pub fn send_body() -> impl Rule<Out = Command> {
 }
 
 /// The body of `PUT …/cancel`, which may be absent.
-#[must_use]
 pub fn cancel_body() -> impl Rule<Out = Command> {
     object(|body| Some(Command::Cancel { reason: body.nullable("reason", text(0..=REASON_LENGTH)).value() }))
 }

@@ -24,7 +24,7 @@ use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
-use longshore_kernel::input;
+use longshore_kernel::input::{self, Object, Schema};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
@@ -49,20 +49,22 @@ pub(super) struct New {
     pub(super) origin: usize,
 }
 
-/// Reads the body of a create.
-pub(super) fn read(body: Value) -> Body {
-    let (body, ()) = Body::read(body, true, |object, body| {
-        body.eshop = object.required("eshop", input::id()).map(EshopId::from);
-        body.send = object.nullable("send", input::boolean()).value();
-        Echo::of(object, true, |name| EXPEDITION.shows(name));
-    });
-    body
+/// The body of a create.
+#[must_use]
+pub fn schema() -> Schema {
+    Object::schema(|object| Body::members(object, true, members))
+}
+
+fn members(object: &mut Object<'_>, body: &mut Body) {
+    body.eshop = object.required("eshop", input::id()).map(EshopId::from);
+    body.send = object.nullable("send", input::boolean()).value();
+    Echo::of(object, true, |name| EXPEDITION.shows(name));
 }
 
 /// Creates an order: 201 with the record.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let digest = import::digest(body.clone());
-    let body = read(body);
+    let (body, ()) = Body::read(body, true, members);
     let id = ExpeditionId::new();
     for _ in 0..ATTEMPTS {
         let mut connection = services.db.main.acquire().await?;

@@ -21,7 +21,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{self, Object, Reader, Rule, Schema, object};
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
@@ -47,6 +47,31 @@ struct Given {
     eshop: Option<EshopId>,
 }
 
+/// The body of an update.
+#[must_use]
+pub fn schema() -> Schema {
+    Object::schema(|object| Body::members(object, false, |object, _| members(object)))
+}
+
+fn members(object: &mut Object<'_>) -> (Echo, Option<EshopId>) {
+    let eshop = object.optional("eshop", input::id()).map(EshopId::from);
+    (Echo::of(object, false, |name| EXPEDITION.shows(name)), eshop)
+}
+
+/// The body of a `PATCH`.
+pub fn patch_body() -> impl Rule<Out = DetailFields> {
+    object(|object| {
+        let reference = || input::text(0..=255);
+        Some(DetailFields {
+            ref1: object.nullable("ref1", reference()),
+            ref2: object.nullable("ref2", reference()),
+            ref3: object.nullable("ref3", reference()),
+            external_id: object.nullable("externalId", input::text(1..=255)),
+            ..DetailFields::default()
+        })
+    })
+}
+
 /// Changes the given fields of an order that is on hold or incorrect: 200 with the record.
 pub async fn update(
     services: &Services,
@@ -55,10 +80,7 @@ pub async fn update(
     body: Value,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let (body, (echo, eshop)) = Body::read(body, false, |object, _| {
-        let eshop = object.optional("eshop", input::id()).map(EshopId::from);
-        (Echo::of(object, false, |name| EXPEDITION.shows(name)), eshop)
-    });
+    let (body, (echo, eshop)) = Body::read(body, false, |object, _| members(object));
     change(services, context, id, &Given { body, echo, eshop }, false, check).await
 }
 
@@ -70,17 +92,7 @@ pub async fn patch(
     body: Value,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let mut reader = Reader::default();
-    let mut fields = DetailFields::default();
-    if let Some(mut object) = reader.object(body) {
-        let rule = || input::text(0..=255);
-        fields.ref1 = object.nullable("ref1", rule());
-        fields.ref2 = object.nullable("ref2", rule());
-        fields.ref3 = object.nullable("ref3", rule());
-        fields.external_id = object.nullable("externalId", input::text(1..=255));
-        object.finish();
-    }
-    let body = Body { fields, violations: reader.into_violations(), ..Body::default() };
+    let body = Body { fields: Reader::read(body, patch_body())?, ..Body::default() };
     change(services, context, id, &Given { body, echo: Echo::default(), eshop: None }, true, check).await
 }
 

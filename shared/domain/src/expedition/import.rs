@@ -24,7 +24,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
-use longshore_kernel::input::{Reader, boolean, int32};
+use longshore_kernel::input::{Object, Reader, Schema, boolean, int32};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
 
@@ -42,17 +42,25 @@ enum Asked {
     Cancel,
 }
 
+/// A row that takes over an order.
+#[must_use]
+pub fn schema() -> Schema {
+    Object::schema(|object| Body::members(object, false, members))
+}
+
+fn members(object: &mut Object<'_>, body: &mut Body) {
+    body.codes.carrier = object.nullable("carrierCode", int32(0..=i32::MAX)).value();
+    body.codes.service = object.nullable("carrierServiceCode", int32(0..=i32::MAX)).value();
+    body.send = object.nullable("send", boolean()).value();
+}
+
 /// Reads a row: the body of a create without `eshop`, or `{"orderNumber", "cancel": true}`.
 pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
     if row.get("cancel").is_some() {
         return read_cancel(row);
     }
     let digest = digest(row.clone());
-    let (mut body, ()) = Body::read(row, false, |object, body| {
-        body.codes.carrier = object.nullable("carrierCode", int32(0..=i32::MAX)).value();
-        body.codes.service = object.nullable("carrierServiceCode", int32(0..=i32::MAX)).value();
-        body.send = object.nullable("send", boolean()).value();
-    });
+    let (mut body, ()) = Body::read(row, false, members);
     if body.fields.order_number.is_none() && !body.violations.iter().any(|v| v.property_path == "orderNumber")
     {
         body.violations.push(Violation::new("orderNumber", "required", "is required"));
@@ -227,7 +235,7 @@ impl Group<'_> {
                                 resend.push(sends);
                             }
                         }
-                        (Some(Ok(resolved)), _) => news.push(self.new(body, resolved, *digest, position)),
+                        (Some(Ok(resolved)), _) => news.push(self.create(body, resolved, *digest, position)),
                         (None, _) => return Err(Problem::internal("a row was not resolved")),
                     }
                 }
@@ -243,7 +251,7 @@ impl Group<'_> {
         body.send.or(self.import.send).unwrap_or(!resolved.edits_before)
     }
 
-    fn new(&self, body: &Body, resolved: Resolved, digest: [u8; 32], position: usize) -> New {
+    fn create(&self, body: &Body, resolved: Resolved, digest: [u8; 32], position: usize) -> New {
         let index = self.indexes.get(position).copied().unwrap_or_default();
         New {
             send: self.sends(body, &resolved),

@@ -24,6 +24,7 @@ pub struct Place {
 }
 
 /// An order.
+#[expect(clippy::struct_field_names, reason = "an order number is what the API calls it")]
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) id: ExpeditionId,
@@ -116,6 +117,7 @@ impl Order {
 }
 
 /// What of a body sending looks at.
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sendable<'s> {
     pub(super) ignores_address: bool,

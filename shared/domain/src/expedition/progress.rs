@@ -94,7 +94,6 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<News, Problem> {
 }
 
 /// The body of `PUT …/status`.
-#[must_use]
 pub fn body() -> impl Rule {
     object(members)
 }
@@ -276,13 +275,12 @@ fn leaving(order: &Order, news: &News) -> Result<Vec<(ExpeditionItemId, StockId,
             continue;
         };
         let sum: i64 = told.iter().filter(|(id, _)| *id == item.id).map(|(_, n)| i64::from(*n)).sum();
-        match i32::try_from(sum).ok().filter(|sum| *sum <= item.quantity) {
-            Some(sum) => left.push((item.id, stock, sum)),
-            None => {
-                let index = told.iter().position(|(id, _)| *id == item.id).unwrap_or_default();
-                let message = format!("must come to at most {}, as was ordered", item.quantity);
-                violations.push(Violation::new(format!("items[{index}].expedited"), "too_many", message));
-            }
+        if let Some(sum) = i32::try_from(sum).ok().filter(|sum| *sum <= item.quantity) {
+            left.push((item.id, stock, sum));
+        } else {
+            let index = told.iter().position(|(id, _)| *id == item.id).unwrap_or_default();
+            let message = format!("must come to at most {}, as was ordered", item.quantity);
+            violations.push(Violation::new(format!("items[{index}].expedited"), "too_many", message));
         }
     }
     if violations.is_empty() { Ok(left) } else { Err(Problem::invalid(violations)) }

@@ -73,6 +73,7 @@ pub(super) async fn resolve(
 }
 
 /// What an order refers to, but for its products.
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 #[derive(Debug)]
 struct Head {
     organisation: Option<Uuid>,
@@ -294,7 +295,7 @@ async fn products(connection: &mut PgConnection, placed: &[Placed<'_>]) -> Resul
 #[derive(Default)]
 struct Items {
     rows: Vec<Value>,
-    items: Vec<Item>,
+    list: Vec<Item>,
     bundles: Vec<Value>,
     removed: Vec<Value>,
 }
@@ -313,11 +314,11 @@ impl Items {
             row.insert(name.to_owned(), value);
         }
         self.rows.push(Value::Object(row));
-        self.items.push(item);
+        self.list.push(item);
     }
 
     fn next(&self, product: ProductId, product_sku: String, quantity: i32, stock: Option<StockId>) -> Item {
-        let position = i32::try_from(self.items.len()).unwrap_or(i32::MAX);
+        let position = i32::try_from(self.list.len()).unwrap_or(i32::MAX);
         let id = ExpeditionItemId::new();
         Item { id, position, product, product_sku, quantity, stock, is_physical: true, is_sold: true }
     }
@@ -340,12 +341,12 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
             violations.push(Violation::new(format!("items[{index}].{name}"), code, message));
         }
     }
-    let pieces: i64 = items.items.iter().map(|item| i64::from(item.quantity)).sum();
+    let pieces: i64 = items.list.iter().map(|item| i64::from(item.quantity)).sum();
     let gives_items = draft.given.items.is_some();
     if gives_items && is_known && violations.is_empty() {
-        let (code, message) = if items.items.is_empty() {
+        let (code, message) = if items.list.is_empty() {
             ("required", "must have a physical product".to_owned())
-        } else if items.items.len() > MAX_ITEMS {
+        } else if items.list.len() > MAX_ITEMS {
             ("invalid_count", format!("must come to at most {MAX_ITEMS} items, bundles taken apart"))
         } else if pieces > MAX_PIECES {
             ("out_of_range", format!("must come to at most {MAX_PIECES} pieces"))
@@ -386,7 +387,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         waits_before: detail.wait_before_processing.unwrap_or(head.waits_before),
         checks_address: !(detail.ignore_address_validation || head.ignores_address),
         faults,
-        items: items.items,
+        items: items.list,
         version: 1,
     };
     Ok(Resolved {

@@ -87,16 +87,15 @@ pub(super) fn status_event(
         fields.insert("errors".to_owned(), json!(state.errors));
     }
     let names: Vec<_> = fields.keys().filter(|name| *name != "previousStatus").cloned().collect();
-    data(order, state.status, &names, fields)
+    data(order, state.status, &names, &fields.into())
 }
 
 /// `data` of `expedition_booked_change`.
 pub(super) fn booked_event(order: &Order, status: Status) -> Value {
-    let fields = Map::from_iter([("items".to_owned(), order.booked_items(status))]);
-    data(order, status, &["items".to_owned()], fields)
+    data(order, status, &["items".to_owned()], &json!({"items": order.booked_items(status)}))
 }
 
-fn data(order: &Order, status: Status, names: &[String], fields: Map<String, Value>) -> Value {
+fn data(order: &Order, status: Status, names: &[String], fields: &Value) -> Value {
     let mut data = json!({"id": order.id, "changedFields": names, "fields": fields});
     for (name, value) in identity(order, status) {
         data[name] = value;

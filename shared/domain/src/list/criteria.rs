@@ -117,9 +117,8 @@ impl Operand {
     fn is_empty(&self) -> bool {
         match self {
             Self::Ids(v) => v.is_empty(),
-            Self::Texts(v) => v.is_empty(),
+            Self::Texts(v) | Self::Numbers(v) => v.is_empty(),
             Self::Integers(v) => v.is_empty(),
-            Self::Numbers(v) => v.is_empty(),
             Self::Timestamps(v) => v.is_empty(),
             Self::Dates(v) => v.is_empty(),
             _ => false,

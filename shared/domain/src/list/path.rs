@@ -1,6 +1,6 @@
 //! Dotted paths: from the name that a caller sends to a field of a table (`docs/reference/lists.md#paths`).
 
-use super::resource::{Field, Kind, Link, Resource, field};
+use super::resource::{Field, Kind, Link, Resource, Shown, field};
 use longshore_kernel::input::{Reader, unknown_field};
 
 /// Relations that a path may go through: `product.organisation.name` goes through two.
@@ -37,7 +37,7 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
     let mut names = path.split('.').peekable();
     while let Some(name) = names.next() {
         let Some(field) = field(fields, name) else {
-            let known = fields.iter().filter(|field| !field.alone).map(|field| field.name);
+            let known = fields.iter().filter(|field| field.shown != Shown::Alone).map(|field| field.name);
             reader.refuse("unknown_field", unknown_field(name, known));
             return None;
         };

@@ -67,16 +67,25 @@ pub struct Field {
     pub sql: &'static str,
     /// What is shown.
     pub json: Option<&'static str>,
-    /// Whether only a single record shows it: no list returns it or asks about it.
-    pub alone: bool,
-    /// Whether a list shows it only where `select` names it.
-    pub on_request: bool,
-    /// Whether lists are only asked about it: no record shows it.
-    pub hidden: bool,
+    /// Where it is shown.
+    pub shown: Shown,
     /// Whether it may be null.
     pub nullable: bool,
     /// All that a string may say, where that is a closed list.
     pub among: Option<&'static [&'static str]>,
+}
+
+/// Where a field is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// In records and lists.
+    Everywhere,
+    /// In records, and in lists where `select` names it.
+    OnRequest,
+    /// In a single record only: no list returns it or asks about it.
+    Alone,
+    /// Nowhere: lists are only asked about it.
+    Nowhere,
 }
 
 /// What a field is, from which follows what can be asked about it.
@@ -125,17 +134,7 @@ pub struct Link {
 
 impl Field {
     const fn new(name: &'static str, kind: Kind, sql: &'static str) -> Self {
-        Self {
-            name,
-            kind,
-            sql,
-            json: None,
-            alone: false,
-            on_request: false,
-            hidden: false,
-            nullable: false,
-            among: None,
-        }
+        Self { name, kind, sql, json: None, shown: Shown::Everywhere, nullable: false, among: None }
     }
 
     /// A uuid.
@@ -251,21 +250,21 @@ impl Field {
     /// Asks about it only: no record shows it.
     #[must_use]
     pub const fn hidden(mut self) -> Self {
-        self.hidden = true;
+        self.shown = Shown::Nowhere;
         self
     }
 
     /// A list shows it only where `select` names it.
     #[must_use]
     pub const fn on_request(mut self) -> Self {
-        self.on_request = true;
+        self.shown = Shown::OnRequest;
         self
     }
 
     /// Shows it only in a single record.
     #[must_use]
     pub const fn alone(mut self) -> Self {
-        self.alone = true;
+        self.shown = Shown::Alone;
         self
     }
 }
@@ -273,12 +272,12 @@ impl Field {
 impl Resource {
     /// The fields that a single record shows.
     pub fn shown(&self) -> impl Iterator<Item = &'static Field> {
-        self.fields.iter().filter(|field| !field.hidden)
+        self.fields.iter().filter(|field| field.shown != Shown::Nowhere)
     }
 
     /// The fields that the records of a list show.
     pub fn listed(&self) -> impl Iterator<Item = &'static Field> {
-        self.shown().filter(|field| !field.alone)
+        self.shown().filter(|field| field.shown != Shown::Alone)
     }
 
     /// Whether a single record has a member of that name.
@@ -291,7 +290,7 @@ impl Resource {
 /// The field of that name among those that lists know.
 #[must_use]
 pub fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
-    fields.iter().find(|field| field.name == name && !field.alone)
+    fields.iter().find(|field| field.name == name && field.shown != Shown::Alone)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::resource::{Field, Resource};
+use super::resource::{Field, Resource, Shown};
 use longshore_kernel::input::{self, Reader, Rule as _};
 
 /// Reads `select`; a field that is named twice comes back once, and none named is none given.
@@ -28,5 +28,5 @@ pub(super) fn read(
 
 /// Every field that a list shows where nothing is selected.
 pub(super) fn all(resource: &'static Resource) -> Vec<&'static Field> {
-    resource.listed().filter(|field| !field.on_request).collect()
+    resource.listed().filter(|field| field.shown != Shown::OnRequest).collect()
 }
