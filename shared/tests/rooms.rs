@@ -14,6 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["job"],
     &["account"],
     &["catalog", "partner", "shipping", "warehouse", "webhook"],
+    &["expedition"],
 ];
 
 /// Every crate of the workspace, by its folder.

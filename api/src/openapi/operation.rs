@@ -322,6 +322,7 @@ impl Operation {
         let method = match self.route.method {
             Method::POST => HttpMethod::Post,
             Method::PUT => HttpMethod::Put,
+            Method::PATCH => HttpMethod::Patch,
             Method::DELETE => HttpMethod::Delete,
             _ => HttpMethod::Get,
         };

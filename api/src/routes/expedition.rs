@@ -1,4 +1,4 @@
-//! `/api/expedition`: orders, their items and reservations (`docs/reference/orders.md`).
+//! `/api/expedition`: orders, their items and reservations (`docs/reference/orders.md#order`).
 
 pub mod bulk;
 pub mod command;

@@ -1,6 +1,7 @@
 //! `/api/audit` (`docs/reference/accounts.md#audit`), and the audit of every change.
 
 mod account;
+mod expedition;
 mod goods;
 mod version;
 
@@ -281,6 +282,7 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
     ];
     cases.extend(account::cases(&world).await);
     cases.extend(goods::cases(&world, &mug).await);
+    cases.extend(expedition::cases(&world, &mug).await);
     let covered: BTreeSet<String> = cases.iter().map(|case| case.operation.to_owned()).collect();
     assert_eq!(covered, writing_operations(), "each writing operation of the router has a case here");
 

@@ -1,4 +1,4 @@
-//! Orders, which the API calls expeditions (`docs/reference/orders.md`).
+//! Orders, which the API calls expeditions (`docs/reference/orders.md#order`).
 //!
 //! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
 //! - `allocator` and `decision` decide; they are pure.
@@ -15,6 +15,7 @@ pub mod create;
 mod decision;
 pub mod edit;
 pub mod import;
+pub mod invariants;
 mod order;
 pub mod progress;
 mod references;

@@ -25,6 +25,7 @@ pub struct ReadRows<R> {
     /// Position in the chunk of each good row.
     positions: Vec<usize>,
     errors: Vec<ItemError>,
+    push: Push,
 }
 
 impl<R> ReadRows<R> {
@@ -41,7 +42,7 @@ impl<R> ReadRows<R> {
             .map(|entry| if fetched { read_stored(&entry) } else { (Told::default(), entry) })
             .unzip();
         let good = Vec::with_capacity(raw.len());
-        let mut rows = Self { good, positions: Vec::new(), errors: Vec::new(), raw, told };
+        let mut rows = Self { good, positions: Vec::new(), errors: Vec::new(), raw, told, push };
         let mut doubled = vec![false; rows.raw.len()];
         for position in &claim.duplicates {
             if let Some(flag) = usize::try_from(*position).ok().and_then(|p| doubled.get_mut(p)) {
@@ -76,13 +77,7 @@ impl<R> ReadRows<R> {
                                 None
                             }
                             Err(violations) => {
-                                rows.errors.push(ItemError::of_violations(
-                                    index,
-                                    line,
-                                    key,
-                                    &violations,
-                                    row,
-                                ));
+                                rows.errors.push(broken(push, index, line, key, &violations, row));
                                 None
                             }
                         }
@@ -114,7 +109,8 @@ impl<R> ReadRows<R> {
     pub fn refuse(&mut self, claim: &Claim, good: usize, key: &str, violations: &[Violation]) {
         let Some(&position) = self.positions.get(good) else { return };
         let row = self.raw.get(position).map(AsRef::as_ref).unwrap_or_default();
-        self.errors.push(ItemError::of_violations(
+        self.errors.push(broken(
+            self.push,
             claim.index(position),
             claim.lines.of(position),
             Some(key.to_owned()),
@@ -153,5 +149,21 @@ impl<R> ReadRows<R> {
                 notice: true,
             });
         }
+    }
+}
+
+/// The error of a row that breaks rules. One of orders has the code of the first of them.
+fn broken(
+    push: Push,
+    index: i32,
+    line: Option<i64>,
+    key: Option<String>,
+    violations: &[Violation],
+    row: &[u8],
+) -> ItemError {
+    let error = ItemError::of_violations(index, line, key, violations, row);
+    match violations.first() {
+        Some(first) if push == Push::Expeditions => ItemError { code: first.code, ..error },
+        _ => error,
     }
 }

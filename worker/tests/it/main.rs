@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
+mod expedition;
 mod job;
 mod outbound;
 mod partner;

@@ -64,7 +64,7 @@ async fn a_stock_row_shows_what_is_available(_: PgPoolOptions, options: PgConnec
     good.store(&api.services.db.main).await;
     let id = ids::new_id();
     sqlx::query(
-        "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity, booked, incoming)
+        "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity, held, incoming)
          VALUES ($1, $2, $3, $4, $5, 10, 3, 7)",
     )
     .bind(id)

@@ -338,19 +338,15 @@ fn variable_symbol() -> impl Rule<Out = String> + Clone {
     })
 }
 
-/// `{recipientIdentificationNumber}`, or an array of one, as some clients send it.
+/// `{recipientIdentificationNumber}`; some clients send it as an array of one, which the document does not show.
 fn carrier_options() -> impl Rule<Out = Value> + Clone {
-    let options = || {
-        object(|options| {
-            let number = options.nullable("recipientIdentificationNumber", text(0..=255)).value();
-            Some(json!({ "recipientIdentificationNumber": number }))
-        })
-    };
-    let schema = options().schema();
-    let schema = Schema::Either(vec![schema.clone(), Schema::Array(1..=1, Box::new(schema))]);
-    custom(schema, move |reader, value| match value {
-        Value::Array(mut array) if array.len() == 1 => options().apply(reader, array.remove(0)),
-        other => options().apply(reader, other),
+    let options = object(|options| {
+        let number = options.nullable("recipientIdentificationNumber", text(0..=255)).value();
+        Some(json!({ "recipientIdentificationNumber": number }))
+    });
+    custom(options.schema(), move |reader, value| match value {
+        Value::Array(mut array) if array.len() == 1 => options.apply(reader, array.remove(0)),
+        other => options.apply(reader, other),
     })
 }
 

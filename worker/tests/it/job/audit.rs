@@ -57,7 +57,9 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
             }
             JobKind::ExpeditionSend => (bulk(&world, SendExpeditions).await, "expedition.send"),
             JobKind::ExpeditionProcess => {
-                world.execute("UPDATE expedition SET status = 'stock_ok'").await;
+                world
+                    .execute("UPDATE product_stock SET held = 1; UPDATE expedition SET status = 'stock_ok'")
+                    .await;
                 (bulk(&world, ProcessExpeditions).await, "expedition.process")
             }
             JobKind::ExpeditionRollback => (bulk(&world, RollBackExpeditions).await, "expedition.hold"),

@@ -109,7 +109,7 @@ async fn booked_pieces_are_not_available(_: PgPoolOptions, options: PgConnectOpt
     dispatch(&world).await;
     world.execute(AGAIN).await;
     // any change of a stock counts, whatever makes it
-    world.execute("UPDATE product_stock SET booked = 3").await;
+    world.execute("UPDATE product_stock SET held = 3").await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!(partner.stock(1_000), Some(4));
 }

@@ -22,13 +22,14 @@ pub const CODE: &str = "7";
 /// Creates the records from the examples of the document, and replaces the ids of the examples by theirs.
 pub async fn make(api: &Api, document: &mut String) -> Goods {
     let mut ids = BTreeMap::new();
-    let makes: [(&str, &str, &str, u32, Value); 7] = [
+    let makes: [(&str, &str, &str, u32, Value); 8] = [
         ("supplier", "post", "/api/supplier", 0x20, json!({})),
         ("stock-advice", "post", "/api/stock-advice", 0x21, json!({"internalId": "sample"})),
         ("packaging-option", "post", "/api/packaging-option", 0x23, json!({"code": "sample"})),
         ("image", "put", "/api/product/{id}/image/upload", 0x24, json!({})),
         ("carrier", "post", "/api/carrier", 0x25, json!({"code": 7})),
         ("carrier-service", "post", "/api/carrier-service", 0x26, json!({"code": 7})),
+        ("expedition", "post", "/api/expedition", 0x28, json!({"orderNumber": "sample", "send": false})),
         ("setting", "post", "/api/partner-integration/eshop-setting/{id}", 0x27, json!({})),
     ];
     for (name, method, path, number, other) in makes {
@@ -52,8 +53,10 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
             *document = document.replace(&stands, id.as_str().unwrap());
         };
         is(number, &made["id"]);
-        if name == "stock-advice" {
-            is(0x22, &made["items"][0]["id"]);
+        match name {
+            "stock-advice" => is(0x22, &made["items"][0]["id"]),
+            "expedition" => is(0x29, &made["items"][0]["id"]),
+            _ => {}
         }
         ids.insert(name, made["id"].as_str().unwrap().to_owned());
     }

@@ -1,0 +1,99 @@
+//! What always holds of orders and their stocks, as queries that find what breaks it: for `doctor`, and for tests.
+
+use sqlx::PgPool;
+
+use longshore_kernel::problem::Problem;
+
+/// Rows of each kind that are named.
+const NAMED: i64 = 10;
+
+/// Something that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// What should hold.
+    pub rule: &'static str,
+    /// The first rows that break it, by what identifies them.
+    pub rows: Vec<String>,
+}
+
+/// The rules, each with the query of the rows that break it. A marked stock is one that the allocator is about to look at.
+const RULES: &[(&str, &str)] = &[
+    (
+        "a stock holds what its orders have booked, and misses what they wait for",
+        "SELECT format('stock %s has held %s and missing %s; its orders have %s and %s', s.id, s.held, s.missing,
+                       coalesce(i.held, 0), coalesce(i.missing, 0))
+         FROM product_stock s
+         LEFT JOIN (
+             SELECT i.product_id, e.warehouse_id, e.wms_id,
+                    sum(i.quantity) FILTER (WHERE e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion'))
+                        AS held,
+                    sum(i.quantity) FILTER (WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods')) AS missing
+             FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
+             WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing', 'take_out',
+                                'completion')
+             GROUP BY 1, 2, 3
+         ) i ON i.product_id = s.product_id AND i.warehouse_id = s.warehouse_id AND i.wms_id = s.wms_id
+         WHERE (s.held, s.missing) IS DISTINCT FROM (coalesce(i.held, 0), coalesce(i.missing, 0))",
+    ),
+    (
+        "a stock has what its movements come to",
+        "SELECT format('stock %s has %s pieces and %s incoming; its movements come to %s and %s', s.id, s.quantity, s.incoming,
+                       coalesce(m.quantity, 0), coalesce(m.incoming, 0))
+         FROM product_stock s
+         LEFT JOIN (SELECT product_id, warehouse_id, wms_id, sum(quantity) AS quantity, sum(incoming) AS incoming
+                    FROM stock_movement GROUP BY 1, 2, 3) m
+             ON m.product_id = s.product_id AND m.warehouse_id = s.warehouse_id AND m.wms_id = s.wms_id
+         WHERE (s.quantity, s.incoming) IS DISTINCT FROM (coalesce(m.quantity, 0), coalesce(m.incoming, 0))",
+    ),
+    (
+        "an order waits for no stock that has enough for it, and that nobody looks at",
+        "SELECT format('order %s waits for %s pieces of stock %s, which has %s free', e.id, e.waits_quantity, s.id,
+                       s.quantity - s.held)
+         FROM expedition e JOIN product_stock s ON s.id = e.waits_for_id
+         WHERE s.marked_at IS NULL AND (e.status = 'awaiting_reservation' OR e.waits_quantity <= s.quantity - s.held)",
+    ),
+    (
+        "bookings are covered by what is there, but for those that the warehouse has begun with",
+        "SELECT format('stock %s holds %s of %s pieces', s.id, s.held, s.quantity)
+         FROM product_stock s
+         WHERE s.held > s.quantity AND s.marked_at IS NULL AND EXISTS (
+             SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
+             WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
+               AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing'))",
+    ),
+    (
+        "an order that waits for goods names one of its own stocks",
+        "SELECT format('order %s waits for stock %s', e.id, e.waits_for_id)
+         FROM expedition e
+         WHERE e.waits_for_id IS NOT NULL AND NOT EXISTS (
+             SELECT FROM expedition_item i JOIN product_stock s ON s.product_id = i.product_id
+             WHERE i.expedition_id = e.id AND s.id = e.waits_for_id AND s.warehouse_id = e.warehouse_id
+               AND s.wms_id = e.wms_id)",
+    ),
+    (
+        "a packed order says what left, and no other does",
+        "SELECT format('item %s of order %s, which is %s, has expedited %s', i.id, e.id, e.status, i.expedited)
+         FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
+         WHERE (i.expedited IS NOT NULL)
+               <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered'))",
+    ),
+    (
+        "marks go within a minute",
+        "SELECT format('stock %s has been marked since %s', id, marked_at) FROM product_stock
+         WHERE marked_at < now() - interval '1 minute'",
+    ),
+];
+
+/// Finds what does not hold. It reads all open orders and all stocks.
+pub async fn broken(pool: &PgPool) -> Result<Vec<Broken>, Problem> {
+    let mut found = Vec::new();
+    for (rule, query) in RULES {
+        let limited = format!("SELECT * FROM ({query}) AS broken LIMIT $1");
+        let rows: Vec<String> =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(limited)).bind(NAMED).fetch_all(pool).await?;
+        if !rows.is_empty() {
+            found.push(Broken { rule, rows });
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,4 @@
+mod booking;
+mod history;
+mod import;
+mod support;

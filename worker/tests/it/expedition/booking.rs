@@ -1,0 +1,217 @@
+use futures::future::join_all;
+use longshore_shared::expedition::command::Command;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::{Place, id};
+
+const CANCEL: Command = Command::Cancel { reason: None };
+const SEND: Command = Command::Send { rebook: false };
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn of_a_stock_that_many_want_at_once_exactly_what_it_has_is_booked(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 100), (1, 1_000)]).await;
+    for round in 0..8 {
+        let bodies = (0..32).map(|n| {
+            let mut body = place.body(&format!("{round}-{n}"), &[(0, 1), (1, 2)]);
+            body["send"] = json!(true);
+            place.create(body)
+        });
+        for created in join_all(bodies).await {
+            created.unwrap();
+        }
+    }
+    let statuses = place.statuses().await;
+    let count = |status: &str| statuses.iter().filter(|(_, of)| of == status).count();
+    assert_eq!((count("awaiting_processing"), count("waiting_for_goods")), (100, 156));
+    assert_eq!(place.stock(0).await, (100, 100, 156));
+    assert_eq!(place.stock(1).await, (1_000, 200, 312));
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn everything_at_once_ends_as_it_must(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 3).await;
+    place.count(&[(0, 40), (1, 40), (2, 40)]).await;
+    let mut ids = Vec::new();
+    for n in 0..40_i64 {
+        let items: &[(usize, i64)] = match n % 3 {
+            0 => &[(0, 2), (1, 1)],
+            1 => &[(2, 3), (0, 1)],
+            _ => &[(1, 2), (2, 1)],
+        };
+        ids.push(id(&place.create(place.body(&n.to_string(), items)).await.unwrap()));
+    }
+    let sends = async {
+        for done in join_all(ids.iter().map(|id| place.command(*id, &SEND))).await {
+            // one that was cancelled before does not come back
+            let refused = done.err().map(|problem| problem.kind().code);
+            assert!(matches!(refused, None | Some("wrong_status")), "{refused:?}");
+        }
+    };
+    let cancels = async {
+        for id in ids.iter().skip(3).step_by(4) {
+            place.command(*id, &CANCEL).await.unwrap();
+        }
+    };
+    let holds = async {
+        for id in ids.iter().skip(5).step_by(7) {
+            let _ = place.command(*id, &Command::Rollback).await;
+            let _ = place.command(*id, &SEND).await;
+        }
+    };
+    let counts = async {
+        for quantity in [10, 0, 35, 20, 60] {
+            place.count(&[(0, quantity), (1, 70 - quantity), (2, quantity / 2)]).await;
+        }
+    };
+    let allocations = async {
+        for _ in 0..10 {
+            place.allocate().await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(sends, cancels, holds, counts, allocations);
+    place.allocate().await;
+    place.must_hold().await;
+    assert!(
+        longshore_shared::expedition::allocation::places(&place.world.services).await.unwrap().is_empty()
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn goods_that_come_go_to_those_who_wait_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let large = place.send("large", &[(0, 10)]).await;
+    let early = place.send("early", &[(0, 3)]).await;
+    let late = place.send("late", &[(0, 3)]).await;
+    let mut urgent = place.body("urgent", &[(0, 4)]);
+    (urgent["priority"], urgent["send"]) = (json!(5), json!(true));
+    let urgent = id(&place.create(urgent).await.unwrap());
+    let paused = place.send("paused", &[(0, 1)]).await;
+    place.command(paused, &Command::Unbook).await.unwrap();
+    place.count(&[(0, 7)]).await;
+    // who is sent before the allocator has come does not overtake those who wait
+    let new = place.send("new", &[(0, 1)]).await;
+    assert_eq!(place.status(new).await, "awaiting_reservation");
+    place.allocate().await;
+    for (id, expected) in [
+        (urgent, "awaiting_processing"),
+        (early, "awaiting_processing"),
+        (large, "waiting_for_goods"),
+        (late, "waiting_for_goods"),
+        (new, "waiting_for_goods"),
+        (paused, "awaiting_reservation"),
+    ] {
+        assert_eq!(place.status(id).await, expected);
+    }
+    place.must_hold().await;
+    // what the cancelled one gives back is enough for the new one only, which is later in turn than the others
+    place.command(early, &CANCEL).await.unwrap();
+    place.allocate().await;
+    assert_eq!(place.status(late).await, "awaiting_processing");
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_count_takes_bookings_back_from_the_last_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 10), (1, 10)]).await;
+    let picked = place.send("picked", &[(0, 2)]).await;
+    let first = place.send("first", &[(0, 2)]).await;
+    let second = place.send("second", &[(0, 2), (1, 2)]).await;
+    let last = place.send("last", &[(0, 2)]).await;
+    place.report(picked, json!({"status": "take_out"})).await.unwrap();
+    place.count(&[(0, 5)]).await;
+    assert_eq!(place.stock(0).await, (5, 8, 0), "a count is taken at once");
+    place.allocate().await;
+    for (id, expected) in [
+        (picked, "take_out"),
+        (first, "awaiting_processing"),
+        (second, "waiting_for_goods"),
+        (last, "waiting_for_goods"),
+    ] {
+        assert_eq!(place.status(id).await, expected);
+    }
+    assert_eq!((place.stock(0).await, place.stock(1).await), ((5, 4, 4), (10, 0, 2)));
+    place.must_hold().await;
+    // what the warehouse has begun with keeps its pieces, though they are not there
+    place.count(&[(0, 0)]).await;
+    place.allocate().await;
+    assert_eq!(place.status(picked).await, "take_out");
+    assert_eq!(place.stock(0).await, (0, 2, 6));
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_packed_leaves_the_stock(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 5), (1, 5)]).await;
+    let order = place.send("A", &[(0, 3), (1, 2)]).await;
+    let waiting = place.send("B", &[(0, 4)]).await;
+    let record = place.report(order, json!({"status": "take_out"})).await.unwrap();
+    let item = record["items"][0]["id"].clone();
+    let short = json!({"status": "waiting_for_the_carrier", "items": [{"id": item, "expedited": 1}],
+                       "parcels": [{"extPackageNumber": "1", "extPackageTrackingNumber": "T"}]});
+    let record = place.report(order, short).await.unwrap();
+    assert_eq!((&record["expeditedCompletely"], &record["trackingNumber"]), (&json!(false), &json!("T")));
+    let expedited: Vec<_> =
+        record["items"].as_array().unwrap().iter().map(|item| &item["expedited"]).collect();
+    assert_eq!(expedited, [1, 0]);
+    assert_eq!((place.stock(0).await, place.stock(1).await), ((4, 0, 4), (5, 0, 0)));
+    // the rest that was given up serves the next
+    place.allocate().await;
+    assert_eq!(place.status(waiting).await, "awaiting_processing");
+    // more leaves than was known to be there
+    place.count(&[(0, 1)]).await;
+    let record = place.report(waiting, json!({"status": "delivered"})).await.unwrap();
+    assert_eq!(record["expeditedCompletely"], true);
+    assert_eq!(place.stock(0).await, (0, 0, 0));
+    place.allocate().await;
+    place.must_hold().await;
+    let back = place.report(waiting, json!({"status": "take_out"})).await.unwrap_err();
+    assert_eq!(back.kind().code, "wrong_status");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_transition_is_in_one_audit_record_and_one_event_and_versions_have_no_gap(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place.world.webhook("*").await;
+    place.count(&[(0, 5)]).await;
+    let order = place.send("A", &[(0, 3)]).await;
+    let record = place.command(order, &Command::Rollback).await.unwrap();
+    assert_eq!((&record["status"], &record["version"]), (&json!("on_hold"), &json!(2)));
+    place.command(order, &SEND).await.unwrap();
+    place.report(order, json!({"status": "delivered"})).await.unwrap();
+    let told: Vec<(String, i64, String, Option<String>)> = sqlx::query_as(
+        "SELECT type, (data ->> 'version')::bigint, data -> 'fields' ->> 'status', data -> 'fields' ->> 'previousStatus'
+         FROM event WHERE entity_id = $1 AND type = 'expedition_status_change' ORDER BY id",
+    )
+    .bind(order)
+    .fetch_all(&place.world.owner)
+    .await
+    .unwrap();
+    let told: Vec<_> =
+        told.iter().map(|(_, version, to, from)| (*version, from.as_deref(), to.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (1, None, "awaiting_processing"),
+            (2, Some("awaiting_processing"), "on_hold"),
+            (3, Some("on_hold"), "awaiting_processing"),
+            (4, Some("awaiting_processing"), "delivered"),
+        ]
+    );
+    let booked = "SELECT count(*) FROM event WHERE type = 'expedition_booked_change'";
+    assert_eq!(place.world.count(booked).await, 3);
+    let audited = "SELECT count(*) FROM audit WHERE entity_type = 'expedition'";
+    assert_eq!(place.world.count(audited).await, 5);
+}

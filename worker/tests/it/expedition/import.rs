@@ -1,0 +1,195 @@
+use std::path::Path;
+
+use longshore_shared::expedition::command::Command;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::partner::push::Push;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::Place;
+
+/// A row of an import.
+fn row(place: &Place, number: &str, items: &[(usize, i64)]) -> Value {
+    let mut row = place.body(number, items);
+    row.as_object_mut().unwrap().remove("eshop");
+    row
+}
+
+/// Imports rows; returns the progress: changed, unchanged, failed.
+async fn import(place: &Place, rows: &[Value]) -> (i64, i64, i64) {
+    let job = place.world.sync(Push::Expeditions, rows.iter().map(Value::to_string)).await;
+    place.world.drain().await;
+    let job = place.world.job(job).await;
+    assert_eq!(job["state"], "succeeded", "{job}");
+    let number = |name: &str| job[name].as_i64().unwrap();
+    (number("changed"), number("unchanged"), number("failed"))
+}
+
+async fn errors(place: &Place) -> Vec<(i32, String, String)> {
+    sqlx::query_as(
+        "SELECT index, key, i.code FROM job_item_error i JOIN job ON job.id = i.job_id
+         WHERE kind = 'expedition.sync' ORDER BY job_id, index",
+    )
+    .fetch_all(&place.world.owner)
+    .await
+    .unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_import_is_taken_once_and_books_in_the_order_of_its_rows(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 5), (1, 5)]).await;
+    let rows: Vec<Value> = (0..8).map(|n| row(&place, &format!("N{n}"), &[(0, 1), (1, 1)])).collect();
+    assert_eq!(import(&place, &rows).await, (8, 0, 0));
+    let booked: Vec<String> = place
+        .statuses()
+        .await
+        .into_iter()
+        .filter(|(_, status)| status == "awaiting_processing")
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(booked, ["N0", "N1", "N2", "N3", "N4"], "the first five rows");
+    place.must_hold().await;
+    assert_eq!(import(&place, &rows).await, (0, 8, 0), "the same again");
+    // members in another order, and another way to write a number, are the same row
+    let mut same = rows[0].to_string().replace("\"value\":10", "\"value\":10.0");
+    same.insert_str(1, "\"send\":false,");
+    let job = place.world.sync(Push::Expeditions, [same]).await;
+    place.world.drain().await;
+    assert_eq!(place.world.job(job).await["unchanged"], 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_row_is_judged_by_what_the_order_is(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 50), (1, 50)]).await;
+    let mut held = row(&place, "held", &[(0, 1)]);
+    held["send"] = json!(false);
+    let mut incorrect = row(&place, "incorrect", &[(0, 1)]);
+    incorrect.as_object_mut().unwrap().remove("carrier");
+    let first = [
+        held.clone(),
+        incorrect.clone(),
+        row(&place, "sent", &[(0, 1)]),
+        json!({"orderNumber": "unknown", "cancel": true}),
+        row(&place, "sent", &[(0, 2)]),
+        json!({"orderNumber": "new", "value": 1}),
+        row(&place, "gone", &[(1, 1)]),
+        json!({"orderNumber": "gone", "cancel": true}),
+    ];
+    assert_eq!(import(&place, &first).await, (5, 0, 3));
+    assert_eq!(
+        errors(&place).await,
+        [
+            (3, "unknown".to_owned(), "not_found".to_owned()),
+            (4, "sent".to_owned(), "already_taken".to_owned()),
+            (5, "new".to_owned(), "required".to_owned()),
+        ]
+    );
+    let statuses = |expected: [&str; 4]| {
+        let names = ["gone", "held", "incorrect", "sent"].map(str::to_owned);
+        names.into_iter().zip(expected.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(place.statuses().await, statuses(["canceled", "on_hold", "incorrect", "awaiting_processing"]));
+    // other rows: what is on hold stays so, what was incorrect is sent again, what is sent is refused
+    held["note"] = json!("wrap it");
+    let corrected = row(&place, "incorrect", &[(0, 3)]);
+    let mut sent = row(&place, "sent", &[(0, 1)]);
+    sent["note"] = json!("too late");
+    let cancel = json!({"orderNumber": "gone", "cancel": true});
+    assert_eq!(import(&place, &[held, corrected, sent, cancel]).await, (2, 1, 1));
+    assert_eq!(
+        place.statuses().await,
+        statuses(["canceled", "on_hold", "awaiting_processing", "awaiting_processing"])
+    );
+    assert_eq!(place.stock(0).await, (50, 4, 0));
+    place.must_hold().await;
+    let versions =
+        "SELECT version FROM expedition JOIN expedition_detail USING (id) WHERE order_number = 'incorrect'";
+    assert_eq!(place.world.count(versions).await, 2, "changed and sent in one transaction");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_person_who_corrects_an_order_is_not_set_back_by_the_same_row(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let mut incorrect = row(&place, "A", &[(0, 1)]);
+    incorrect.as_object_mut().unwrap().remove("carrier");
+    import(&place, std::slice::from_ref(&incorrect)).await;
+    let id = sqlx::query_scalar("SELECT id FROM expedition").fetch_one(&place.world.owner).await.unwrap();
+    let (services, context) = (&place.world.services, &place.world.context);
+    let carrier = place.body("A", &[])["carrier"].clone();
+    let body = json!({"carrier": carrier, "note": "by hand"});
+    longshore_shared::expedition::edit::update(services, context, id, body, |_| Ok(())).await.unwrap();
+    place.command(id, &Command::Send { rebook: false }).await.unwrap();
+    assert_eq!(import(&place, &[incorrect]).await, (0, 1, 0));
+    let note = "SELECT count(*) FROM expedition_detail WHERE note = 'by hand'";
+    assert_eq!(place.world.count(note).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn chunks_of_an_import_run_one_after_the_other(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 700)]).await;
+    let rows: Vec<String> =
+        (0..1_200).map(|n| row(&place, &format!("N{n:04}"), &[(0, 1)]).to_string()).collect();
+    place.world.sync(Push::Expeditions, rows).await;
+    let due = longshore_shared::job::dispatch::due(&place.world.services.db.main).await.unwrap();
+    assert_eq!(due.len(), 1, "the others wait for the first: {due:?}");
+    place.world.drain().await;
+    let booked = "SELECT count(*) FROM expedition JOIN expedition_detail USING (id)
+                  WHERE status = 'awaiting_processing' AND order_number < 'N0700'";
+    assert_eq!(place.world.count(booked).await, 700, "the first in the stream are the first in turn");
+    place.must_hold().await;
+}
+
+/// The real orders of a shop, as they are: no addresses, negative counts, postage.
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn real_orders_are_taken_or_refused_with_reasons(_: PgPoolOptions, options: PgConnectOptions) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let (Ok(products), Ok(orders)) = (
+        std::fs::read_to_string(data.join("online-retail-products.ndjson")),
+        std::fs::read_to_string(data.join("online-retail-orders.ndjson")),
+    ) else {
+        println!("SKIPPED: there is no real data beside the checkout");
+        return;
+    };
+    let place = Place::new(&options, 0).await;
+    let products = products.lines().map(|line| {
+        let product: Value = serde_json::from_str(line).unwrap();
+        json!({"productSku": product["sku"], "name": product["name"]}).to_string()
+    });
+    place.world.sync(Push::Products, products).await;
+    place.world.drain().await;
+    let rows: Vec<Value> =
+        orders.lines().map(|line| converted(&serde_json::from_str(line).unwrap())).collect();
+    let (changed, unchanged, failed) = import(&place, &rows).await;
+    assert_eq!(usize::try_from(changed + failed).unwrap(), rows.len());
+    assert!(changed > 0 && failed > 0 && unchanged == 0, "{changed} taken, {failed} refused");
+    assert_eq!(errors(&place).await.len(), usize::try_from(failed).unwrap());
+    place.must_hold().await;
+    assert_eq!(import(&place, &rows).await, (0, changed, failed), "the same again");
+    let incorrect = "SELECT count(*) FROM expedition WHERE status <> 'incorrect'";
+    assert_eq!(place.world.count(incorrect).await, 0, "none has an address or a carrier");
+}
+
+/// The fields of a real order by our names; nothing is cleaned.
+fn converted(order: &Value) -> Value {
+    let items = order["items"].as_array().unwrap();
+    let number = |value: &Value| value.as_str().map_or_else(|| value.as_f64(), |text| text.parse().ok());
+    let sum: f64 =
+        items.iter().filter_map(|item| Some(number(&item["unitPrice"])? * number(&item["quantity"])?)).sum();
+    let items: Vec<Value> = items
+        .iter()
+        .map(|item| {
+            json!({"productSku": item["sku"], "quantity": item["quantity"], "productValue": item["unitPrice"],
+                   "productValueCurrency": "GBP"})
+        })
+        .collect();
+    json!({"orderNumber": order["orderNumber"], "value": format!("{sum:.2}"), "currency": "GBP", "items": items})
+}
