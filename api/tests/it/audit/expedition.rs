@@ -40,7 +40,12 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
         on("PUT /api/expedition/{id}", &held, json!({"note": "hush-6"}), "expedition.update"),
         on("PATCH /api/expedition/{id}", &held, json!({"ref1": "A"}), "expedition.update"),
         on("PUT /api/expedition/{id}/send", &held, Value::Null, "expedition.send"),
-        on("DELETE /api/expedition/{id}", &held, Value::Null, "expedition.delete"),
+        on(
+            "DELETE /api/expedition/{id}",
+            &made("gone", false, false).await,
+            Value::Null,
+            "expedition.delete",
+        ),
         on("PATCH /api/expedition/{id}/unbook", &waiting, Value::Null, "expedition.unbook"),
         on("PATCH /api/expedition/{id}/rebook", &waiting, Value::Null, "expedition.rebook"),
         on("PUT /api/expedition/{id}/rollback", &waiting, Value::Null, "expedition.hold"),

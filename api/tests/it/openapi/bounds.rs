@@ -192,6 +192,10 @@ fn alter(
                 case(json!("0192a1b2"), false);
             } else if schema["contentEncoding"] == "base64" {
                 case(json!("!"), false);
+            } else if schema["format"] == "date" {
+                case(json!("2026-02-30"), false);
+                case(json!("2026-1-31"), false);
+                case(json!("2096-01-31"), true);
             } else if schema["format"] == "date-time" {
                 case(json!("2026-01-31T12:00:00"), false);
                 case(json!("2096-01-31T12:00:00.5-05:00"), true);

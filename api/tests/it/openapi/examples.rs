@@ -7,6 +7,9 @@ use crate::product::MIGRATIONS;
 
 /// Operations that end something, in this order, after all others.
 const LAST: &[&str] = &[
+    "remove_carrier_organisations",
+    "cancel_expedition",
+    "delete_expedition",
     "cancel_job",
     "retry_job",
     "follow_job",
@@ -54,6 +57,9 @@ async fn every_example_of_a_request_is_answered_as_the_document_says(
                 "retry_job" => status == 409,
                 // the example cannot contain the current code
                 "switch_on_totp" | "remove_totp" => status == 400,
+                // the order of the examples is on hold, and then is packed
+                "process_expedition" | "rebook_expedition" | "unbook_expedition" | "cancel_expedition"
+                | "delete_expedition" => status == 409,
                 _ => (200..400).contains(&status),
             };
             assert!(ok, "{place}: {status} {}", reply.text);

@@ -9,7 +9,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
+use longshore_kernel::ids::{ExpeditionId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -28,23 +28,26 @@ pub async fn accept<J: Job>(
     acceptance::accept_ids(change, context, job, organisations, ids, IDS_PER_CHUNK).await
 }
 
-/// Whose orders these are, as far as the scope includes them.
+/// Whose orders these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of the
+/// caller, and callers with a smaller scope do not see it.
 async fn organisations(
     connection: &mut PgConnection,
     scope: &Scope,
     ids: &[ExpeditionId],
 ) -> Result<Vec<OrganisationId>, sqlx::Error> {
+    let within = scope.organisations();
+    if let Some([only]) = within {
+        return Ok(vec![*only]);
+    }
     let found = sqlx::query_scalar!(
-        "SELECT DISTINCT organisation_id FROM expedition
-         WHERE id = ANY($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)
-         ORDER BY organisation_id",
+        r#"SELECT DISTINCT organisation_id AS "id: OrganisationId" FROM expedition
+           WHERE id = ANY($1) AND in_scope($2, organisation_id)"#,
         ids as &[ExpeditionId],
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
+        within as Option<&[OrganisationId]>,
     )
     .fetch_all(connection)
     .await?;
-    Ok(found.into_iter().map(OrganisationId::from).collect())
+    Ok(if found.is_empty() { within.unwrap_or_default().to_vec() } else { found })
 }
 
 /// An id that was refused: its place, a code and a sentence.

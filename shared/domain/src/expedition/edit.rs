@@ -38,6 +38,26 @@ pub(super) struct Stored {
     user: Option<Uuid>,
     pub(super) digest: Option<Vec<u8>>,
     removed_virtual_products: Value,
+    /// Its items, as far as a body gives them.
+    items: Value,
+}
+
+/// Columns of an item that a body does not give.
+const OF_THE_SERVICE: &[&str] =
+    &["id", "expedition_id", "bundle_position", "expedited", "created_at", "changed_at"];
+
+impl Stored {
+    /// Takes items back that are as they were: a record that was read and is sent back changes nothing.
+    pub(super) fn keep_items(&self, resolved: &mut Resolved) {
+        let mut given = resolved.items.clone();
+        for item in given.iter_mut().filter_map(Value::as_object_mut) {
+            item.retain(|column, _| !OF_THE_SERVICE.contains(&column.as_str()));
+        }
+        if Value::Array(given) == self.items {
+            resolved.items.clear();
+            resolved.bundles.clear();
+        }
+    }
 }
 
 /// What a body changes: what it gives, the read-only members it gives, and the e-shop that it says.
@@ -167,7 +187,10 @@ async fn attempt(
     let draft = Draft { id, eshop, scope: context.scope(), detail, given: &body, is_new: false };
     let resolved = resolve(change.connection(), vec![draft]).await?.into_iter().next();
     let resolved = match resolved {
-        Some(Ok(resolved)) => resolved,
+        Some(Ok(mut resolved)) => {
+            stored.keep_items(&mut resolved);
+            resolved
+        }
         Some(Err(violations)) => return Err(Problem::invalid(violations).into()),
         None => return Err(Problem::internal("a draft was not resolved").into()),
     };
@@ -249,9 +272,13 @@ pub(super) async fn lock(
         r#"SELECT to_jsonb(d) || jsonb_build_object('warehouse_id', e.warehouse_id, 'wms_id', e.wms_id, 'priority', e.priority,
                       'wait_before_processing', e.wait_before_processing)
                       AS "columns!: Json<Map<String, Value>>",
-                  d.user_id, d.digest, d.removed_virtual_products
+                  d.user_id, d.digest, d.removed_virtual_products,
+                  (SELECT jsonb_agg(to_jsonb(i) - $2::text[]
+                                    || jsonb_build_object('product_value', trim_scale(i.product_value)) ORDER BY i.position)
+                   FROM expedition_item i WHERE i.expedition_id = e.id) AS "items!"
            FROM expedition e JOIN expedition_detail d ON d.id = e.id WHERE e.id = ANY($1) ORDER BY e.id"#,
         &ids,
+        OF_THE_SERVICE as &[&str],
     )
     .fetch_all(connection)
     .await?;
@@ -262,6 +289,7 @@ pub(super) async fn lock(
             user: row.user_id,
             digest: row.digest,
             removed_virtual_products: row.removed_virtual_products,
+            items: row.items,
         })
     });
     stored.collect()

@@ -357,7 +357,8 @@ fn missing(body: &Body) -> Vec<Violation> {
     absent.map(|(_, field)| Violation::new(field, "required", "is required for a new order")).collect()
 }
 
-fn edited(stored: Stored, resolved: Resolved, digest: [u8; 32]) -> Edited {
+fn edited(stored: Stored, mut resolved: Resolved, digest: [u8; 32]) -> Edited {
+    stored.keep_items(&mut resolved);
     let changes = edit::differences(&stored, &resolved);
     Edited { stored, resolved, changes, digest: Some(digest), origin: 0 }
 }
