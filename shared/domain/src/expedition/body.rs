@@ -262,8 +262,8 @@ const ITEM_IGNORES: &[&str] = &[
 
 fn item(object: &mut Object<'_>) -> Option<NewItem> {
     object.take_others(|name| ITEM_IGNORES.contains(&name));
-    let product = object.nullable("product", id()).value();
-    let product_sku = object.nullable("productSku", text(1..=255)).value();
+    let product = object.optional("product", id());
+    let product_sku = object.optional("productSku", text(1..=255));
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
     let columns = [
         ("product_value", json!(object.nullable("productValue", amount()).value())),

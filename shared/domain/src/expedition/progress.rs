@@ -84,7 +84,7 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<News, Problem> {
         if let Some(mut object) = reader.object(body) {
             news = members(&mut object);
             if news.as_ref().is_some_and(|news| news.at.is_some_and(|at| at > now + AHEAD)) {
-                object.refuse("at", "out_of_range", "must be at most five minutes ahead");
+                object.refuse("at", "in_future", "must be at most five minutes ahead");
             }
             object.finish();
         }
