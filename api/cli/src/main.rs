@@ -6,6 +6,7 @@
 
 mod job;
 mod manual;
+mod order;
 mod read;
 mod remote;
 mod sync;
@@ -32,6 +33,9 @@ enum Command {
     /// List, follow, cancel and retry jobs.
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// List, send, cancel and import orders.
+    #[command(subcommand)]
+    Order(order::OrderCommand),
     /// Send a file of rows.
     #[command(subcommand)]
     Sync(sync::SyncCommand),
@@ -83,6 +87,7 @@ impl Command {
     async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Job(command) => command.run().await,
+            Self::Order(command) => command.run().await,
             Self::Sync(command) => command.run().await,
             Self::Webhook(command) => command.run().await,
             Self::Token(command) => command.run().await,

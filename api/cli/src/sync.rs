@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
-use longshore_client::{Job, Rows, Uuid};
+use longshore_client::{Call, Client, Job, Rows, Uuid};
 
 use crate::job::{style, watch};
 use crate::remote::{self, Remote};
@@ -45,33 +45,41 @@ impl SyncCommand {
 
 impl Products {
     async fn run(self) -> anyhow::Result<Exit> {
-        let client = self.remote.client()?;
-        let rows = if self.file.as_os_str() == "-" {
-            Rows::from_reader(io::stdin())
-        } else {
-            Rows::from_file(self.file)?
-        };
-        // drawn only on a terminal
-        let bar = match rows.size() {
-            Some(size) => {
-                ProgressBar::new(size).with_style(style("sending {wide_bar} {bytes}/{total_bytes}"))
-            }
-            None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}")),
-        };
-        let drawn = bar.clone();
-        let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));
-        let answer = client.sync_products(self.eshop, self.inventory.as_deref(), rows).answer().await;
-        bar.finish_and_clear();
-        let answer = answer?;
-        let job: Job = answer.read()?;
-        if self.detach {
-            if self.remote.json {
-                writeln!(stdout(), "{}", remote::json(&answer)?)?;
-            } else {
-                writeln!(stdout(), "{}", job.id)?;
-            }
-            return Ok(Exit::Done);
-        }
-        watch(&client, job.id, self.remote.json).await
+        let (eshop, inventory) = (self.eshop, self.inventory.as_deref());
+        send(self.file, self.detach, &self.remote, |client, rows| {
+            client.sync_products(eshop, inventory, rows)
+        })
+        .await
     }
+}
+
+/// Sends a file of rows by a call, and follows its job to the end.
+pub(super) async fn send(
+    file: PathBuf,
+    detach: bool,
+    remote: &Remote,
+    call: impl FnOnce(&Client, Rows) -> Call<Job>,
+) -> anyhow::Result<Exit> {
+    let client = remote.client()?;
+    let rows = if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file)? };
+    // drawn only on a terminal
+    let bar = match rows.size() {
+        Some(size) => ProgressBar::new(size).with_style(style("sending {wide_bar} {bytes}/{total_bytes}")),
+        None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}")),
+    };
+    let drawn = bar.clone();
+    let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));
+    let answer = call(&client, rows).answer().await;
+    bar.finish_and_clear();
+    let answer = answer?;
+    let job: Job = answer.read()?;
+    if detach {
+        if remote.json {
+            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+        } else {
+            writeln!(stdout(), "{}", job.id)?;
+        }
+        return Ok(Exit::Done);
+    }
+    watch(&client, job.id, remote.json).await
 }

@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
-use crate::record::{AccessToken, CreatedDelivery, CreatedWebhook, Delivery, ItemError, Job, Webhook};
+use crate::record::{
+    AccessToken, CreatedDelivery, CreatedWebhook, Delivery, Expedition, ItemError, Job, Webhook,
+};
 use crate::rows::Rows;
 
 /// Where products are synced.
@@ -16,6 +18,9 @@ const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 
 /// Where stocks are synced.
 const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
+
+/// Where orders are imported.
+const IMPORT_ORDERS: &str = "/api/partner-integration/eshop/sync/expeditions";
 
 /// A webhook to create.
 #[derive(Clone, Debug, Serialize)]
@@ -89,6 +94,39 @@ impl Client {
     /// takes longer than 10 seconds; [`Call::respond_async`] does not wait.
     pub fn switch_products(&self, active: bool, products: &[Uuid]) -> Call<Job> {
         self.put(if active { "/api/product/activate" } else { "/api/product/deactivate" }).json(products)
+    }
+}
+
+/// Orders, which the API calls expeditions.
+impl Client {
+    /// Lists orders.
+    pub fn orders(&self, query: &ListQuery) -> Call<Page<Expedition>> {
+        self.list("/api/expedition/list", query)
+    }
+
+    /// Reads an order.
+    pub fn order(&self, id: Uuid) -> Call<Expedition> {
+        self.get(format!("/api/expedition/{id}"))
+    }
+
+    /// Sends an order: it is checked and booked.
+    pub fn send_order(&self, id: Uuid) -> Call<Expedition> {
+        self.put(format!("/api/expedition/{id}/send"))
+    }
+
+    /// Cancels an order. One that the warehouse has begun with is refused (409).
+    pub fn cancel_order(&self, id: Uuid, reason: Option<&str>) -> Call<Expedition> {
+        self.put(format!("/api/expedition/{id}/cancel")).json(&json!({ "reason": reason }))
+    }
+
+    /// Imports orders of an e-shop, one JSON object with an `orderNumber` a line. `send` says whether new ones are sent, where
+    /// their rows do not say it.
+    pub fn import_orders(&self, eshop: Uuid, send: Option<bool>, rows: Rows) -> Call<Job> {
+        let mut header = json!({ "eshop": eshop });
+        if let Some(send) = send {
+            header["send"] = json!(send);
+        }
+        self.post(IMPORT_ORDERS).rows(rows.with_header(header))
     }
 }
 

@@ -177,6 +177,45 @@ impl Job {
     ];
 }
 
+/// An order, as far as most programs need it; [`Answer::read`](crate::Answer::read) gives all of it as another type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Expedition {
+    /// Identifier.
+    pub id: Uuid,
+    /// Its e-shop.
+    pub eshop: Uuid,
+    /// Its number in the e-shop.
+    pub order_number: String,
+    /// Its status, such as `waiting_for_goods`.
+    pub status: String,
+    /// Since when.
+    pub status_since: DateTime<Utc>,
+    /// The product that it waits for.
+    pub waits_for: Option<Uuid>,
+    /// Its version.
+    pub version: u64,
+}
+
+impl Expedition {
+    /// The statuses that this version knows.
+    pub const STATUSES: &[&str] = &[
+        "on_hold",
+        "incorrect",
+        "awaiting_reservation",
+        "waiting_for_goods",
+        "stock_ok",
+        "awaiting_processing",
+        "take_out",
+        "completion",
+        "waiting_for_the_carrier",
+        "carrier_picked_up",
+        "ready_to_takeover",
+        "delivered",
+        "canceled",
+    ];
+}
+
 /// The progress of a job, in items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {

@@ -4,9 +4,10 @@ use chrono::{DateTime, NaiveDate, Utc};
 use longshore_shared::kernel::ids::parse_id;
 use uuid::Uuid;
 
-/// An id.
-pub(super) fn id(text: &str) -> Result<Uuid, &'static str> {
+/// An id, of the type that the caller names: clap checks the type of an argument only when it is read.
+pub(super) fn id<T: From<Uuid>>(text: &str) -> Result<T, &'static str> {
     parse_id(&text.trim().to_ascii_lowercase())
+        .map(T::from)
         .ok_or("must be an id: a UUID of 8-4-4-4-12 hexadecimal digits")
 }
 
@@ -55,7 +56,7 @@ mod tests {
     #[test]
     fn an_id_is_read_in_either_case() {
         let text = "018F1234-0000-7000-8000-00000000ABCD";
-        assert_eq!(id(text).unwrap().to_string(), text.to_ascii_lowercase());
-        assert!(id("123").unwrap_err().starts_with("must be an id"));
+        assert_eq!(id::<Uuid>(text).unwrap().to_string(), text.to_ascii_lowercase());
+        assert!(id::<Uuid>("123").unwrap_err().starts_with("must be an id"));
     }
 }

@@ -31,10 +31,10 @@ pub(super) struct Create {
     #[arg(long, value_parser = |text: &str| Role::parse(text).ok_or("must be superadmin, admin, user, connector or viewer"))]
     role: Role,
     /// Id of its organisation; required for admin, user and connector.
-    #[arg(long, value_parser = read::id)]
+    #[arg(long, value_parser = read::id::<OrganisationId>)]
     organisation: Option<OrganisationId>,
     /// Id of the e-shop that a connector is bound to.
-    #[arg(long, value_parser = read::id)]
+    #[arg(long, value_parser = read::id::<EshopId>)]
     eshop: Option<EshopId>,
     /// When it ends, as in 2027-01-31T00:00:00Z, or `never`; by default, in a year.
     #[arg(long, value_parser = read::end)]

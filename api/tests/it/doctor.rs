@@ -139,6 +139,7 @@ async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConne
         "redis.memory",
         "redis.writes",
         "secrets",
+        "orders",
         "objects",
     ] {
         report.says(check, Verdict::Ok, "");
@@ -406,4 +407,30 @@ async fn the_command_prints_a_line_for_each_finding_and_fails_if_a_check_does(
     assert_eq!(grants["verdict"], "fail");
     let remedy = grants["remedy"].as_str().unwrap();
     assert!(remedy.ends_with("psql \"$DATABASE_URL\" -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON product TO \"longshore_service\"'"), "{remedy}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_that_do_not_agree_with_their_stocks_are_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world
+        .execute(
+            "INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers, packaging_type,
+                 imei_check_required, work_around_sn_in, work_around_ean_sticker, work_around_warranty_inf, work_around_lot,
+                 active, active_acceptance, type)
+             SELECT uuid_v7(), id, 'P', 'P', 'Mug', '{}', 'A', false, false, false, false, false, true, 1, 'physical'
+             FROM organisation LIMIT 1;
+             INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity, held, missing, marked_at)
+             SELECT '01a20000-0000-7000-8000-000000000001', p.organisation_id, p.id, w.id, m.id, 5, 2, 0,
+                    now() - interval '1 hour'
+             FROM product p, warehouse w, wms m LIMIT 1",
+        )
+        .await;
+    let report = world.examine(&[]).await;
+    for found in [
+        "stock 01a20000-0000-7000-8000-000000000001 has held 2 and missing 0; its orders have 0 and 0",
+        "has 5 pieces and 0 incoming; its movements come to 0 and 0",
+        "has been marked since",
+    ] {
+        report.says("orders", Verdict::Fail, found);
+    }
 }

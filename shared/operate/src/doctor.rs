@@ -8,7 +8,7 @@
 //! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and the right to
 //!   run them, clock;
 //! - [`queues`]: Redis' connection, version, eviction, clock, memory, whether it accepts writes; whether workers are active;
-//! - [`stores`]: whether the keys open all sealed values, and whether an object can be stored, read and deleted.
+//! - [`stores`]: whether the keys open all sealed values, whether orders and stocks agree, and whether an object can be stored, read and deleted.
 //!
 //! One more check is one more function in the room that it belongs to, and a test that makes it fail.
 
@@ -148,6 +148,7 @@ pub async fn examine(patient: &Patient, clock: &Clock) -> Vec<Finding> {
     }
     if let Some(database) = &database {
         findings.push(stores::examine_secrets(&patient.vault, database).await);
+        findings.push(stores::examine_orders(database).await);
     }
     findings.push(in_store);
     findings

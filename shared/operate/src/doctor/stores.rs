@@ -1,7 +1,8 @@
-//! Stored data: sealed secrets in Postgres, objects in the object store.
+//! Stored data: sealed secrets and orders in Postgres, objects in the object store.
 
 use super::{Finding, PATIENCE, reason};
 use crate::rotation;
+use longshore_domain::expedition::invariants;
 use longshore_kernel::config::{ObjectStoreSettings, VaultSettings};
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::database::Database;
@@ -9,6 +10,7 @@ use longshore_kernel::objects::Objects;
 
 const SECRETS: &str = "secrets";
 const OBJECTS: &str = "objects";
+const ORDERS: &str = "orders";
 
 /// Whether the keys open what is stored.
 pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Database) -> Finding {
@@ -44,6 +46,21 @@ pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Databas
         )
     } else {
         Finding::ok(SECRETS, format!("all {} can be opened", opened.sealed))
+    }
+}
+
+/// Whether orders and stocks agree.
+pub(super) async fn examine_orders(database: &Database) -> Finding {
+    let remedy = "keep a copy of these rows and of the audit, and report it: no operation of the service should lead here";
+    // without a time limit: it reads all open orders and all stocks
+    match invariants::broken(&database.main).await {
+        Ok(broken) if broken.is_empty() => Finding::ok(ORDERS, "orders and stocks agree"),
+        Ok(broken) => {
+            let rules =
+                broken.iter().map(|broken| format!("not so: {} ({})", broken.rule, broken.rows.join("; ")));
+            Finding::fail(ORDERS, rules.collect::<Vec<_>>().join(". "), remedy)
+        }
+        Err(problem) => Finding::fail(ORDERS, reason(&problem), "see the error"),
     }
 }
 

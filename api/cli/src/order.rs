@@ -1,0 +1,193 @@
+//! `longshore order`: orders, which the API calls expeditions.
+
+use std::io::{Write as _, stdout};
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use longshore_client::{Expedition, ListQuery, Order, Uuid, Value};
+
+use crate::remote::{self, Remote};
+use crate::sync::send;
+use crate::{Exit, read, table};
+
+/// What can be done with orders.
+#[derive(Debug, Subcommand)]
+pub(super) enum OrderCommand {
+    /// List orders, the newest first.
+    List(List),
+    /// Show an order: its status, what it waits for, what is wrong with it, and its history.
+    Show(One),
+    /// Send an order: it is checked and booked.
+    Send(One),
+    /// Cancel an order, unless the warehouse has begun with it.
+    Cancel(Cancel),
+    /// Import orders, one JSON object a line, and follow the job to its end; the exit status shows the result.
+    Import(Import),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct List {
+    /// Only orders in these statuses, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Expedition::STATUSES))]
+    status: Vec<String>,
+    /// Only orders of this e-shop.
+    #[arg(long, value_parser = read::id)]
+    eshop: Option<Uuid>,
+    /// Only the order with this number.
+    #[arg(long)]
+    number: Option<String>,
+    /// Only orders of the product with this SKU.
+    #[arg(long)]
+    sku: Option<String>,
+    /// Number of orders to list.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Number of newer orders to skip.
+    #[arg(long, default_value_t = 0)]
+    offset: u32,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct One {
+    /// Id of the order.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Cancel {
+    /// Id of the order.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// Why, for the audit.
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Import {
+    /// File of orders, one JSON object a line; `-` for standard input.
+    file: PathBuf,
+    /// Id of their e-shop.
+    #[arg(long, value_parser = read::id)]
+    eshop: Uuid,
+    /// Whether new orders are sent, where their rows do not say it. Without it, they are unless the e-shop edits them first.
+    #[arg(long)]
+    send: Option<bool>,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl OrderCommand {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Show(One { id, remote }) => {
+                let order = remote::json(&remote.client()?.order(id).answer().await?)?;
+                if remote.json {
+                    writeln!(stdout(), "{order}")?;
+                } else {
+                    show(&order)?;
+                }
+                Ok(Exit::Done)
+            }
+            Self::Send(One { id, remote }) => {
+                tell(&remote::json(&remote.client()?.send_order(id).answer().await?)?, remote.json)
+            }
+            Self::Cancel(Cancel { id, reason, remote }) => {
+                let client = remote.client()?;
+                tell(&remote::json(&client.cancel_order(id, reason.as_deref()).answer().await?)?, remote.json)
+            }
+            Self::Import(Import { file, eshop, send: sends, detach, remote }) => {
+                send(file, detach, &remote, |client, rows| client.import_orders(eshop, sends, rows)).await
+            }
+        }
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let mut query = ListQuery::new()
+            .sort("createdAt", Order::Descending)
+            .limit(self.limit)
+            .offset(self.offset.into());
+        if !self.status.is_empty() {
+            query = query.filter("status", "in", &self.status);
+        }
+        if let Some(eshop) = self.eshop {
+            query = query.filter("eshop", "eq", eshop);
+        }
+        for (field, text) in [("orderNumber", &self.number), ("items.product.productSku", &self.sku)] {
+            if let Some(text) = text {
+                query = query.filter(field, "eq", text);
+            }
+        }
+        let answer = remote::json(&self.remote.client()?.orders(&query).answer().await?)?;
+        if self.remote.json {
+            writeln!(stdout(), "{answer}")?;
+            return Ok(Exit::Done);
+        }
+        let paths = ["id", "orderNumber", "status", "statusSince", "sumOfQuantity", "waitsFor", "createdAt"];
+        let heads = ["id", "number", "status", "since", "pieces", "waits for", "created"];
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Writes the details of an order, one per line.
+fn show(order: &Value) -> anyhow::Result<()> {
+    let said = |path: &str| table::cell(order, path);
+    let mut out = stdout().lock();
+    for (name, value) in [
+        ("order", said("orderNumber")),
+        ("status", said("status")),
+        ("since", said("statusSince")),
+        ("waits for", said("waitsFor")),
+        ("tracking", said("trackingNumber")),
+    ] {
+        writeln!(out, "{name:<10} {value}")?;
+    }
+    let each = |name: &str| order[name].as_array().cloned().unwrap_or_default();
+    for error in each("errors") {
+        writeln!(
+            out,
+            "error      {}: {}",
+            table::cell(&error, "propertyPath"),
+            table::cell(&error, "message")
+        )?;
+    }
+    for item in each("items") {
+        let of = |name: &str| table::cell(&item, name);
+        writeln!(out, "item       {} x {}, {} booked", of("quantity"), of("productSku"), of("booked"))?;
+    }
+    for audit in each("audits") {
+        let of = |name: &str| table::cell(&audit, name);
+        writeln!(out, "history    {} {} by {}", of("createdAt"), of("statusTo"), of("updatedBy"))?;
+    }
+    Ok(())
+}
+
+/// Writes the status of an order.
+fn tell(order: &Value, as_json: bool) -> anyhow::Result<Exit> {
+    if as_json {
+        writeln!(stdout(), "{order}")?;
+    } else {
+        writeln!(
+            stdout(),
+            "order {} is {}",
+            table::cell(order, "orderNumber"),
+            table::cell(order, "status")
+        )?;
+    }
+    Ok(Exit::Done)
+}
