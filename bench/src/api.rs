@@ -3,11 +3,13 @@
 //! It sends each call once and without an idempotency key: a measurement sees every answer, and measures the
 //! operation only.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use longshore_client::{Call, Client, Error, ListQuery, RetryPolicy, StatusCode, WebhookToCreate};
 pub use longshore_client::{ItemError, Job, JobState, Progress};
+use longshore_shared::kernel::ids::random_id;
 use longshore_testkit::client::outside;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,6 +22,7 @@ const ERRORS_A_PAGE: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
+const IMPORT_ORDERS: &str = "/api/partner-integration/eshop/sync/expeditions";
 const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
 
 /// A client of the service with one access token.
@@ -152,6 +155,91 @@ impl Api {
         self.sync(SYNC_STOCKS, body).await
     }
 
+    /// Creates a carrier that ships for an organisation; needs the token of a superadmin.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn create_carrier(&self, organisation: Uuid) -> anyhow::Result<Uuid> {
+        // codes are unique among all carriers
+        let code = i32::try_from(random_id().as_u128() % (1 << 31))?;
+        let body = json!({"name": "Harbour Post", "code": code, "organisations": [organisation]});
+        let made: Call = self.client.post("/api/carrier").json(&body);
+        Ok(made.answer().await?.read::<Identified>()?.id)
+    }
+
+    /// The SKUs of all products of an organisation, sorted.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn skus(&self, organisation: Uuid) -> anyhow::Result<Vec<String>> {
+        let query = ListQuery::new().filter("organisation", "eq", organisation).select(["productSku"]);
+        let page = self.client.list::<Value>("/api/product/list", &query).send().await?;
+        let skus = page.results.into_iter();
+        let mut skus: Vec<String> =
+            skus.filter_map(|product| product["productSku"].as_str().map(str::to_owned)).collect();
+        skus.sort_unstable();
+        Ok(skus)
+    }
+
+    /// All orders of an organisation.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn orders(&self, organisation: Uuid) -> anyhow::Result<Vec<Value>> {
+        let query = ListQuery::new().filter("organisation", "eq", organisation);
+        Ok(self.client.list::<Value>("/api/expedition/list", &query).send().await?.results)
+    }
+
+    /// Reports what the warehouse has done with an order.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn report_order(&self, id: Uuid, report: &Value) -> anyhow::Result<()> {
+        done(self.client.put(format!("/api/expedition/{id}/status")).json(report)).await
+    }
+
+    /// Creates an order from a prepared body.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn place_order(&self, body: &str) -> anyhow::Result<()> {
+        done(self.client.post("/api/expedition").body(body.to_owned())).await
+    }
+
+    /// Lists orders; returns the number of bytes of the answer.
+    ///
+    /// # Errors
+    /// When the service refuses, or cuts its answer short.
+    pub async fn list_orders(&self, body: &Value) -> anyhow::Result<u64> {
+        self.list("/api/expedition/list", body).await
+    }
+
+    /// Counts stocks by the SKUs of their products; returns the job.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn count_stocks(
+        &self,
+        eshop: Uuid,
+        warehouse: Uuid,
+        counts: &HashMap<String, i64>,
+    ) -> anyhow::Result<Job> {
+        let mut body = json!({"eshop": eshop, "warehouseId": warehouse}).to_string();
+        for (sku, quantity) in counts {
+            body.push('\n');
+            body.push_str(&json!({"productSku": sku, "quantity": quantity}).to_string());
+        }
+        self.sync_stocks(body).await
+    }
+
+    /// Imports orders as NDJSON; returns the job.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn import_orders(&self, body: String) -> anyhow::Result<Job> {
+        self.sync(IMPORT_ORDERS, body).await
+    }
+
     /// Sends a prepared body at once: a stream of rows would measure the client, too.
     async fn sync(&self, path: &str, body: String) -> anyhow::Result<Job> {
         let call = self.client.post(path).header("content-type", "application/x-ndjson").body(body);
@@ -200,7 +288,11 @@ impl Api {
     /// # Errors
     /// When the service refuses, or cuts its answer short.
     pub async fn list_products(&self, body: &Value) -> anyhow::Result<u64> {
-        let call: Call = self.client.post("/api/product/list").json(body);
+        self.list("/api/product/list", body).await
+    }
+
+    async fn list(&self, path: &str, body: &Value) -> anyhow::Result<u64> {
+        let call: Call = self.client.post(path).json(body);
         let mut answer = call.stream().await?;
         let mut bytes = 0;
         while let Some(chunk) = answer.chunk().await? {

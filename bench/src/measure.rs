@@ -18,6 +18,7 @@ mod limit;
 mod load;
 mod memory;
 mod meter;
+mod orders;
 mod page;
 pub(crate) mod process;
 mod read;
@@ -169,9 +170,9 @@ impl fmt::Display for Row {
 }
 
 /// The names of the measurements: those on a common stack, then those with a million products.
-pub const NAMES: [&str; 15] = [
-    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "fairness", "workers",
-    "growth", "memory", "read", "page",
+pub const NAMES: [&str; 16] = [
+    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "orders", "drain", "limit", "fairness",
+    "workers", "growth", "memory", "read", "page",
 ];
 
 /// Those of [`NAMES`] that run on a separate stack, with the products that `memory` has synced.
@@ -205,7 +206,7 @@ pub async fn all(
             };
         }
         // Idle first, before anything has happened; workers last, because it kills the workers that it adds.
-        measure!(idle latency update bulk sync fetch stock drain limit fairness workers);
+        measure!(idle latency update bulk sync fetch stock orders drain limit fairness workers);
     }
     if wanted("sync") {
         take(sync::measure_first(settings, effort).await?);

@@ -24,7 +24,7 @@ use url::Url;
 use uuid::Uuid;
 
 /// Its table, which the owner of the database creates: the chain runs in the role of the service.
-pub const TABLE: &str = "CREATE TABLE bare_chain (id uuid PRIMARY KEY, body bytea NOT NULL);
+pub const TABLE: &str = "CREATE TABLE IF NOT EXISTS bare_chain (id uuid PRIMARY KEY, body bytea NOT NULL);
                          GRANT SELECT, INSERT ON bare_chain TO longshore_service";
 
 /// The queue.
