@@ -16,5 +16,6 @@ pub mod chaos;
 pub mod command;
 pub mod explain;
 pub mod measure;
+pub mod orders;
 pub mod proof;
 pub mod site;

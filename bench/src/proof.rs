@@ -7,6 +7,7 @@
 //! It requires that each of the three changes of each product (created, switched off, switched on) is
 //! delivered at least once, with a unique `webhook-id` and a valid signature.
 
+pub mod orders;
 mod report;
 
 use std::collections::{HashMap, HashSet};

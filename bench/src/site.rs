@@ -1,11 +1,14 @@
 //! An e-shop of its own on a running service, with a client that may do everything in its organisation.
 
 use longshore_shared::account::eshop::{self, NewEshop};
+use longshore_shared::account::token::{self, NewToken};
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::stack::Stack;
 use longshore_testkit::world::Tenant;
+use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
 use crate::api::Api;
@@ -37,6 +40,15 @@ impl Site {
         Ok(Self { api, organisation: organisation.get(), eshop: eshop.get(), warehouse })
     }
 
+    /// Creates a carrier that ships for the organisation.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub async fn carrier(&self, stack: &Stack) -> anyhow::Result<Uuid> {
+        let services = services::for_test(&stack.database_url.as_str().parse()?)?;
+        carrier(&services, &stack.base_url, self.organisation).await
+    }
+
     /// Creates another e-shop of the organisation.
     ///
     /// # Errors
@@ -50,4 +62,20 @@ impl Site {
         };
         Ok(eshop::create(&services, &Origin::command_line(), &new).await?.get())
     }
+}
+
+/// Creates a carrier that ships for an organisation.
+///
+/// # Errors
+/// When it cannot be created.
+pub async fn carrier(services: &Services, base_url: &str, organisation: Uuid) -> anyhow::Result<Uuid> {
+    let new = NewToken {
+        name: "superadmin who makes carriers".to_owned(),
+        role: Role::Superadmin,
+        organisation: None,
+        eshop: None,
+        expires_at: None,
+    };
+    let shown = token::create(&services.db, &Origin::command_line(), &new).await?;
+    Api::new(base_url, shown.token.expose_secret())?.create_carrier(organisation).await
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
 use longshore_shared::catalog::product::together::Batcher;
+use longshore_shared::expedition::together::Batcher as Orders;
 use longshore_shared::job::watch::JobWatch;
 use longshore_shared::kernel::origin::Origins;
 use longshore_shared::kernel::proxy::Proxies;
@@ -27,6 +28,8 @@ pub struct Parts {
     pub tokens: Tokens,
     /// Collects products that are updated at the same time.
     pub products: Batcher,
+    /// Collects orders that are created or moved at the same time.
+    pub orders: Orders,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
     /// The limits of one caller.
@@ -68,8 +71,9 @@ impl App {
             Tokens::new(services.db.clone()).requiring_second_factor(surroundings.requires_second_factor);
         let jobs = JobWatch::new(services.db.clone());
         let stopping = CancellationToken::new();
-        let (services, products) = (Arc::new(services), Batcher::default());
-        Self(Arc::new(Parts { services, tokens, products, jobs, limits, surroundings, stopping }))
+        let services = Arc::new(services);
+        let (products, orders) = (Batcher::default(), Orders::default());
+        Self(Arc::new(Parts { services, tokens, products, orders, jobs, limits, surroundings, stopping }))
     }
 }
 
@@ -84,6 +88,12 @@ impl Deref for App {
 impl FromRef<App> for Batcher {
     fn from_ref(app: &App) -> Self {
         app.products.clone()
+    }
+}
+
+impl FromRef<App> for Orders {
+    fn from_ref(app: &App) -> Self {
+        app.orders.clone()
     }
 }
 

@@ -6,8 +6,10 @@ use std::process::{Output, Stdio};
 
 use bytes::Bytes;
 use http::Method;
+use longshore_client::Expedition;
 use longshore_http::app::App;
 use longshore_shared::job::kind::JobKind;
+use longshore_shared::list::fields::expedition::ExpeditionStatus;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use serde_json::{Value, json};
@@ -151,6 +153,58 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
     assert_eq!(all["paging"]["total"], 2);
     assert_eq!(all["results"][0]["id"], json!(cancelled), "the newest first");
     as_user(&["job", "retry", &kept]).await.ends_with(3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (eshop, organisation) = (world.api.tenant.eshop.to_string(), world.api.tenant.organisation);
+    let product = json!({
+        "organisation": organisation, "eshops": [eshop], "productSku": "MUG", "internalSku": "MUG", "name": "Mug",
+        "imeiCheckRequired": false, "active": true,
+    });
+    world.api.post(&world.api.user, "/api/product", product).await.expect(201);
+    let order = json!({
+        "eshop": eshop, "orderNumber": "H-1", "value": 12, "currency": "EUR", "items": [{"productSku": "MUG", "quantity": 2}],
+    });
+    let made = world.api.post(&world.api.user, "/api/expedition", order).await.expect(201).json();
+    let id = made["id"].as_str().unwrap();
+    let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
+
+    let listed =
+        as_user(&["order", "list", "--status", "on_hold", "--eshop", &eshop]).await.ends_with(0).stdout;
+    assert!(listed.starts_with("ID ") && listed.contains(id) && listed.contains("H-1"), "{listed}");
+    for other in [["--number", "H-2"], ["--sku", "CUP"], ["--status", "delivered"]] {
+        let none = as_user(&["order", "list", other[0], other[1]]).await.ends_with(0).stdout;
+        assert_eq!(none.lines().count(), 1, "{none}");
+    }
+    let found =
+        as_user(&["order", "list", "--number", "H-1", "--sku", "MUG", "--json"]).await.ends_with(0).json();
+    assert_eq!(found["results"][0]["id"], made["id"]);
+
+    assert_eq!(as_user(&["order", "send", id]).await.ends_with(0).stdout, "order H-1 is incorrect\n");
+    let shown = as_user(&["order", "show", id]).await.ends_with(0).stdout;
+    for said in [
+        "order      H-1\n",
+        "status     incorrect\n",
+        "error      carrier: ",
+        "item       2 x MUG, 0 booked\n",
+    ] {
+        assert!(shown.contains(said), "{said:?} is not in {shown}");
+    }
+    assert_eq!(as_user(&["order", "show", id, "--json"]).await.ends_with(0).json()["status"], "incorrect");
+    let cancel = ["order", "cancel", id, "--reason", "changed her mind"];
+    assert_eq!(as_user(&cancel).await.ends_with(0).stdout, "order H-1 is canceled\n");
+    let again = as_user(&["order", "send", id]).await.ends_with(3);
+    assert!(again.stderr.contains("409 wrong_status"), "{again:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders.ndjson");
+    std::fs::write(&file, "{\"orderNumber\":\"H-1\",\"cancel\":true}\n").unwrap();
+    let import = ["order", "import", file.to_str().unwrap(), "--eshop", &eshop, "--detach", "--json"];
+    let job = as_user(&import).await.ends_with(0).json();
+    assert_eq!((&job["kind"], &job["state"]), (&json!("expedition.sync"), &json!("queued")));
+    assert_eq!(Expedition::STATUSES, ExpeditionStatus::WORDS);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

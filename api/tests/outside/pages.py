@@ -28,7 +28,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PATIENCE = 120
 TOLD = ["BASE_URL", "WORKER_METRICS_URL", "DATABASE_URL", "REDIS_URL", "ORGANISATION_ID", "ESHOP_ID", "WAREHOUSE_ID",
-        "WMS_ID", "SUPERADMIN_TOKEN", "USER_TOKEN", "CONNECTOR_TOKEN"]
+        "WMS_ID", "CARRIER_ID", "SUPERADMIN_TOKEN", "USER_TOKEN", "CONNECTOR_TOKEN"]
 ELSEWHERE = {"docker", "docker-compose", "systemctl", "journalctl", "systemd-analyze", "sudo", "./dev"}
 
 

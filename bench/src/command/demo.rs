@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use crate::api::Api;
 use crate::catalogue::Catalogue;
+use crate::orders::Orders;
 use crate::proof;
 use crate::proof::Breaks;
-use crate::site::Site;
+use crate::site::{self, Site};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use longshore_shared::kernel::access::Role;
@@ -50,8 +51,18 @@ impl Demo {
             redis_url: environment.need("REDIS_URL")?.to_owned(),
         };
         let report = proof::run(&site, &catalogue, &breaks, |line| println!("- {line}")).await?;
-        println!("\n{report}");
-        if !report.faults().is_empty() {
+        println!("\n{report}\n");
+        let mut faults = report.faults();
+        if self.catalogue.is_some() {
+            println!("- the orders of the demo are for the shipped catalogue: none are imported");
+        } else {
+            let carrier = site::carrier(&services, environment.need("BASE_URL")?, site.organisation).await?;
+            let tell = |line| println!("- {line}");
+            let report = proof::orders::run(&site, carrier, &Orders::shipped(), &breaks, tell).await?;
+            println!("\n{report}");
+            faults.extend(report.faults());
+        }
+        if !faults.is_empty() {
             bail!("the proof fails");
         }
         Ok(())

@@ -37,6 +37,10 @@ impl Environment {
         self.0.insert(key.to_owned(), value.to_string());
     }
 
+    pub(super) fn forget(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
     /// Writes the file atomically, readable only by its owner, because it contains tokens.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let folder = path.parent().context("the environment file has no folder")?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::api::{Api, JobState};
 use crate::catalogue::Catalogue;
+use crate::orders::Orders;
 use anyhow::ensure;
 use clap::Args;
 use longshore_shared::account::admin::{self, NewAdmin};
@@ -90,7 +91,12 @@ impl Seed {
         add_admin(&services, &mut environment).await?;
         // Written first, so that the tokens are not lost if the sync of the catalogue fails.
         environment.write(&self.env_file)?;
-        fill(&environment).await
+        fill(&environment).await?;
+        if environment.get("CARRIER_ID").is_none() {
+            order(&mut environment).await?;
+            environment.write(&self.env_file)?;
+        }
+        Ok(())
     }
 }
 
@@ -119,6 +125,7 @@ async fn is_there(services: &Services, environment: &Environment) -> bool {
 
 async fn create(services: &Services, environment: &mut Environment) -> anyhow::Result<()> {
     let tenant = Tenant::create(services, NAME).await?;
+    environment.forget("CARRIER_ID");
     environment.set("ORGANISATION_ID", &tenant.organisation);
     environment.set("ESHOP_ID", &tenant.eshop);
     environment.set("WAREHOUSE_ID", &tenant.warehouse);
@@ -178,5 +185,25 @@ async fn fill(environment: &Environment) -> anyhow::Result<()> {
         "its catalogue: {} products in, {} there already, {} rows refused on purpose",
         progress.changed, progress.unchanged, progress.failed
     );
+    Ok(())
+}
+
+/// Imports the shipped orders, of which some are booked and others wait.
+async fn order(environment: &mut Environment) -> anyhow::Result<()> {
+    let base_url = environment.need("BASE_URL")?;
+    let id = |key: &str| anyhow::Ok(environment.need(key)?.parse::<Uuid>()?);
+    let (organisation, eshop, warehouse) = (id("ORGANISATION_ID")?, id("ESHOP_ID")?, id("WAREHOUSE_ID")?);
+    let superadmin = Api::new(base_url, environment.need("SUPERADMIN_TOKEN")?)?;
+    let carrier = superadmin.create_carrier(organisation).await?;
+    let api = Api::new(base_url, environment.need("CONNECTOR_TOKEN")?)?;
+    let stock = Orders::stock(&superadmin.skus(organisation).await?);
+    let job = api.count_stocks(eshop, warehouse, &stock).await?;
+    api.job_ended(job.id, DEADLINE).await?;
+    let job = api.import_orders(Orders::shipped().body(eshop, carrier)).await?;
+    let job = api.job_ended(job.id, DEADLINE).await?;
+    ensure!(job.state == JobState::Succeeded, "the import of orders {}: {:?}", job.state, job.error);
+    let progress = job.progress;
+    println!("its orders: {} in, {} rows refused on purpose", progress.changed, progress.failed);
+    environment.set("CARRIER_ID", &carrier);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Runs a command with a temporary service.
 
+use crate::api::Api;
 use anyhow::{bail, ensure};
 use clap::Args;
 use longshore_shared::account::admin::{self, NewAdmin};
@@ -45,6 +46,9 @@ impl With {
         ] {
             command.env(name, tenant.token(&services, role).await?);
         }
+        let superadmin = Api::new(&stack.base_url, &tenant.token(&services, Role::Superadmin).await?)?;
+        let carrier = superadmin.create_carrier(tenant.organisation.get()).await?;
+        command.env("CARRIER_ID", carrier.to_string());
         // a superadmin with a login
         let (login, password) = ("admin@longshore.invalid", ids::new_id().simple().to_string());
         let new = NewAdmin {

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use longshore_bench::catalogue::{Catalogue, Expected};
+use longshore_bench::orders::Orders;
 use longshore_bench::proof;
 use longshore_bench::site::Site;
 use longshore_testkit::stack::{Stack, StackSettings};
@@ -16,11 +17,18 @@ async fn prove(catalogue: &Catalogue) -> anyhow::Result<()> {
     let report = ran.with_context(|| stack.ends_of_logs())?;
 
     assert!(report.faults().is_empty(), "{report}");
+    if catalogue.name == Catalogue::shipped().name {
+        let carrier = site.carrier(&stack).await?;
+        let ran = proof::orders::run(&site, carrier, &Orders::shipped(), &stack, drop).await;
+        let report = ran.with_context(|| stack.ends_of_logs())?;
+        assert!(report.faults().is_empty(), "{report}");
+    }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_catalogue_goes_through_a_killed_worker_and_an_emptied_redis_without_losing_a_change() {
+async fn a_catalogue_and_its_orders_go_through_a_killed_worker_and_an_emptied_redis_without_losing_a_change()
+{
     prove(&Catalogue::shipped()).await.unwrap();
 }
 

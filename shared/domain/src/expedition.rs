@@ -3,7 +3,8 @@
 //! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it.
-//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's.
+//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's; `together` gives the requests of the
+//!   same moment one transaction.
 
 pub mod allocation;
 pub mod allocator;
@@ -20,4 +21,5 @@ mod order;
 pub mod progress;
 mod references;
 mod stocks;
+pub mod together;
 mod write;

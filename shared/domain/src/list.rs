@@ -143,14 +143,23 @@ pub async fn find<'e, E: PgExecutor<'e>>(
     scope: &Scope,
     id: impl Into<Uuid>,
 ) -> Result<Option<Record>, Problem> {
-    let id = id.into();
-    let found: Option<(String, i64)> = sqlx::query_as(sql::look_up(resource))
-        .bind(id)
+    Ok(find_each(executor, resource, scope, &[id.into()]).await?.pop())
+}
+
+/// The same for several records, in any order.
+pub async fn find_each<'e, E: PgExecutor<'e>>(
+    executor: E,
+    resource: &'static Resource,
+    scope: &Scope,
+    ids: &[Uuid],
+) -> Result<Vec<Record>, Problem> {
+    let found: Vec<(Uuid, String, i64)> = sqlx::query_as(sql::look_up(resource))
+        .bind(ids)
         .bind(scope.organisations())
         .bind(scope.eshop())
-        .fetch_optional(executor)
+        .fetch_all(executor)
         .await?;
-    Ok(found.map(|(json, version)| Record { id, json, version }))
+    Ok(found.into_iter().map(|(id, json, version)| Record { id, json, version }).collect())
 }
 
 /// Id of the first record that satisfies criteria, of those that the scope includes.

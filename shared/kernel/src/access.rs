@@ -127,7 +127,7 @@ permissions! {
 }
 
 /// Whose records a caller may see and change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All scopes.
     Everything,

@@ -365,12 +365,18 @@ impl<'s> Change<'s> {
     }
 
     /// Records the answer under the claimed idempotency key, if there is one, then commits.
-    pub async fn answer(mut self, claim: Option<KeyClaim>, answer: Answer) -> Result<Answer, Problem> {
-        if let Some(claim) = claim {
-            idempotency::answer(self.connection(), claim, &answer, None).await?;
-        }
-        self.commit().await?;
+    pub async fn answer(self, claim: Option<KeyClaim>, answer: Answer) -> Result<Answer, Problem> {
+        let claimed: Vec<_> = claim.map(|claim| (claim, &answer)).into_iter().collect();
+        self.answer_each(&claimed).await?;
         Ok(answer)
+    }
+
+    /// The same for a change of several requests.
+    pub async fn answer_each(mut self, claimed: &[(KeyClaim, &Answer)]) -> Result<(), Problem> {
+        if !claimed.is_empty() {
+            idempotency::answer(self.connection(), claimed, None).await?;
+        }
+        self.commit().await
     }
 }
 

@@ -3,9 +3,11 @@
 //! A single caller is served at once. Callers that arrive during a statement wait for its end and are then served together: with
 //! more load, each statement does more, and each caller costs less. No caller waits for others to arrive.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -94,10 +96,77 @@ impl<Q, A> fmt::Debug for Gather<Q, A> {
     }
 }
 
+/// A [`Gather`] for each key that has callers: those of one key wait for each other, and for nobody else. Cheap to clone.
+pub struct GatherBy<K, Q, A>(Arc<By<K, Q, A>>);
+
+struct By<K, Q, A> {
+    start: Box<Start<K, Q, A>>,
+    kept: Mutex<HashMap<K, Kept<Q, A>>>,
+}
+
+type Start<K, Q, A> = dyn Fn(&K) -> Gather<Q, A> + Send + Sync;
+
+struct Kept<Q, A> {
+    callers: usize,
+    gather: Gather<Q, A>,
+}
+
+impl<K: Clone + Eq + Hash, Q: Send + 'static, A: Send + 'static> GatherBy<K, Q, A> {
+    /// `start` begins that of a key.
+    pub fn new(start: impl Fn(&K) -> Gather<Q, A> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(By { start: Box::new(start), kept: Mutex::default() }))
+    }
+
+    /// Asks that of a key, and waits for the answer.
+    ///
+    /// # Errors
+    /// Those of [`Gather::ask`].
+    pub async fn ask(&self, key: &K, question: Q) -> Result<A, Problem> {
+        let (gather, _caller) = self.enter(key);
+        gather.ask(question).await
+    }
+
+    fn enter(&self, key: &K) -> (Gather<Q, A>, Caller<'_, K, Q, A>) {
+        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept =
+            kept.entry(key.clone()).or_insert_with(|| Kept { callers: 0, gather: (self.0.start)(key) });
+        kept.callers += 1;
+        (kept.gather.clone(), Caller { of: &self.0, key: key.clone() })
+    }
+}
+
+/// One who waits. The last of a key drops its [`Gather`].
+struct Caller<'b, K: Eq + Hash, Q, A> {
+    of: &'b By<K, Q, A>,
+    key: K,
+}
+
+impl<K: Eq + Hash, Q, A> Drop for Caller<'_, K, Q, A> {
+    fn drop(&mut self) {
+        let mut kept = self.of.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of) = kept.get_mut(&self.key) {
+            of.callers -= 1;
+            if of.callers == 0 {
+                kept.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl<K, Q, A> Clone for GatherBy<K, Q, A> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K, Q, A> fmt::Debug for GatherBy<K, Q, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatherBy").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use futures::future::join_all;
     use tokio::sync::Notify;
 
@@ -196,5 +265,38 @@ mod tests {
         gone.await.unwrap_err();
         go.notify_one();
         assert_eq!(gather.ask(2).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_slow_key_holds_up_no_other_and_none_is_kept_without_callers() {
+        let (companies, go) = (Companies::default(), Arc::new(Notify::new()));
+        let gather = {
+            let (companies, go) = (Arc::clone(&companies), Arc::clone(&go));
+            GatherBy::new(move |is_slow: &bool| {
+                let (is_slow, companies, go) = (*is_slow, Arc::clone(&companies), Arc::clone(&go));
+                Gather::start(10, 1, move |numbers: Vec<u32>| {
+                    companies.lock().unwrap().push(numbers.clone());
+                    let go = Arc::clone(&go);
+                    async move {
+                        if is_slow {
+                            go.notified().await;
+                        }
+                        Ok(numbers)
+                    }
+                })
+            })
+        };
+        let slow = tokio::spawn({
+            let gather = gather.clone();
+            async move { gather.ask(&true, 1).await.unwrap() }
+        });
+        while companies.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(gather.ask(&false, 2).await.unwrap(), 2);
+        assert_eq!(gather.0.kept.lock().unwrap().len(), 1);
+        go.notify_one();
+        assert_eq!(slow.await.unwrap(), 1);
+        assert!(gather.0.kept.lock().unwrap().is_empty());
     }
 }

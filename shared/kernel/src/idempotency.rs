@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::ids::JobId;
+use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
@@ -184,29 +185,36 @@ async fn renew(db: PgPool, claim: KeyClaim) {
     }
 }
 
-/// Records the answer, in the transaction of the change. If the claim was taken over in the meantime, the change is undone.
+/// Records answers, each under its claim, in the transaction of the change. If one of the claims was taken over in the meantime,
+/// the change is undone. The body of a stream is hashed after it was claimed.
 pub async fn answer(
     tx: &mut PgConnection,
-    claim: KeyClaim,
-    answer: &Answer,
+    answers: &[(KeyClaim, &Answer)],
     streamed_body_hash: Option<&[u8]>,
 ) -> Result<(), Problem> {
-    let headers = serde_json::json!({"location": answer.location, "etag": answer.etag});
+    let claims: Vec<Uuid> = answers.iter().map(|(claim, _)| claim.0).collect();
+    let answers: Vec<&Answer> = answers.iter().map(|(_, answer)| *answer).collect();
+    let outcomes: Vec<&str> = answers.iter().map(|answer| answer.outcome.as_str()).collect();
+    let header = |answer: &&Answer| json!({"location": answer.location, "etag": answer.etag});
+    let headers: Vec<Value> = answers.iter().map(header).collect();
+    let bodies: Vec<Option<&str>> = answers.iter().map(|answer| answer.body.as_deref()).collect();
+    let jobs: Vec<Option<JobId>> = answers.iter().map(|answer| answer.job).collect();
     let recorded = sqlx::query!(
-        "UPDATE idempotency
-         SET outcome = $2, headers = $3, body = $4, job_id = $5, body_hash = coalesce($6, body_hash)
-         WHERE claim = $1 AND outcome IS NULL",
-        claim.0,
-        answer.outcome as Outcome,
-        headers,
-        answer.body,
-        answer.job as Option<JobId>,
+        "UPDATE idempotency AS i
+         SET outcome = g.outcome, headers = g.headers, body = g.body, job_id = g.job, body_hash = coalesce($6, i.body_hash)
+         FROM unnest($1::uuid[], $2::text[], $3::jsonb[], $4::text[], $5::uuid[]) AS g (claim, outcome, headers, body, job)
+         WHERE i.claim = ANY (ARRAY[g.claim]) AND i.outcome IS NULL",
+        &claims,
+        &outcomes as &[&str],
+        &headers,
+        &bodies as &[Option<&str>],
+        &jobs as &[Option<JobId>],
         streamed_body_hash,
     )
     .execute(tx)
     .await?
     .rows_affected();
-    if recorded == 1 {
+    if recorded == claims.len() as u64 {
         Ok(())
     } else {
         Err(Problem::new(&REQUEST_IN_PROGRESS, "another request has taken over this Idempotency-Key"))

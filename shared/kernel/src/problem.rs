@@ -308,6 +308,12 @@ impl Problem {
         std::ptr::eq(self.kind(), &raw const UNAVAILABLE)
     }
 
+    /// Whether Postgres was away: tried at once once more, the same comes of it.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.is_unavailable() && !self.is_contention()
+    }
+
     /// Whether it lost a race that it wins when it is simply run again.
     #[must_use]
     pub fn is_contention(&self) -> bool {

@@ -104,8 +104,14 @@ impl Quotas {
         if self.room(connection, organisation, kind, 1).await? > 0 {
             return Ok(());
         }
+        Err(self.refusal(kind))
+    }
+
+    /// Counts the refusal of one record, and says why.
+    #[must_use]
+    pub fn refusal(&self, kind: Kind) -> Problem {
         self.refused(kind, 1);
-        Err(Problem::new(&QUOTA_REACHED, self.sentence(kind)))
+        Problem::new(&QUOTA_REACHED, self.sentence(kind))
     }
 
     /// How many of `wanted` an organisation may still create.

@@ -2,3 +2,4 @@ mod booking;
 mod history;
 mod import;
 mod support;
+mod together;

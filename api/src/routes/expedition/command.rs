@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::expedition::command::{self, Command};
+use longshore_shared::expedition::together::Batcher;
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::services::Services;
 
@@ -16,57 +17,63 @@ type Write = May<permit::WriteExpeditions>;
 /// `PUT /api/expedition/{id}/send`: the body may be absent.
 pub async fn send_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     let command = command::read(body, command::send_body())?;
-    Ok(view::answer(&command::run(&services, &may, id, &command).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &command).await?)?)
 }
 
 /// `PUT /api/expedition/{id}/process`.
 pub async fn process_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&command::run(&services, &may, id, &Command::Process).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Process).await?)?)
 }
 
 /// `PUT /api/expedition/{id}/rollback`.
 pub async fn roll_back_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&command::run(&services, &may, id, &Command::Rollback).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Rollback).await?)?)
 }
 
 /// `PUT /api/expedition/{id}/cancel`: the body may be absent.
 pub async fn cancel_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     let command = command::read(body, command::cancel_body())?;
-    Ok(view::answer(&command::run(&services, &may, id, &command).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &command).await?)?)
 }
 
 /// `PATCH /api/expedition/{id}/rebook`.
 pub async fn rebook_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&command::run(&services, &may, id, &Command::Rebook).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Rebook).await?)?)
 }
 
 /// `PATCH /api/expedition/{id}/unbook`.
 pub async fn unbook_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&command::run(&services, &may, id, &Command::Unbook).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Unbook).await?)?)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
-use longshore_shared::expedition::{create, edit, progress};
+use longshore_shared::expedition::together::Batcher;
+use longshore_shared::expedition::{edit, progress};
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::services::Services;
 
@@ -14,12 +15,13 @@ use crate::routes::view;
 /// `POST /api/expedition`: 201 with the record.
 pub async fn create_expedition(
     State(services): State<Arc<Services>>,
+    State(orders): State<Batcher>,
     may: May<permit::WriteExpeditions>,
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
     view::once(&once, &services, may.0, &body.hash, async |context| {
-        create::create(&services, context, body.value).await
+        orders.create(&services, context, body.value).await
     })
     .await
 }

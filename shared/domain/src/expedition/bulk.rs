@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use super::command::{self, Command, Done};
+use super::command::{self, Command, Done, Told};
 use crate::job::acceptance;
 use crate::job::kind::{Job, Within};
 use longshore_kernel::access::Scope;
@@ -69,8 +69,9 @@ pub async fn execute(
     ids: &[ExpeditionId],
     command: &Command,
 ) -> Result<(usize, Vec<Refused>), Problem> {
-    command::prepare(change.services(), ids, command).await?;
-    let done = command::apply(change, origin, &within.scope(), ids, command).await?;
+    let told: Vec<Told<'_>> = ids.iter().map(|id| Told { id: *id, command, origin: 0 }).collect();
+    command::prepare(change.services(), &told).await?;
+    let done = command::apply(change, &[origin], &within.scope(), &told).await?;
     let changed = done.iter().filter(|done| matches!(done, Done::Changed)).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {
         Done::NotFound => {

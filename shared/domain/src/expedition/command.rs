@@ -1,7 +1,12 @@
 //! Operations on orders that are there: send, process, roll back, cancel, rebook, unbook
 //! (`docs/reference/orders.md#operations`). One of them or many: each is locked, decided and written the same way.
 
+use std::collections::{HashMap, HashSet};
+use std::slice;
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 pub use super::decision::Command;
 use super::order;
@@ -13,9 +18,10 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::idempotency::KeyClaim;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input::{Reader, Rule, boolean, object, text};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
 /// How often an operation is tried that is refused because of a concurrent change.
@@ -37,6 +43,21 @@ pub enum Done {
     Refused(Problem),
 }
 
+/// A command that was asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    id: ExpeditionId,
+    command: Command,
+    origin: Origin,
+    claim: Option<KeyClaim>,
+}
+
+impl Asked {
+    pub(super) fn new(context: &Context, id: ExpeditionId, command: &Command) -> Self {
+        Self { id, command: command.clone(), origin: context.origin.clone(), claim: context.claim }
+    }
+}
+
 /// Does a command on one order: 200 with the record.
 pub async fn run(
     services: &Services,
@@ -44,59 +65,104 @@ pub async fn run(
     id: ExpeditionId,
     command: &Command,
 ) -> Result<Answer, Problem> {
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        prepare(services, &[id], command).await?;
-        let mut change = Change::begin(services).await?;
-        let done = match apply(&mut change, &context.origin, context.scope(), &[id], command).await {
-            Ok(mut done) => done.pop(),
-            Err(problem) if attempts < ATTEMPTS && problem.is_contention() && !problem.is_locked() => {
-                continue;
-            }
-            Err(problem) => return Err(problem),
-        };
-        match done {
-            None | Some(Done::NotFound) => return Err(Problem::not_found(ENTITY)),
-            Some(Done::Refused(problem)) => return Err(problem),
-            Some(Done::Changed | Done::Unchanged) => {}
-        }
-        let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
-        let record = record.ok_or_else(|| Problem::not_found(ENTITY))?;
-        let answer = Answer::updated(location(id), record.version, record.json);
-        return change.answer(context.claim, answer).await;
-    }
+    alone(services, context.scope(), &Arc::new(Asked::new(context, id, command))).await
 }
 
-/// Makes what a command needs before its transaction begins.
-pub async fn prepare(services: &Services, ids: &[ExpeditionId], command: &Command) -> Result<(), Problem> {
-    if matches!(command, Command::Send { .. } | Command::Rebook) {
-        stocks::make_for(&services.db.main, ids).await?;
+/// Does a command in a transaction of its own.
+pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
+    for _ in 0..ATTEMPTS {
+        if let Some(answer) = each(services, scope, slice::from_ref(asked)).await?.pop().flatten() {
+            return answer;
+        }
+    }
+    Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
+}
+
+/// Does commands that one scope asks for, all in one transaction. `None`: another change came first, and it is to be tried again
+/// alone.
+pub(super) async fn each(
+    services: &Services,
+    scope: &Scope,
+    asked: &[Arc<Asked>],
+) -> Result<Vec<Option<Result<Answer, Problem>>>, Problem> {
+    let mut answers: Vec<Option<Result<Answer, Problem>>> = asked.iter().map(|_| None).collect();
+    let mut places: HashMap<Uuid, usize> = HashMap::new();
+    for (place, asked) in asked.iter().enumerate() {
+        // the later of two for the same order finds what the earlier has made of it
+        places.entry(asked.id.get()).or_insert(place);
+    }
+    let told = asked.iter().enumerate().filter(|(place, asked)| places[&asked.id.get()] == *place);
+    let told: Vec<Told<'_>> =
+        told.map(|(origin, asked)| Told { id: asked.id, command: &asked.command, origin }).collect();
+    prepare(services, &told).await?;
+    let mut change = Change::begin(services).await?;
+    let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
+    let done = match apply(&mut change, &origins, scope, &told).await {
+        Ok(done) => done,
+        Err(problem) if problem.is_contention() && !problem.is_locked() => return Ok(answers),
+        Err(problem) => return Err(problem),
+    };
+    let mut ids = Vec::new();
+    for (told, done) in told.iter().zip(done) {
+        match done {
+            Done::NotFound => answers[told.origin] = Some(Err(Problem::not_found(ENTITY))),
+            Done::Refused(problem) => answers[told.origin] = Some(Err(problem)),
+            Done::Changed | Done::Unchanged => ids.push(told.id.get()),
+        }
+    }
+    for record in list::find_each(change.connection(), &EXPEDITION, scope, &ids).await? {
+        let answer = Answer::updated(location(record.id.into()), record.version, record.json);
+        answers[places[&record.id]] = Some(Ok(answer));
+    }
+    let claimed = asked.iter().zip(&answers).filter_map(|(asked, answer)| {
+        let answer = answer.as_ref()?.as_ref().ok()?;
+        asked.claim.map(|claim| (claim, answer))
+    });
+    change.answer_each(&claimed.collect::<Vec<_>>()).await?;
+    Ok(answers)
+}
+
+/// A command for an order.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'c> {
+    /// The order.
+    pub id: ExpeditionId,
+    /// What is asked of it.
+    pub command: &'c Command,
+    /// Its place among the origins.
+    pub origin: usize,
+}
+
+/// Makes what commands need before their transaction begins.
+pub async fn prepare(services: &Services, told: &[Told<'_>]) -> Result<(), Problem> {
+    let books = |told: &&Told<'_>| matches!(told.command, Command::Send { .. } | Command::Rebook);
+    let ids: Vec<ExpeditionId> = told.iter().filter(books).map(|told| told.id).collect();
+    if !ids.is_empty() {
+        stocks::make_for(&services.db.main, &ids).await?;
     }
     Ok(())
 }
 
-/// Does a command on orders, all in the transaction; one that is refused is refused alone. What came of each is in the order of
-/// `ids`.
+/// Does commands on orders, all in the transaction; one that is refused is refused alone. What came of each is in their order.
 pub async fn apply(
     change: &mut Change<'_>,
-    origin: &Origin,
+    origins: &[&Origin],
     scope: &Scope,
-    ids: &[ExpeditionId],
-    command: &Command,
+    told: &[Told<'_>],
 ) -> Result<Vec<Done>, Problem> {
-    let mut orders = order::lock(change.connection(), scope, ids).await?;
+    let ids: Vec<ExpeditionId> = told.iter().map(|told| told.id).collect();
+    let mut orders = order::lock(change.connection(), scope, &ids).await?;
     let mut locked = stocks::lock(change.connection(), &orders).await?;
-    if matches!(command, Command::Send { .. }) {
+    let sent: HashSet<ExpeditionId> =
+        told.iter().filter(|told| matches!(told.command, Command::Send { .. })).map(|told| told.id).collect();
+    if !sent.is_empty() {
         let turned = stocks::turned(change.connection(), &locked).await?;
-        for order in &mut orders {
-            turned.judge(order);
-        }
+        orders.iter_mut().filter(|order| sent.contains(&order.id)).for_each(|order| turned.judge(order));
     }
-    let mut done: Vec<Done> = Vec::with_capacity(ids.len());
+    let mut done: Vec<Done> = Vec::with_capacity(told.len());
     let mut transitions = Vec::with_capacity(orders.len());
-    // in turn, as far as the caller says: in the order of the ids
-    for id in ids {
+    // in turn, as far as the caller says: in the order of the commands
+    for Told { id, command, origin } in told {
         let Some(order) = orders.binary_search_by_key(id, |order| order.id).ok().map(|place| &orders[place])
         else {
             done.push(Done::NotFound);
@@ -109,7 +175,7 @@ pub async fn apply(
                     state,
                     action: command.action(),
                     remark: command.remark(),
-                    origin: 0,
+                    origin: *origin,
                     is_raised: false,
                 };
                 done.push(if transition.is_change() { Done::Changed } else { Done::Unchanged });
@@ -118,7 +184,7 @@ pub async fn apply(
             Err(problem) => done.push(Done::Refused(problem)),
         }
     }
-    let (_, lanes) = write(change.connection(), &[origin], &transitions, &mut locked.ledger).await?;
+    let (_, lanes) = write(change.connection(), origins, &transitions, &mut locked.ledger).await?;
     change.note_lanes(lanes);
     Ok(done)
 }

@@ -1,6 +1,10 @@
 //! Creating orders, one or many by one statement; those that are to be sent are booked in it
 //! (`docs/reference/orders.md#creating`).
 
+use std::collections::{HashMap, HashSet};
+use std::slice;
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -23,7 +27,8 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
+use longshore_kernel::idempotency::KeyClaim;
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WebhookId};
 use longshore_kernel::input::{self, Object, Schema};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::quota::Kind;
@@ -61,47 +66,152 @@ fn members(object: &mut Object<'_>, body: &mut Body) {
     Echo::of(object, true, |name| EXPEDITION.shows(name));
 }
 
+/// A create that was asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    id: ExpeditionId,
+    body: Body,
+    digest: [u8; 32],
+    user: Option<Uuid>,
+    origin: Origin,
+    claim: Option<KeyClaim>,
+}
+
+impl Asked {
+    pub(super) fn read(context: &Context, body: Value) -> Self {
+        let digest = import::digest(body.clone());
+        let (body, ()) = Body::read(body, true, members);
+        Self {
+            id: ExpeditionId::new(),
+            body,
+            digest,
+            user: creator(context),
+            origin: context.origin.clone(),
+            claim: context.claim,
+        }
+    }
+
+    /// How many items it has, before bundles are taken apart.
+    pub(super) fn count_of_items(&self) -> usize {
+        self.body.items.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Creates an order: 201 with the record.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let digest = import::digest(body.clone());
-    let (body, ()) = Body::read(body, true, members);
-    let id = ExpeditionId::new();
+    alone(services, context.scope(), &Arc::new(Asked::read(context, body))).await
+}
+
+/// Creates an order in a transaction of its own.
+pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
     for _ in 0..ATTEMPTS {
-        let mut connection = services.db.main.acquire().await?;
-        let draft = draft(id, body.eshop.unwrap_or_default(), context.scope(), &body);
-        let resolved = resolve(&mut connection, vec![draft]).await?;
-        drop(connection);
-        let resolved = match resolved.into_iter().next() {
-            Some(Ok(resolved)) => resolved,
-            Some(Err(violations)) => return Err(Problem::invalid(violations)),
-            None => return Err(Problem::internal("a draft was not resolved")),
-        };
-        let mut new = New {
-            resolved,
-            send: body.send.unwrap_or(false),
-            user: creator(context),
-            digest: Some(digest),
-            created_at: None,
-            origin: 0,
-        };
-        if new.send {
-            stocks::make_missing(services, &mut [&mut new.resolved.order]).await?;
+        if let Some(answer) = each(services, scope, slice::from_ref(asked)).await?.pop().flatten() {
+            return answer;
         }
-        let mut change = Change::begin(services).await?;
-        change.must_have_room(new.resolved.order.organisation, Kind::Expedition).await?;
-        match insert(change.connection(), &[&context.origin], vec![new]).await {
-            Ok(lanes) => change.note_lanes(lanes),
-            Err(error) if is_locked(&error) => return Err(error.into()),
-            // another order took the number, or a product changed: the next look-up says which
-            Err(error) if is_contention(&error) || is_taken(&error) => continue,
-            Err(error) => return Err(error.into()),
-        }
-        let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
-        let record = record.ok_or_else(|| Problem::internal("an order is gone that was just created"))?;
-        let answer = Answer::created(location(id), record.version, record.json);
-        return change.answer(context.claim, answer).await;
     }
     Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
+}
+
+/// Creates orders that one scope asks for, all in one transaction; one that is refused is refused alone. `None`: another change
+/// came first, and it is to be tried again alone.
+pub(super) async fn each(
+    services: &Services,
+    scope: &Scope,
+    asked: &[Arc<Asked>],
+) -> Result<Vec<Option<Result<Answer, Problem>>>, Problem> {
+    let mut answers: Vec<Option<Result<Answer, Problem>>> = asked.iter().map(|_| None).collect();
+    let mut connection = services.db.main.acquire().await?;
+    let drafts = asked.iter().map(|a| draft(a.id, a.body.eshop.unwrap_or_default(), scope, &a.body));
+    let resolved = resolve(&mut connection, drafts.collect()).await?;
+    drop(connection);
+    let mut news = Vec::with_capacity(asked.len());
+    let mut taken = HashSet::new();
+    for (origin, (asked, resolved)) in asked.iter().zip(resolved).enumerate() {
+        match resolved {
+            Err(violations) => answers[origin] = Some(Err(Problem::invalid(violations))),
+            // the later of two that want the same number finds it taken
+            Ok(resolved) if !is_first(&resolved, &mut taken) => {}
+            Ok(resolved) => news.push(New {
+                resolved,
+                send: asked.body.send.unwrap_or(false),
+                user: asked.user,
+                digest: Some(asked.digest),
+                created_at: None,
+                origin,
+            }),
+        }
+    }
+    let mut sent: Vec<&mut Order> =
+        news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order).collect();
+    stocks::make_missing(services, &mut sent).await?;
+    let mut change = Change::begin(services).await?;
+    for full in beyond_quota(&mut change, &mut news).await? {
+        answers[full] = Some(Err(services.quotas.refusal(Kind::Expedition)));
+    }
+    if news.is_empty() {
+        return Ok(answers);
+    }
+    let places: HashMap<Uuid, usize> =
+        news.iter().map(|new| (new.resolved.order.id.get(), new.origin)).collect();
+    let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
+    match insert(change.connection(), &origins, news).await {
+        Ok(lanes) => change.note_lanes(lanes),
+        Err(error) if is_locked(&error) => return Err(error.into()),
+        // another order took a number, or a product changed: the next look-up says which
+        Err(error) if is_contention(&error) || is_taken(&error) => return Ok(answers),
+        Err(error) => return Err(error.into()),
+    }
+    let ids: Vec<Uuid> = places.keys().copied().collect();
+    for record in list::find_each(change.connection(), &EXPEDITION, scope, &ids).await? {
+        let answer = Answer::created(location(record.id.into()), record.version, record.json);
+        answers[places[&record.id]] = Some(Ok(answer));
+    }
+    if let Some(place) = places.values().find(|place| answers[**place].is_none()) {
+        let gone = format!("order {} is gone that was just created", asked[*place].id);
+        return Err(Problem::internal(gone));
+    }
+    let made = places.values().filter_map(|place| {
+        let answer = answers[*place].as_ref()?.as_ref().ok()?;
+        asked[*place].claim.map(|claim| (claim, answer))
+    });
+    change.answer_each(&made.collect::<Vec<_>>()).await?;
+    Ok(answers)
+}
+
+/// Whether no earlier one of the company wants the same number or external id.
+fn is_first(resolved: &Resolved, taken: &mut HashSet<(EshopId, bool, String)>) -> bool {
+    let Resolved { order, .. } = resolved;
+    let number = (order.eshop, true, order.order_number.clone());
+    let external = order.external_id.clone().map(|id| (order.eshop, false, id));
+    if taken.contains(&number) || external.as_ref().is_some_and(|id| taken.contains(id)) {
+        return false;
+    }
+    taken.insert(number);
+    taken.extend(external);
+    true
+}
+
+/// Takes out the last orders of an organisation that go past its quota; returns their places among the origins.
+async fn beyond_quota(change: &mut Change<'_>, news: &mut Vec<New>) -> Result<Vec<usize>, sqlx::Error> {
+    let mut wanted: HashMap<OrganisationId, usize> = HashMap::new();
+    for new in news.iter() {
+        *wanted.entry(new.resolved.order.organisation).or_default() += 1;
+    }
+    let quotas = change.quotas();
+    for (organisation, count) in &mut wanted {
+        *count = quotas.room(change.connection(), *organisation, Kind::Expedition, *count).await?;
+    }
+    let mut full = Vec::new();
+    news.retain(|new| {
+        let room = wanted.entry(new.resolved.order.organisation).or_default();
+        let fits = *room > 0;
+        *room = room.saturating_sub(1);
+        if !fits {
+            full.push(new.origin);
+        }
+        fits
+    });
+    Ok(full)
 }
 
 /// The person that creates an order; a program is nobody.

@@ -150,6 +150,9 @@ pub async fn apply(
     Ok(applied)
 }
 
+/// An order, and the digest of the row that it was last taken from.
+type Known = (ExpeditionId, Option<Vec<u8>>);
+
 /// Rows of different orders.
 struct Group<'g> {
     import: Import<'g>,
@@ -172,11 +175,24 @@ enum Plan {
 impl Group<'_> {
     async fn apply(&self, change: &mut Change<'_>) -> Result<Applied, Problem> {
         let scope = Scope::Eshop { organisation: self.import.organisation, eshop: self.import.eshop };
-        let stored = self.stored(change.connection(), &scope).await?;
+        let known = self.known(change.connection()).await?;
+        let is_same = |row: &Row| match (&row.asked, known.get(&row.order_number)) {
+            (Asked::Take { digest, .. }, Some((_, last))) => last.as_deref() == Some(digest),
+            _ => false,
+        };
+        // what was said before needs no lock, and no look at the rest of it
+        let touched = self.rows.iter().filter(|row| !is_same(row));
+        let ids: Vec<ExpeditionId> =
+            touched.filter_map(|row| known.get(&row.order_number)).map(|(id, _)| *id).collect();
+        let stored = edit::lock(change.connection(), &scope, &ids).await?;
         let mut by_number: HashMap<String, Stored> =
             stored.into_iter().map(|stored| (stored.order.order_number.clone(), stored)).collect();
         let (mut plans, mut drafts, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for row in self.rows {
+            if is_same(row) {
+                plans.push(Plan::Unchanged);
+                continue;
+            }
             let stored = by_number.remove(&row.order_number);
             plans.push(match (&row.asked, stored) {
                 (Asked::Cancel, None) => {
@@ -263,18 +279,23 @@ impl Group<'_> {
         }
     }
 
-    /// The orders of the e-shop that the rows name, locked.
-    async fn stored(&self, connection: &mut PgConnection, scope: &Scope) -> Result<Vec<Stored>, Problem> {
+    /// The orders of the e-shop that the rows name, by their numbers, and the digests of the rows that they were last taken from.
+    async fn known(&self, connection: &mut PgConnection) -> Result<HashMap<String, Known>, sqlx::Error> {
         let numbers: Vec<&str> = self.rows.iter().map(|row| row.order_number.as_str()).collect();
-        let ids = sqlx::query_scalar!(
-            "SELECT id FROM expedition_detail WHERE eshop_id = $1 AND order_number = ANY($2)",
+        let rows = sqlx::query!(
+            // each by its key, whatever the statistics say
+            "SELECT d.id, d.order_number, d.digest
+             FROM unnest($2::text[]) AS g (number)
+             CROSS JOIN LATERAL (
+                 SELECT id, order_number, digest FROM expedition_detail
+                 WHERE eshop_id = $1 AND order_number = g.number LIMIT 1
+             ) d",
             self.import.eshop.get(),
             &numbers as &[&str],
         )
-        .fetch_all(&mut *connection)
+        .fetch_all(connection)
         .await?;
-        let ids: Vec<ExpeditionId> = ids.into_iter().map(ExpeditionId::from).collect();
-        edit::lock(connection, scope, &ids).await
+        Ok(rows.into_iter().map(|row| (row.order_number, (row.id.into(), row.digest))).collect())
     }
 
     /// Writes what was planned; what can no longer be cancelled is refused.

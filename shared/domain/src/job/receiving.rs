@@ -279,7 +279,7 @@ impl<'s> Receiving<'s> {
             return Err(lost());
         }
         if let Some(claim) = self.context.claim {
-            idempotency::answer(tx, claim, &answer, body_hash).await?;
+            idempotency::answer(tx, &[(claim, &answer)], body_hash).await?;
         }
         dispatch::note(&mut change, Queue::Chunk, Some(self.shop.organisation));
         change.commit().await?;

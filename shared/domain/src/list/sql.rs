@@ -287,14 +287,16 @@ impl<'s> Binder<'s> {
     }
 }
 
-/// SQL of looking one up: `$1` its id, `$2` the organisations (null: all), `$3` the e-shop (null: all).
+/// SQL of looking records up: `$1` their ids, `$2` the organisations (null: all), `$3` the e-shop (null: all).
 pub(super) fn look_up(resource: &'static Resource) -> &'static str {
     resource.look_up.0.get_or_init(|| {
         let row = Alias::ROOT;
         let mut sql = Sql::default();
-        sql.push("SELECT ").object(resource.shown(), row).push("::text, ");
-        sql.expression(resource.version, row).push(" FROM ").push(resource.table).push(" ").alias(row);
-        sql.push(" WHERE ").alias(row).push(".id = $1 AND ($2::uuid[] IS NULL OR ");
+        sql.push("SELECT ").alias(row).push(".id, ").object(resource.shown(), row).push("::text, ");
+        sql.expression(resource.version, row);
+        // by its key, whatever the statistics say
+        sql.push(" FROM unnest($1::uuid[]) AS wanted (id) JOIN ").push(resource.table).push(" ").alias(row);
+        sql.push(" ON ").alias(row).push(".id = ANY (ARRAY[wanted.id]) WHERE ($2::uuid[] IS NULL OR ");
         sql.expression(resource.tenancy.organisation, row);
         if resource.tenancy.organisation != Tenancy::EVERYBODY
             && !resource.tenancy.organisation.contains(ORGANISATIONS)

@@ -1,8 +1,9 @@
 //! A place with products and a carrier, and helpers to order from it.
 
 use longshore_shared::expedition::allocation;
-use longshore_shared::expedition::command::{self, Command};
-use longshore_shared::expedition::{create, invariants, progress};
+use longshore_shared::expedition::command::Command;
+use longshore_shared::expedition::together::Batcher;
+use longshore_shared::expedition::{invariants, progress};
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::partner::push::Push;
@@ -16,6 +17,7 @@ use crate::job::support::World;
 pub(crate) struct Place {
     pub(crate) world: World,
     carrier: Uuid,
+    pub(crate) orders: Batcher,
 }
 
 impl Place {
@@ -35,7 +37,7 @@ impl Place {
         .fetch_one(&world.owner)
         .await
         .unwrap();
-        Self { world, carrier }
+        Self { world, carrier, orders: Batcher::default() }
     }
 
     /// The body of a create.
@@ -53,7 +55,7 @@ impl Place {
 
     /// Creates an order; returns its record.
     pub(crate) async fn create(&self, body: Value) -> Result<Value, Problem> {
-        let answer = create::create(&self.world.services, &self.world.context, body).await?;
+        let answer = self.orders.create(&self.world.services, &self.world.context, body).await?;
         Ok(serde_json::from_str(&answer.body.unwrap()).unwrap())
     }
 
@@ -66,7 +68,7 @@ impl Place {
 
     /// Does a command; returns the record.
     pub(crate) async fn command(&self, id: ExpeditionId, command: &Command) -> Result<Value, Problem> {
-        let answer = command::run(&self.world.services, &self.world.context, id, command).await?;
+        let answer = self.orders.run(&self.world.services, &self.world.context, id, command).await?;
         Ok(serde_json::from_str(&answer.body.unwrap()).unwrap())
     }
 

@@ -88,7 +88,7 @@ pub async fn update(
         match together.write(services, planned.write).await {
             Ok(Some(stamp)) => return answer(&stamped(product, stamp)),
             Ok(None) => {}
-            Err(problem) if is_away(&problem) => return Err(problem),
+            Err(problem) if problem.is_away() => return Err(problem),
             // executed alone, the error belongs to the right update
             Err(_) => break,
         }
@@ -115,11 +115,6 @@ pub async fn update(
         }
     }
     Err(Problem::new(&CONFLICT, "a record that the product refers to is being changed; try again"))
-}
-
-/// Whether trying alone would come to the same.
-fn is_away(problem: &Problem) -> bool {
-    problem.is_unavailable() && !problem.is_contention()
 }
 
 /// Writes a locked product; nothing if a record that it refers to was changed concurrently.

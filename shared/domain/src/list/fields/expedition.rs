@@ -95,7 +95,8 @@ impl ExpeditionStatus {
 /// Orders.
 pub static EXPEDITION: Resource = Resource {
     name: "expedition",
-    table: "(expedition JOIN expedition_detail USING (id, eshop_id))",
+    // left, so that what needs no detail, such as a count by status, does not look for it
+    table: "(expedition LEFT JOIN expedition_detail USING (id, eshop_id))",
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {
