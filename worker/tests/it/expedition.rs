@@ -1,4 +1,5 @@
 mod booking;
 mod history;
 mod import;
+mod parcels;
 mod support;
