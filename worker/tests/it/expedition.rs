@@ -3,3 +3,4 @@ mod history;
 mod import;
 mod parcels;
 mod support;
+mod turn;
