@@ -1,6 +1,7 @@
 mod booking;
 mod history;
 mod import;
+mod kill;
 mod parcels;
 mod support;
 mod turn;
