@@ -8,7 +8,8 @@
 //! - [`fleet`]: destinations that misbehave, [`partners`]: partners that misbehave;
 //! - [`load`]: the requests and the promises in their answers, sent by a [`caller`] that repeats unanswered
 //!   requests;
-//! - [`minder`]: operations on webhooks; [`neighbour`]: an organisation that floods the service;
+//! - [`minder`]: operations on webhooks; [`neighbour`]: an organisation that floods the service; [`orders`]:
+//!   organisations that sell, from stocks that many want;
 //! - [`check`]: the invariants, checked after all faults have ended and all work is done; [`report`]: the
 //!   results.
 //!
@@ -24,6 +25,7 @@ mod fleet;
 mod load;
 mod minder;
 mod neighbour;
+mod orders;
 mod partners;
 mod plan;
 mod proxy;
@@ -48,14 +50,16 @@ use longshore_testkit::services;
 use longshore_testkit::stack::flush;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
+use sqlx::Connection as _;
 use uuid::Uuid;
 
 use self::caller::{Caller, Request};
-use self::check::{Course, Emptied};
+use self::check::{Cast, Course, Emptied};
 use self::fleet::{Impostor, MISBEHAVIOURS, Shop};
 use self::load::Load;
 use self::minder::Minder;
 use self::neighbour::Neighbour;
+use self::orders::Merchant;
 use self::partners::Partner;
 pub use self::plan::Effort;
 use self::plan::{Fault, KILLS, Plan, Step, Which};
@@ -117,9 +121,14 @@ async fn on(
     shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
     // which is true: the fake BaseLinker has just started to count
     services::nothing_was_sent_before(&check::queues(site)?).await?;
-    let partners = partners::open_all(&services, &caller).await?;
+    let mut psql = check::connect(site).await?;
+    let carrier = orders::carrier(&mut psql).await?;
+    let partners = partners::open_all(&services, &caller, carrier).await?;
     try_join_all(partners.iter().map(Partner::begin)).await?;
-    let neighbour = Neighbour::open(&services, &caller, &mut check::connect(site).await?).await?;
+    let neighbour = Neighbour::open(&services, &caller, &mut psql).await?;
+    let merchants = orders::open_all(&services, &caller, carrier, &mut psql).await?;
+    orders::attach(&mut psql, carrier).await?;
+    psql.close().await?;
     let load = Load::prepare(caller, tenant).await?;
     let minder = Minder::new(site, &load.caller, &shops)?;
     let redis_bytes = check::redis_bytes(site).await?;
@@ -142,6 +151,7 @@ async fn on(
         load.offer(seed, until),
         minder.mind(seed, until),
         neighbour.flood(seed, until),
+        orders::sell(&merchants, seed, until),
         try_join_all(partners.iter().map(|partner| partner.work(seed, until))),
         hands.work(&plan.processes),
         hands.work(&plan.servers),
@@ -167,6 +177,7 @@ async fn on(
     let quiet_after = ended.elapsed().as_secs_f64();
     let last_test = minder.conclude().await?;
     partners::conclude(&partners).await?;
+    orders::conclude(&merchants).await?;
     check::run_nightly_comparison(site).await?;
     left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
@@ -175,7 +186,15 @@ async fn on(
         load.promises().jobs.append(&mut partner.promises().counts);
     }
     let course = Course { began: started, redis_bytes, emptied, stalls: stalls(started, &faults), last_test };
-    let mut checks = check::all(site, &load, &shops, &partners, &minder, &neighbour, &course).await?;
+    let cast = Cast {
+        load: &load,
+        shops: &shops,
+        partners: &partners,
+        minder: &minder,
+        neighbour: &neighbour,
+        merchants: &merchants,
+    };
+    let mut checks = check::all(site, cast, &course).await?;
     checks.insert(0, Check::new("all comes to rest", 1, left));
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
@@ -188,6 +207,8 @@ async fn on(
     let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
     let duplicates = shops.iter().map(|(_, shop)| (shop.name.clone(), shop.book().duplicates()));
     let (promises, deeds) = (load.promises(), minder.deeds());
+    let books: Vec<_> = merchants.iter().map(Merchant::book).collect();
+    let sum = |of: fn(&orders::Book) -> u64| books.iter().map(|book| of(book)).sum::<u64>();
     let promised = BTreeMap::from([
         ("names", promises.names.len() as u64),
         ("products", promises.created.len() as u64),
@@ -200,6 +221,10 @@ async fn on(
         ("tests", deeds.tests.len() as u64),
         ("redeliveries", (deeds.redeliveries.len() + deeds.redelivery_jobs.len()) as u64),
         ("recoveries", deeds.recoveries.len() as u64),
+        ("orders", sum(|book| (book.orders.len() + book.deleted.len()) as u64)),
+        ("operations on orders", sum(|book| book.done)),
+        ("refusals because of a status", sum(|book| book.refused)),
+        ("jobs of orders and their stocks", sum(|book| book.jobs.len() as u64)),
         ("jobs of the neighbour", neighbour.jobs().len() as u64),
         (
             "syncs and send-outs of partners",
@@ -223,6 +248,7 @@ async fn on(
     })
 }
 
+/// Creates a webhook for all events.
 async fn subscribe(
     caller: &Caller,
     tenant: &Tenant,
@@ -230,8 +256,19 @@ async fn subscribe(
     ordered: bool,
     destination: Option<String>,
 ) -> anyhow::Result<(Uuid, Shop)> {
+    subscribe_to(caller, tenant, shop, "*", ordered, destination).await
+}
+
+async fn subscribe_to(
+    caller: &Caller,
+    tenant: &Tenant,
+    shop: Shop,
+    event: &str,
+    ordered: bool,
+    destination: Option<String>,
+) -> anyhow::Result<(Uuid, Shop)> {
     let body = json!({
-        "eshop": tenant.eshop, "event": "*", "destination": destination.unwrap_or_else(|| shop.url()), "active": true,
+        "eshop": tenant.eshop, "event": event, "destination": destination.unwrap_or_else(|| shop.url()), "active": true,
         "ordered": ordered,
     });
     let create = Request::new(Method::POST, "/api/eshop-webhook", body.to_string());

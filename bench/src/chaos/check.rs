@@ -1,5 +1,6 @@
 //! The invariants, checked when all work is done.
 
+mod orders;
 mod partners;
 mod webhooks;
 
@@ -19,6 +20,7 @@ use super::fleet::Shop;
 use super::load::{Load, PromisedJob, Promises};
 use super::minder::Minder;
 use super::neighbour::Neighbour;
+use super::orders::Merchant;
 use super::partners::Partner;
 use super::report::Check;
 use super::site::Site;
@@ -107,7 +109,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
     let (until, mut quiet_since) = (Instant::now() + within, None);
     loop {
         hurry(&mut psql).await?;
-        let left: (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
+        let left: (i64, i64, i64, i64, i64, i64, i64) = sqlx::query_as(
             "SELECT (SELECT count(*) FROM delivery),
                     (SELECT count(*) FROM webhook_lane WHERE leased_until > now()),
                     (SELECT count(*) FROM job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')),
@@ -115,7 +117,8 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
                     (SELECT count(*) FROM stock_change) + (SELECT count(*) FROM stock_due),
                     -- what would begin by the clock in the middle of the looking
                     (SELECT count(*) FROM partner_clock WHERE next_run_at < now() + interval '10 seconds')
-                    + (SELECT count(*) FROM stock_send_out WHERE compare_at < now() + interval '10 seconds')",
+                    + (SELECT count(*) FROM stock_send_out WHERE compare_at < now() + interval '10 seconds'),
+                    (SELECT count(*) FROM product_stock WHERE marked_at IS NOT NULL)",
         )
         .fetch_one(&mut psql)
         .await?;
@@ -126,7 +129,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         if !due.is_empty() {
             _ = queues.put(Queue::Upkeep, &due, Duration::from_secs(1)).await;
         }
-        if left == (0, 0, 0, 0, 0, 0) {
+        if left == (0, 0, 0, 0, 0, 0, 0) {
             if quiet_since.get_or_insert_with(Instant::now).elapsed() >= QUIET {
                 return Ok(None);
             }
@@ -135,9 +138,9 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         }
         if Instant::now() >= until {
             return Ok(Some(format!(
-                "after {within:?}, {} deliveries, {} leased lanes, {} jobs ({} of them receiving), {} stocks to be told of \
-                 and {} syncs by the clock are left",
-                left.0, left.1, left.2, left.3, left.4, left.5
+                "after {within:?}, {} deliveries, {} leased lanes, {} jobs ({} of them receiving), {} stocks to be told of, \
+                 {} syncs by the clock and {} marked stocks are left",
+                left.0, left.1, left.2, left.3, left.4, left.5, left.6
             )));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -151,16 +154,20 @@ async fn none(psql: &mut PgConnection, name: &str, of: i64, query: &'static str)
     Ok(Check::new(name, of.unsigned_abs(), found))
 }
 
+/// Who took part in a run, with their promises.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cast<'r> {
+    pub(crate) load: &'r Load,
+    pub(crate) shops: &'r [(Uuid, Shop)],
+    pub(crate) partners: &'r [Partner],
+    pub(crate) minder: &'r Minder<'r>,
+    pub(crate) neighbour: &'r Neighbour,
+    pub(crate) merchants: &'r [Merchant],
+}
+
 /// All invariants.
-pub(crate) async fn all(
-    site: &Site,
-    load: &Load,
-    shops: &[(Uuid, Shop)],
-    partners: &[Partner],
-    minder: &Minder<'_>,
-    neighbour: &Neighbour,
-    course: &Course,
-) -> anyhow::Result<Vec<Check>> {
+pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow::Result<Vec<Check>> {
+    let Cast { load, shops, partners, minder, neighbour, merchants } = cast;
     let mut psql = connect(site).await?;
     let mut checks = Vec::new();
     for (name, caller) in [
@@ -193,12 +200,16 @@ pub(crate) async fn all(
         .await?,
     );
     let deeds = std::mem::take(&mut *minder.deeds());
-    let all_shops =
-        [(load.tenant.organisation.get(), shops), (neighbour.tenant.organisation.get(), &neighbour.shops)];
+    let mut all_shops = vec![
+        (load.tenant.organisation.get(), shops),
+        (neighbour.tenant.organisation.get(), neighbour.shops.as_slice()),
+    ];
+    all_shops.extend(merchants.iter().map(|one| (one.tenant.organisation.get(), one.shops.as_slice())));
     let kept = webhooks::all(&mut psql, &all_shops, &deeds, course.last_test).await;
     *minder.deeds() = deeds;
     checks.extend(kept?);
     checks.extend(partners::all(&mut psql, partners, course).await?);
+    checks.extend(orders::all(site, &mut psql, merchants).await?);
     checks.extend(rows(&mut psql).await?);
     checks.extend(servers(site, &mut psql, course).await?);
     checks.push(panics(site)?);
@@ -324,7 +335,10 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
                AND audit.organisation_id IN (SELECT organisation_id FROM webhook)
              UNION ALL
              SELECT event.type || ' ' || event.id FROM event LEFT JOIN audit ON audit.id = event.id
-             WHERE audit.id IS NULL AND event.type <> 'test'",
+             WHERE audit.id IS NULL AND event.type <> 'test'
+               -- what orders book is audited with the order
+               AND NOT (event.type IN ('expedition_booked_change', 'product_stock_change')
+                        AND event.organisation_id IN (SELECT organisation_id FROM expedition))",
         )
         .await?,
     ];

@@ -3,7 +3,8 @@
 //!
 //! Each has its own organisation, whose syncs run one after another, so one that misbehaves delays no other.
 //! Its catalogue has editions with different product names; the last one must have been read at the end. Its
-//! stocks must then be the available ones, and it must not have been asked for anything else.
+//! stocks, which are counted and ordered from, must then be the available ones, and it must not have been asked
+//! for anything else.
 //!
 //! [`Serves`] describes a partner and its misbehaviours. There is a [`feed`] for each of their mischiefs, and
 //! a [`baselinker`] account with all of its mischiefs, one at a time; several e-shops share that account,
@@ -27,6 +28,7 @@ use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::services::Services;
 use longshore_testkit::world::Tenant;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -50,6 +52,9 @@ pub(crate) const PRODUCTS: usize = 1_100;
 
 /// Products per stock count.
 const COUNTED: usize = 50;
+
+/// Products per order.
+const ORDERED: usize = 3;
 
 /// Pieces that are not offered to a partner.
 const RESERVE: i64 = 2;
@@ -187,6 +192,7 @@ pub(crate) struct Partner {
     pub(crate) tenant: Tenant,
     number: u64,
     caller: Caller,
+    carrier: Uuid,
     /// The fake that the worker calls.
     pub(crate) serves: Arc<dyn Serves>,
     /// Whether another e-shop has the same partner, and sends stocks to it.
@@ -196,7 +202,11 @@ pub(crate) struct Partner {
 
 /// Opens all of them: a feed for each misbehaviour of feeds, and a BaseLinker account that several e-shops
 /// share.
-pub(crate) async fn open_all(services: &Services, caller: &Caller) -> anyhow::Result<Vec<Partner>> {
+pub(crate) async fn open_all(
+    services: &Services,
+    caller: &Caller,
+    carrier: Uuid,
+) -> anyhow::Result<Vec<Partner>> {
     let mut wanted: Vec<(&str, Arc<dyn Serves>)> = Vec::new();
     for how in feed::MISCHIEFS {
         wanted.push((how.name(), Arc::new(Feed::open(how).await?)));
@@ -207,7 +217,8 @@ pub(crate) async fn open_all(services: &Services, caller: &Caller) -> anyhow::Re
         let tenant = Tenant::create(services, &format!("Partner: {name}")).await?;
         let caller = caller.with_token(&tenant.token(services, Role::User).await?)?;
         let shares = baselinker::NAMES[1..].contains(&name);
-        let partner = Partner { name, tenant, number, caller, serves, shares, promises: Mutex::default() };
+        let promises = Mutex::default();
+        let partner = Partner { name, tenant, number, caller, carrier, serves, shares, promises };
         partner.store_setting(60).await?;
         anyhow::Ok(partner)
     });
@@ -259,9 +270,9 @@ impl Partner {
         lock(&self.promises)
     }
 
-    /// The quantity of a product that it should offer.
-    pub(crate) fn available(&self, sku: &str) -> i64 {
-        self.promises().counted.get(sku).map_or(0, |counted| 0.max(counted - RESERVE))
+    /// The quantity of a product that it should offer, of which orders hold some pieces.
+    pub(crate) fn available(&self, sku: &str, held: i64) -> i64 {
+        self.promises().counted.get(sku).map_or(0, |counted| 0.max(counted - held - RESERVE))
     }
 
     /// Starts a misbehaviour for a while, and first requests a sync that meets it.
@@ -280,14 +291,18 @@ impl Partner {
     /// Requests syncs, stock counts and send-outs until then.
     pub(crate) async fn work(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
         let mut lot = StdRng::seed_from_u64(seed ^ ((300 + self.number) << 32));
-        while pause(&mut lot, self.serves.pace(), until).await {
+        for turn in 0.. {
+            if !pause(&mut lot, self.serves.pace(), until).await {
+                break;
+            }
             // an e-shop that shares its partner does nothing with stocks
-            match lot.random_range(0..if self.shares { 3 } else { 6 }) {
+            match lot.random_range(0..if self.shares { 3 } else { 8 }) {
                 0..3 if self.is_busy().await? => {}
                 0 => _ = self.sync().await?,
                 1 | 2 => _ = self.sync_anew().await?,
                 3 | 4 => self.count(&mut lot).await?,
-                _ => self.send_out().await?,
+                5 => self.send_out().await?,
+                _ => self.order(&mut lot, turn).await?,
             }
             self.serves.look();
         }
@@ -349,6 +364,31 @@ impl Partner {
         let job = id_of(&reply.body).with_context(|| format!("this is no job: {}", reply.body))?;
         self.promises().syncs.insert(job);
         Ok(job)
+    }
+
+    /// Orders a few pieces of products that were counted, and sometimes cancels the order.
+    async fn order(&self, lot: &mut StdRng, turn: usize) -> anyhow::Result<()> {
+        let counted: Vec<String> = self.promises().counted.keys().cloned().collect();
+        let items: Vec<Value> = counted
+            .choose_multiple(lot, ORDERED)
+            .map(|sku| json!({ "productSku": sku, "quantity": lot.random_range(1..4) }))
+            .collect();
+        if items.is_empty() {
+            return Ok(());
+        }
+        let body = json!({
+            "eshop": self.tenant.eshop, "orderNumber": format!("O-{turn}"), "value": 1, "currency": "EUR",
+            "carrier": self.carrier, "ignoreAddressValidation": true, "items": items, "send": true,
+        });
+        let create =
+            Request::new(Method::POST, "/api/expedition", body.to_string()).with("idempotency-key", key());
+        let made = self.caller.ask(&create, &[201]).await?.body;
+        if lot.random_bool(0.3) {
+            let id = id_of(&made).with_context(|| format!("this is no order: {made}"))?;
+            let cancel = Request::new(Method::PUT, format!("/api/expedition/{id}/cancel"), "");
+            self.caller.ask(&cancel, &[200]).await?;
+        }
+        Ok(())
     }
 
     async fn count(&self, lot: &mut StdRng) -> anyhow::Result<()> {

@@ -181,7 +181,13 @@ impl Postgres {
         let disk = if mounted { Disk::Own } else { Disk::Limited };
         hand_over(&home)?;
         let (cluster, port) = (Cluster::in_folder(home.join("data"))?, free_port()?);
-        let settings = [("max_connections", "250"), ("min_wal_size", "32MB"), ("max_wal_size", "128MB")];
+        let settings = [
+            ("max_connections", "250"),
+            ("min_wal_size", "32MB"),
+            ("max_wal_size", "128MB"),
+            // the checks compare when transactions were committed
+            ("track_commit_timestamp", "on"),
+        ];
         let server = Server::new(folder.path().join("postgres.log"), {
             let cluster = cluster.clone();
             move || cluster.server(port, &settings)

@@ -118,10 +118,19 @@ async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Resu
                 .fetch_all(&mut *psql)
                 .await?;
         let taken: BTreeMap<String, Option<i32>> = taken.into_iter().collect();
+        let held: Vec<(String, i64)> = sqlx::query_as(
+            "SELECT p.product_sku, s.held FROM product_stock s JOIN product p ON p.id = s.product_id
+             WHERE s.organisation_id = $1",
+        )
+        .bind(partner.tenant.organisation)
+        .fetch_all(&mut *psql)
+        .await?;
+        let held: BTreeMap<String, i64> = held.into_iter().collect();
         let mut offers = partner.serves.offers();
         for number in 0..PRODUCTS {
             let sku = sku(number);
-            let (available, offered) = (partner.available(&sku), offers.remove(&sku));
+            let held = held.get(&sku).copied().unwrap_or_default();
+            let (available, offered) = (partner.available(&sku, held), offers.remove(&sku));
             let taken = taken.get(&partner.serves.item(number)).copied().flatten().map(i64::from);
             if offered != Some(available) || taken != Some(available) {
                 let name = partner.name;

@@ -46,17 +46,22 @@ fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uui
 
 /// Compares the deliveries as the destinations and as the service recorded them.
 async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
-    let events: Vec<(Uuid, Uuid, Uuid, bool)> =
-        sqlx::query_as("SELECT organisation_id, id, entity_id, type = 'test' FROM event")
+    let events: Vec<(Uuid, Uuid, Uuid, String)> =
+        sqlx::query_as("SELECT organisation_id, id, entity_id, type FROM event")
             .fetch_all(&mut *psql)
             .await?;
+    let subscribed: Vec<(Uuid, String)> =
+        sqlx::query_as("SELECT id, event FROM webhook").fetch_all(&mut *psql).await?;
+    let subscribed: HashMap<Uuid, String> = subscribed.into_iter().collect();
     let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut promised, mut accepted) = (0, 0);
     for (organisation, (webhook, shop)) in each(listeners) {
         let book = shop.book();
-        // a test is sent only to its own webhook
-        let due =
-            events.iter().filter(|(of, _, entity, test)| *of == organisation && (!test || entity == webhook));
+        let to = subscribed.get(webhook).map_or("*", String::as_str);
+        let due = events.iter().filter(|(of, _, entity, kind)| {
+            // a test is sent only to its own webhook
+            *of == organisation && if kind == "test" { entity == webhook } else { to == "*" || to == kind }
+        });
         let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, _)| (*id, *entity)).collect();
         promised += entities.len() as u64;
         accepted += book.accepted.len() as u64;
@@ -85,7 +90,8 @@ async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::R
          FROM (SELECT event_id, webhook_id, string_agg(state, ' ') AS states FROM delivery_history
                WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) told
          FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event JOIN webhook USING (organisation_id)
-                    WHERE event.type <> 'test' OR event.entity_id = webhook.id) due
+                    WHERE CASE event.type WHEN 'test' THEN event.entity_id = webhook.id
+                          ELSE webhook.event IN ('*', event.type) END) due
            ON (due.id, due.webhook) = (told.event_id, told.webhook_id)
          WHERE due.id IS NULL OR told.states IS DISTINCT FROM 'delivered'
            -- what was given up counts as recovered
@@ -112,6 +118,15 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
          UNION ALL SELECT id, to_jsonb(product_stock) || jsonb_build_object('available', quantity - booked)
          FROM product_stock
          UNION ALL SELECT id, to_jsonb(stock_advice) FROM stock_advice
+         -- errors belong to a status
+         UNION ALL SELECT id, to_jsonb(e) - 'errors' || jsonb_build_object('tracking_number', d.tracking_number,
+                    'tracking_url', d.tracking_url, 'parcels', (
+                        SELECT jsonb_agg(jsonb_build_object('extPackageNumber', p.ext_package_number,
+                                    'extPackageTrackingNumber', p.ext_package_tracking_number,
+                                    'extCarrierTrackingNumber', p.ext_carrier_tracking_number, 'trackingUrl', p.tracking_url)
+                                ORDER BY p.created_at, p.ext_package_number)
+                        FROM expedition_parcel p WHERE p.expedition_id = e.id))
+         FROM expedition e JOIN expedition_detail d USING (id)
          UNION ALL SELECT id, to_jsonb(organisation) FROM organisation",
     )
     .fetch_all(psql)

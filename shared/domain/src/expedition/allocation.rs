@@ -84,12 +84,15 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
     let serves = last.is_empty();
     let ids = if serves { first_in_turn(change.connection(), place).await? } else { last };
     let orders = order::lock(change.connection(), &Scope::Everything, &ids).await?;
-    let in_turn: Vec<&Order> = ids.iter().filter_map(|id| find(&orders, *id)).collect();
     let mut wanted: Vec<StockId> = marked.iter().map(|stock| stock.id).collect();
     wanted.extend(orders.iter().flat_map(|order| &order.items).filter_map(|item| item.stock));
     wanted.sort_unstable();
     wanted.dedup();
     let mut ledger = stocks::lock_ids(change.connection(), &wanted).await?.ledger;
+    // now that the stocks are locked, nobody comes to wait for them any more; who came before that and is earlier in turn is
+    // not overtaken: it, and those after it, are looked at by the next transaction
+    let ids = if serves { first_in_turn(change.connection(), place).await? } else { ids };
+    let in_turn: Vec<&Order> = ids.iter().map_while(|id| find(&orders, *id)).collect();
     let mut allocated = Allocated::default();
     let mut transitions = Vec::new();
     for order in in_turn {

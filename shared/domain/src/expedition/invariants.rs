@@ -84,6 +84,11 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
+/// The rules by their names.
+pub fn rules() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(rule, _)| *rule)
+}
+
 /// Finds what does not hold. It reads all open orders and all stocks.
 pub async fn broken(pool: &PgPool) -> Result<Vec<Broken>, Problem> {
     let mut found = Vec::new();

@@ -297,8 +297,10 @@ async fn write(
     if let Some(left) = &step.left {
         move_out(connection, origin, order, left, &step.found).await?;
     }
+    let mut tracking = Vec::new();
     if !step.parcels.is_empty() {
         merge_parcels(connection, order, &step.parcels).await?;
+        tracking = self::tracking(connection, order).await?;
     }
     let mut changes = Vec::new();
     let mut add = |field, old: Value, new: Value| {
@@ -316,7 +318,7 @@ async fn write(
         add("parcels", Value::Null, json!(numbers));
     }
     let told = (old.status != state.status)
-        .then(|| status_event(order, Some(old.status), state, tracking(&step.parcels)).to_string());
+        .then(|| status_event(order, Some(old.status), state, tracking).to_string());
     // pieces that leave are told by the status alone
     let gives_back = old.status.is_booked() && !state.status.is_booked() && step.left.is_none();
     let booked = gives_back.then(|| booked_event(order, state.status).to_string());
@@ -353,18 +355,29 @@ async fn write(
     Ok(recorded.lanes)
 }
 
-/// What a status event says of parcels.
-fn tracking(parcels: &[Parcel]) -> Vec<(&'static str, Value)> {
-    let Some(first) = parcels.first() else { return Vec::new() };
-    let show = |parcel: &Parcel| {
-        json!({"extPackageNumber": parcel.number, "extPackageTrackingNumber": parcel.package_tracking_number,
-               "extCarrierTrackingNumber": parcel.carrier_tracking_number, "trackingUrl": parcel.tracking_url})
-    };
-    vec![
-        ("trackingNumber", json!(first.package_tracking_number)),
-        ("trackingUrl", json!(first.tracking_url)),
-        ("parcels", parcels.iter().map(show).collect()),
-    ]
+/// What a status event says of parcels: all that the order has, as its record shows them. So whoever keeps the value of the
+/// highest version has what is stored.
+async fn tracking(
+    connection: &mut PgConnection,
+    order: &Order,
+) -> Result<Vec<(&'static str, Value)>, sqlx::Error> {
+    let told = sqlx::query!(
+        r#"SELECT d.tracking_number, d.tracking_url,
+                  (SELECT jsonb_agg(jsonb_build_object('extPackageNumber', p.ext_package_number,
+                              'extPackageTrackingNumber', p.ext_package_tracking_number,
+                              'extCarrierTrackingNumber', p.ext_carrier_tracking_number, 'trackingUrl', p.tracking_url)
+                          ORDER BY p.created_at, p.ext_package_number)
+                   FROM expedition_parcel p WHERE p.expedition_id = d.id) AS "parcels!"
+           FROM expedition_detail d WHERE d.id = $1"#,
+        order.id.get(),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(vec![
+        ("trackingNumber", json!(told.tracking_number)),
+        ("trackingUrl", json!(told.tracking_url)),
+        ("parcels", told.parcels),
+    ])
 }
 
 /// Records that pieces leave: on the items, and as movements of their stocks.

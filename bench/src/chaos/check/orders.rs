@@ -1,0 +1,593 @@
+//! Invariants of orders and of the stocks that they are booked in: those that `doctor` checks, too, and those that
+//! need the history of each order, or what its caller was told.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use longshore_shared::expedition::invariants;
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::none;
+use crate::chaos::orders::{Accepted, Fate, HOT, HOT_PIECES, Merchant};
+use crate::chaos::report::Check;
+use crate::chaos::site::Site;
+
+/// All invariants of orders.
+pub(super) async fn all(
+    site: &Site,
+    psql: &mut PgConnection,
+    merchants: &[Merchant],
+) -> anyhow::Result<Vec<Check>> {
+    let mut checks = rules(site, psql).await?;
+    let histories = Histories::read(psql).await?;
+    checks.extend(histories.told(psql).await?);
+    checks.push(histories.told_last(merchants));
+    checks.push(histories.in_turn(psql).await?);
+    checks.push(numbers(psql, merchants).await?);
+    checks.extend(jobs(psql, merchants).await?);
+    checks.extend(goods(psql, merchants).await?);
+    Ok(checks)
+}
+
+/// What holds of the rows, whatever happened to them.
+async fn rules(site: &Site, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
+    let pool = PgPool::connect(site.postgres.url.as_str()).await?;
+    let mut broken: HashMap<&str, Vec<String>> =
+        invariants::broken(&pool).await?.into_iter().map(|broken| (broken.rule, broken.rows)).collect();
+    pool.close().await;
+    let of: i64 =
+        sqlx::query_scalar("SELECT (SELECT count(*) FROM expedition) + (SELECT count(*) FROM product_stock)")
+            .fetch_one(&mut *psql)
+            .await?;
+    let mut checks: Vec<Check> = invariants::rules()
+        .map(|rule| Check::new(rule, of.unsigned_abs(), broken.remove(rule).unwrap_or_default()))
+        .collect();
+    checks.push(
+        none(
+            psql,
+            "no stock is marked any more",
+            of,
+            "SELECT 'stock ' || id || ' since ' || marked_at FROM product_stock WHERE marked_at IS NOT NULL",
+        )
+        .await?,
+    );
+    Ok(checks)
+}
+
+/// A record of the audit that an order has.
+#[derive(Debug, sqlx::FromRow)]
+struct Audited {
+    id: Uuid,
+    order: Uuid,
+    organisation: Uuid,
+    /// In microseconds.
+    at: i64,
+    /// When its transaction was committed: of two that change the same stock, the later lock has the later commit.
+    committed: Option<i64>,
+    action: String,
+    /// The status before and after.
+    statuses: Option<Value>,
+    /// Whether it was paused, before and after.
+    paused: Option<Value>,
+}
+
+/// A step of an order.
+#[derive(Debug)]
+struct Step {
+    audit: Uuid,
+    action: String,
+    /// The status before, null where it was created, and after.
+    from: Option<String>,
+    to: String,
+    is_paused: bool,
+    /// The version since.
+    version: i64,
+    committed: Option<i64>,
+}
+
+/// An order as it is.
+#[derive(Debug, sqlx::FromRow)]
+struct Stored {
+    status: String,
+    is_paused: bool,
+    version: i64,
+    number: String,
+    organisation: Uuid,
+}
+
+/// What was recorded of each order.
+struct Histories {
+    steps: BTreeMap<Uuid, Vec<Step>>,
+    /// The last version of each order that was deleted.
+    deleted: HashMap<Uuid, i64>,
+    stored: HashMap<Uuid, Stored>,
+    /// Orders of organisations without webhooks.
+    unheard: HashSet<Uuid>,
+    /// Statuses that do not follow from the one before.
+    torn: Vec<String>,
+}
+
+fn holds(status: &str) -> bool {
+    matches!(status, "stock_ok" | "awaiting_processing" | "take_out" | "completion")
+}
+
+fn waits(status: &str) -> bool {
+    matches!(status, "awaiting_reservation" | "waiting_for_goods")
+}
+
+fn is_packed(status: &str) -> bool {
+    matches!(status, "waiting_for_the_carrier" | "carrier_picked_up" | "ready_to_takeover" | "delivered")
+}
+
+impl Histories {
+    async fn read(psql: &mut PgConnection) -> anyhow::Result<Self> {
+        let audited: Vec<Audited> = sqlx::query_as(
+            r#"SELECT id, entity_id AS "order", organisation_id AS organisation, (extract(epoch FROM at) * 1000000)::bigint AS at, action,
+                      (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint AS committed,
+                      changes -> 'status' AS statuses, changes -> 'reservationPaused' AS paused
+               FROM audit WHERE entity_type = 'expedition' ORDER BY entity_id, at, id"#,
+        )
+        .fetch_all(&mut *psql)
+        .await?;
+        let stored: Vec<(Uuid, String, bool, i64, String, Uuid)> = sqlx::query_as(
+            "SELECT e.id, e.status, e.reservation_paused, e.version, d.order_number, e.organisation_id
+             FROM expedition e JOIN expedition_detail d USING (id)",
+        )
+        .fetch_all(&mut *psql)
+        .await?;
+        let stored = stored.into_iter().map(|(id, status, is_paused, version, number, organisation)| {
+            (id, Stored { status, is_paused, version, number, organisation })
+        });
+        let deleted: Vec<(Uuid, i64)> =
+            sqlx::query_as("SELECT entity_id, version FROM tombstone WHERE entity_type = 'expedition'")
+                .fetch_all(&mut *psql)
+                .await?;
+        let listening: HashSet<Uuid> = sqlx::query_scalar("SELECT organisation_id FROM webhook")
+            .fetch_all(psql)
+            .await?
+            .into_iter()
+            .collect();
+        let mut histories = Self {
+            steps: BTreeMap::new(),
+            deleted: deleted.into_iter().collect(),
+            stored: stored.collect(),
+            unheard: HashSet::new(),
+            torn: Vec::new(),
+        };
+        for order in audited.chunk_by(|one, next| one.order == next.order) {
+            histories.walk(order);
+            let unheard = order.iter().filter(|record| !listening.contains(&record.organisation));
+            histories.unheard.extend(unheard.map(|record| record.order));
+        }
+        Ok(histories)
+    }
+
+    /// Reads the records of an order, in their order.
+    fn walk(&mut self, records: &[Audited]) {
+        let mut steps: Vec<Step> = Vec::with_capacity(records.len());
+        let (mut status, mut is_paused, mut version, mut at) = (None::<String>, false, 0, None);
+        for (record, next) in records.iter().zip(records.iter().skip(1).map(Some).chain([None])) {
+            let Audited { id, order, action, .. } = record;
+            let text = |place: usize| record.statuses.as_ref().and_then(|changed| changed[place].as_str());
+            if action == "expedition.delete" {
+                continue;
+            }
+            let old = text(0).map(str::to_owned);
+            if record.statuses.is_some() && old != status {
+                self.torn.push(format!("{action} {id} of {order} goes from {old:?}, which is {status:?}"));
+            }
+            // what was created and sent at once goes through no other status
+            let is_sent = action == "expedition.create"
+                && next.is_some_and(|next| next.action == "expedition.send" && next.at == record.at + 1);
+            if is_sent {
+                status = text(1).map(str::to_owned);
+                continue;
+            }
+            let is_created = action == "expedition.create" || steps.is_empty();
+            // two records of one transaction have one version
+            version += i64::from(at != Some(record.at));
+            at = Some(record.at);
+            if let Some(paused) = record.paused.as_ref().and_then(|changed| changed[1].as_bool()) {
+                is_paused = paused;
+            }
+            let to = text(1).map(str::to_owned).or_else(|| status.clone()).unwrap_or_default();
+            steps.push(Step {
+                audit: *id,
+                action: action.clone(),
+                from: if is_created { None } else { status },
+                to: to.clone(),
+                is_paused,
+                version,
+                committed: record.committed,
+            });
+            status = Some(to);
+        }
+        if let Some(first) = records.first() {
+            self.steps.insert(first.order, steps);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.steps.values().map(Vec::len).sum::<usize>() as u64
+    }
+
+    /// The record of each order is what its steps made of it, and each step was told in its event.
+    async fn told(&self, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
+        let known: HashSet<(String, String)> =
+            sqlx::query_as("SELECT from_status, to_status FROM expedition_transition")
+                .fetch_all(&mut *psql)
+                .await?
+                .into_iter()
+                .collect();
+        let (mut torn, mut gaps) = (self.torn.clone(), Vec::new());
+        for (order, steps) in &self.steps {
+            for step in steps.iter().filter(|step| step.from.as_ref() != Some(&step.to)) {
+                let from = step.from.clone().unwrap_or_else(|| "new".to_owned());
+                if !known.contains(&(from.clone(), step.to.clone())) {
+                    torn.push(format!("{order} goes from {from} to {}", step.to));
+                }
+            }
+            let Some(last) = steps.last() else { continue };
+            match (self.stored.get(order), self.deleted.get(order)) {
+                (Some(stored), None) => {
+                    if (&stored.status, stored.is_paused) != (&last.to, last.is_paused) {
+                        torn.push(format!("{order} is {stored:?}, and its last record says {last:?}"));
+                    }
+                    if stored.version != last.version {
+                        gaps.push(format!(
+                            "{order} has version {} after {} changes",
+                            stored.version, last.version
+                        ));
+                    }
+                }
+                (None, Some(version)) if *version == last.version => {}
+                (None, Some(version)) => {
+                    gaps.push(format!(
+                        "{order} was deleted at version {version} after {} changes",
+                        last.version
+                    ));
+                }
+                (stored, deleted) => torn.push(format!("{order} is {stored:?}, deleted: {deleted:?}")),
+            }
+        }
+        let unrecorded = self.stored.keys().filter(|order| !self.steps.contains_key(*order));
+        torn.extend(unrecorded.map(|order| format!("{order} has no record")));
+        let (mut untold, mut unbooked) = (Vec::new(), Vec::new());
+        let events: Vec<(Uuid, Uuid, String, Option<i64>, Value)> = sqlx::query_as(
+            "SELECT id, entity_id, type, (data ->> 'version')::bigint, data -> 'fields' FROM event
+             WHERE entity_type = 'expedition' ORDER BY entity_id, id",
+        )
+        .fetch_all(&mut *psql)
+        .await?;
+        let mut statuses: HashMap<Uuid, (Uuid, Option<i64>, Value)> = HashMap::new();
+        let mut bookings: HashMap<(Uuid, Option<i64>), Vec<Value>> = HashMap::new();
+        for (id, order, kind, version, fields) in events {
+            if kind == "expedition_status_change" {
+                statuses.insert(id, (order, version, fields));
+            } else {
+                bookings.entry((order, version)).or_default().push(fields["items"].clone());
+            }
+        }
+        for (order, steps) in self.steps.iter().filter(|(order, _)| !self.unheard.contains(*order)) {
+            for step in steps.iter().filter(|step| step.from.as_ref() != Some(&step.to)) {
+                let expected = (order, Some(step.version), step.from.as_deref(), Some(step.to.as_str()));
+                let event = statuses.remove(&step.audit);
+                let told = event.as_ref().map(|(order, version, fields)| {
+                    (order, *version, fields["previousStatus"].as_str(), fields["status"].as_str())
+                });
+                if told != Some(expected) {
+                    untold.push(format!("{expected:?} was told as {told:?}"));
+                }
+                let (was, is) = (step.from.as_deref().is_some_and(holds), holds(&step.to));
+                if was != is && !is_packed(&step.to) {
+                    match bookings.remove(&(*order, Some(step.version))).as_deref() {
+                        Some([items]) if says(items, is) => {}
+                        other => unbooked.push(format!("{order} to {}: {other:?}", step.to)),
+                    }
+                }
+            }
+        }
+        untold.extend(
+            statuses.iter().map(|(event, told)| format!("{event} tells what did not happen: {told:?}")),
+        );
+        unbooked.extend(bookings.iter().map(|(order, told)| format!("{order:?} was not booked: {told:?}")));
+        let of = self.count();
+        Ok(vec![
+            Check::new("each transition of an order is possible, and in one audit record", of, torn),
+            Check::new("versions of orders have no gap", of, gaps),
+            Check::new("each transition of an order is one event, with the version that it made", of, untold),
+            Check::new(
+                "each booking that was made or given back is one event, with all its items",
+                of,
+                unbooked,
+            ),
+        ])
+    }
+
+    /// Each order is as its caller was told, but for what the allocator did since.
+    fn told_last(&self, merchants: &[Merchant]) -> Check {
+        let (mut of, mut found) = (0, Vec::new());
+        for merchant in merchants {
+            let organisation = merchant.tenant.organisation.get();
+            let stored = self.stored.iter().filter(|(_, order)| order.organisation == organisation);
+            let mut by_number: HashMap<&str, (&Uuid, &Stored)> =
+                stored.map(|(id, order)| (order.number.as_str(), (id, order))).collect();
+            let book = merchant.book();
+            of += (book.orders.len() + book.deleted.len()) as u64;
+            for (number, fate) in &book.orders {
+                let Some((id, order)) = by_number.remove(number.as_str()) else {
+                    found.push(format!("order {number} is missing; it was told as {fate:?}"));
+                    continue;
+                };
+                let is_so = match fate {
+                    Fate::OneOf(statuses) => statuses.contains(&order.status.as_str()),
+                    Fate::Record { id: told, status, version } => {
+                        id == told && self.follows(*id, status, *version)
+                    }
+                };
+                if !is_so {
+                    found.push(format!("order {number}, {id}, was told as {fate:?} and is {order:?}"));
+                }
+            }
+            found.extend(by_number.keys().map(|number| format!("nobody was told of order {number}")));
+            let there = book.deleted.iter().filter(|(id, _)| !self.deleted.contains_key(id));
+            found.extend(there.map(|(id, number)| format!("order {number}, {id}, was told as deleted")));
+        }
+        Check::new("each order is as its caller was last told, but for its bookings since", of, found)
+    }
+
+    /// Whether an order had this status with this version, and only the allocator has changed it since.
+    fn follows(&self, order: Uuid, status: &str, version: i64) -> bool {
+        let steps = self.steps.get(&order).map(Vec::as_slice).unwrap_or_default();
+        let told = steps.iter().rfind(|step| step.version == version);
+        let mut since = steps.iter().filter(|step| step.version > version);
+        told.is_some_and(|step| step.to == status) && since.all(|step| step.action == "expedition.reserve")
+    }
+
+    /// Of orders that want the same number of pieces of the same single stock, none was booked while one waited that
+    /// is earlier in turn.
+    async fn in_turn(&self, psql: &mut PgConnection) -> anyhow::Result<Check> {
+        let orders: Vec<(Uuid, String)> = sqlx::query_as(
+            "SELECT e.id, e.warehouse_id || ' ' || e.wms_id || ' ' || min(i.product_id::text) || ' ' || sum(i.quantity)
+             FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
+             -- what was changed may have wanted something else before
+             WHERE NOT EXISTS (SELECT FROM audit a WHERE a.entity_id = e.id AND a.action = 'expedition.update')
+             GROUP BY e.id HAVING count(DISTINCT i.product_id) = 1
+             ORDER BY e.priority DESC, e.created_at, e.id",
+        )
+        .fetch_all(psql)
+        .await?;
+        let mut in_turn: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
+        for (order, wish) in orders {
+            in_turn.entry(wish).or_default().push(order);
+        }
+        let (mut of, mut found) = (0, Vec::new());
+        for orders in in_turn.values() {
+            // from, until, order
+            let mut waited: Vec<(i64, i64, Uuid)> = Vec::new();
+            for order in orders {
+                let steps = self.steps.get(order).map(Vec::as_slice).unwrap_or_default();
+                for step in
+                    steps.iter().filter(|step| holds(&step.to) && !step.from.as_deref().is_some_and(holds))
+                {
+                    let Some(booked) = step.committed else { continue };
+                    of += 1;
+                    let overtaken =
+                        waited.iter().filter(|(from, until, _)| *from < booked && booked < *until);
+                    found.extend(overtaken.map(|(from, until, earlier)| {
+                        format!(
+                            "{order} was booked at {booked} while {earlier} waited, from {from} to {until}, which is earlier \
+                             in turn: {:?}, {:?}",
+                            self.steps.get(order),
+                            self.steps.get(earlier)
+                        )
+                    }));
+                }
+                waited.extend(waiting(steps).map(|(from, until)| (from, until, *order)));
+            }
+        }
+        Ok(Check::new("of orders that want the same, the earlier in turn was booked first", of, found))
+    }
+}
+
+/// When an order waited to be served: from a commit until another.
+fn waiting(steps: &[Step]) -> impl Iterator<Item = (i64, i64)> {
+    let waits_since = |step: &Step| waits(&step.to) && !step.is_paused;
+    // the allocator moves it among those that wait; what its caller does lets it wait anew
+    let goes_on = move |step: &Step| {
+        let moves = step.action == "expedition.reserve" && step.from.as_deref().is_some_and(waits);
+        waits_since(step) && moves
+    };
+    let begins = steps.iter().enumerate().filter(move |(_, step)| waits_since(step) && !goes_on(step));
+    begins.filter_map(move |(place, step)| {
+        let until = match steps[place + 1..].iter().find(|step| !goes_on(step)) {
+            Some(end) => end.committed?,
+            None => i64::MAX,
+        };
+        Some((step.committed?, until))
+    })
+}
+
+/// Whether the items of an event say that all of them are booked, or none.
+fn says(items: &Value, is_booked: bool) -> bool {
+    let booked = |item: &Value| if is_booked { item["quantity"].clone() } else { Value::from(0) };
+    items.as_array().is_some_and(|items| {
+        !items.is_empty()
+            && items.iter().all(|item| item["quantity"].is_i64() && item["booked"] == booked(item))
+    })
+}
+
+/// Each number is there once, and was created once, and again after each deletion that made it free.
+async fn numbers(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result<Check> {
+    let (mut of, mut found) = (0, Vec::new());
+    for merchant in merchants {
+        let told: BTreeMap<String, i64> = {
+            let book = merchant.book();
+            let mut told: BTreeMap<String, i64> =
+                book.orders.keys().map(|number| (number.clone(), 1)).collect();
+            for (_, number) in &book.deleted {
+                *told.entry(number.clone()).or_default() += 1;
+            }
+            told
+        };
+        of += told.len() as u64;
+        let created: Vec<(Option<String>, i64)> = sqlx::query_as(
+            "SELECT changes -> 'orderNumber' ->> 1, count(*) FROM audit
+             WHERE organisation_id = $1 AND action = 'expedition.create' GROUP BY 1",
+        )
+        .bind(merchant.tenant.organisation)
+        .fetch_all(&mut *psql)
+        .await?;
+        let created: BTreeMap<String, i64> =
+            created.into_iter().map(|(number, count)| (number.unwrap_or_default(), count)).collect();
+        let all: HashSet<&String> = told.keys().chain(created.keys()).collect();
+        for number in all {
+            let (told, created) = (told.get(number).copied(), created.get(number).copied());
+            if told != created {
+                found.push(format!(
+                    "order {number} was created {created:?} times, and was to be {told:?} times"
+                ));
+            }
+        }
+        let twice: Vec<String> = sqlx::query_scalar(
+            "SELECT order_number || ' is there ' || count(*) || ' times' FROM expedition_detail WHERE eshop_id = $1
+             GROUP BY order_number HAVING count(*) <> 1",
+        )
+        .bind(merchant.tenant.eshop)
+        .fetch_all(&mut *psql)
+        .await?;
+        found.extend(twice);
+    }
+    Ok(Check::new("each order number is in its e-shop once, however often it was sent", of, found))
+}
+
+/// Jobs: each row is done, and changed what the audit says; the last push of each row, sent again, changes nothing.
+async fn jobs(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result<Vec<Check>> {
+    let accepted: Vec<Accepted> =
+        merchants.iter().flat_map(|merchant| merchant.book().jobs.clone()).collect();
+    let ids: Vec<Uuid> = accepted.iter().map(|job| job.id).collect();
+    let items = accepted.iter().map(|job| i32::try_from(job.items)).collect::<Result<Vec<_>, _>>()?;
+    let failed = accepted.iter().map(|job| i32::try_from(job.failed)).collect::<Result<Vec<_>, _>>()?;
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT given.id || ': ' || coalesce(to_jsonb(job) - 'parameters', 'null')::text || ', audited ' || audited.count
+         FROM unnest($1::uuid[], $2::int[], $3::int[]) AS given (id, items, failed) LEFT JOIN job ON job.id = given.id
+         CROSS JOIN LATERAL (
+             SELECT count(*) FROM audit a
+             WHERE a.job_id = given.id AND a.entity_type <> 'job'
+               -- what is created and sent at once has two records
+               AND NOT (a.action = 'expedition.create' AND EXISTS (
+                       SELECT FROM audit s WHERE s.job_id = a.job_id AND s.entity_id = a.entity_id
+                         AND s.action = 'expedition.send' AND s.at = a.at + interval '1 microsecond'))
+         ) audited
+         WHERE job.state IS DISTINCT FROM 'succeeded' OR job.total <> given.items OR job.done <> given.items
+            OR job.failed <> given.failed OR job.changed <> audited.count",
+    )
+    .bind(&ids)
+    .bind(&items)
+    .bind(&failed)
+    .fetch_all(&mut *psql)
+    .await?;
+    let repeated: Vec<Accepted> = accepted.iter().filter(|job| job.is_repeated).copied().collect();
+    let ids: Vec<Uuid> = repeated.iter().map(|job| job.id).collect();
+    let changed: Vec<String> = sqlx::query_scalar(
+        "SELECT id || ' changed ' || changed || ', left ' || unchanged FROM job
+         WHERE id = ANY ($1) AND (changed <> 0 OR unchanged <> total)",
+    )
+    .bind(&ids)
+    .fetch_all(psql)
+    .await?;
+    let rows: usize = repeated.iter().map(|job| job.items).sum();
+    Ok(vec![
+        Check::new(
+            "each job of orders and their stocks has done each of its rows, each once",
+            accepted.len() as u64,
+            found,
+        ),
+        Check::new("an order that is imported again, unchanged, does not change", rows as u64, changed),
+    ])
+}
+
+/// Pieces: of the stock that everybody wants, of what was received, of bundles.
+async fn goods(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result<Vec<Check>> {
+    let (mut hot, mut received, mut wanted) = (Vec::new(), Vec::new(), 0);
+    for merchant in merchants {
+        let organisation = merchant.tenant.organisation;
+        let (quantity, held, left, waiting, booked): (i64, i64, i64, i64, i64) = sqlx::query_as(
+            "SELECT s.quantity::bigint, s.held,
+                    (SELECT coalesce(sum(i.expedited), 0) FROM expedition_item i WHERE i.product_id = p.id),
+                    (SELECT count(*) FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
+                     WHERE i.product_id = p.id AND e.count_of_items = 1 AND i.quantity = 1 AND NOT e.reservation_paused
+                       AND e.status IN ('awaiting_reservation', 'waiting_for_goods')),
+                    (SELECT coalesce(sum(i.quantity), 0) FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
+                     WHERE i.product_id = p.id
+                       AND e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion'))
+             FROM product p JOIN product_stock s ON s.product_id = p.id WHERE p.organisation_id = $1 AND p.product_sku = $2",
+        )
+        .bind(organisation)
+        .bind(HOT)
+        .fetch_one(&mut *psql)
+        .await?;
+        wanted += booked + left + waiting;
+        // everybody could be served until the last piece was gone
+        if booked != held
+            || quantity + left != HOT_PIECES
+            || held > quantity
+            || (waiting > 0 && held < quantity)
+        {
+            hot.push(format!(
+                "{organisation}: of {HOT_PIECES} pieces {quantity} are there, {left} left, {held} are held, {booked} are \
+                 booked, {waiting} orders of a piece wait"
+            ));
+        }
+        let moved: Vec<(String, i64)> = sqlx::query_as(
+            "SELECT p.product_sku, sum(m.quantity) FROM stock_movement m JOIN product p ON p.id = m.product_id
+             WHERE m.organisation_id = $1 AND m.kind = 'received' GROUP BY 1",
+        )
+        .bind(organisation)
+        .fetch_all(&mut *psql)
+        .await?;
+        let moved: BTreeMap<String, i64> = moved.into_iter().collect();
+        let told: BTreeMap<String, i64> =
+            merchant.book().received.iter().map(|(sku, pieces)| ((*sku).to_owned(), *pieces)).collect();
+        if moved != told {
+            received.push(format!("{organisation} has received {moved:?}, and was told {told:?}"));
+        }
+    }
+    let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM expedition").fetch_one(&mut *psql).await?;
+    let of = merchants.len() as u64;
+    Ok(vec![
+        Check::new("of the stock that everybody wants, exactly what it has is booked", wanted.unsigned_abs(), hot),
+        Check::new("what was received came in once", of, received),
+        none(
+            psql,
+            "the parts of a bundle are as many as were ordered, and of each item something left, is open or is given up",
+            orders,
+            "SELECT format('order %s: %s of product %s in place of %s', b.expedition_id, coalesce(i.quantity, 0), c.child,
+                           c.quantity * b.quantity)
+             FROM expedition_bundle b
+             CROSS JOIN LATERAL (SELECT product_id AS child, quantity FROM product_child WHERE bundle_id = b.product_id) c
+             LEFT JOIN expedition_item i ON i.expedition_id = b.expedition_id AND i.bundle_position = b.position
+                                        AND i.product_id = c.child
+             WHERE i.quantity IS DISTINCT FROM c.quantity * b.quantity
+             UNION ALL
+             SELECT format('item %s of a bundle that was not ordered', i.id) FROM expedition_item i
+             LEFT JOIN expedition_bundle b ON b.expedition_id = i.expedition_id AND b.position = i.bundle_position
+             LEFT JOIN product_child c ON c.bundle_id = b.product_id AND c.product_id = i.product_id
+             WHERE i.bundle_position IS NOT NULL AND c.product_id IS NULL
+             UNION ALL
+             SELECT format('item %s: %s of %s left, and its movements say %s', i.id, i.expedited, i.quantity, m.pieces)
+             FROM expedition_item i
+             CROSS JOIN LATERAL (SELECT coalesce(-sum(m.quantity), 0) AS pieces FROM stock_movement m
+                                 WHERE m.expedition_item_id = i.id) m
+             WHERE m.pieces <> coalesce(i.expedited, 0)
+             UNION ALL
+             SELECT format('order %s is %s, expedited completely: %s', e.id, e.status, e.expedited_completely)
+             FROM expedition e
+             WHERE e.expedited_completely IS DISTINCT FROM (
+                 SELECT CASE WHEN bool_or(i.expedited IS NOT NULL) THEN bool_and(i.expedited = i.quantity) END
+                 FROM expedition_item i WHERE i.expedition_id = e.id)",
+        )
+        .await?,
+    ])
+}

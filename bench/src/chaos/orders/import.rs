@@ -1,0 +1,131 @@
+//! Imports of orders: new rows, the same rows again, other rows of orders on hold, cancellations, and numbers that
+//! somebody creates at the same time.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use http::Method;
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom as _, IteratorRandom as _};
+use serde_json::{Value, json};
+
+use super::{Fate, Merchant, NDJSON, SENT, wish};
+use crate::chaos::caller::{Reply, Request};
+use crate::chaos::load::{id_of, key, pause};
+
+const SYNC_EXPEDITIONS: &str = "/api/partner-integration/eshop/sync/expeditions";
+
+impl Merchant {
+    /// Imports orders until then.
+    pub(super) async fn import(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
+        let (mut held, mut sent): (Vec<String>, Vec<String>) = Default::default();
+        for turn in 0.. {
+            if !pause(&mut lot, 2.0..6.0, until).await {
+                break;
+            }
+            let mut rows = Vec::new();
+            // rows that were taken before: unchanged
+            let known: Vec<String> = self.book().rows.keys().cloned().choose_multiple(&mut lot, 5);
+            // another row of an order that is on hold
+            let edited = held.choose(&mut lot).cloned().filter(|number| !known.contains(number));
+            for number in known {
+                rows.extend(self.book().rows.get(&number).cloned());
+            }
+            if let Some(number) = edited {
+                let mut row = self.row(&number, &wish(&mut lot));
+                (row["note"], row["send"]) = (json!(format!("as of {turn}")), json!(false));
+                self.take(&number, &row, &["on_hold"]);
+                rows.push(row);
+            }
+            for place in 0..lot.random_range(3..9) {
+                let number = format!("import-{turn}-{place}");
+                let mut row = self.row(&number, &wish(&mut lot));
+                let is_held = lot.random_bool(0.2);
+                if is_held {
+                    row["send"] = json!(false);
+                }
+                self.take(&number, &row, if is_held { &["on_hold"] } else { SENT });
+                if is_held { &mut held } else { &mut sent }.push(number);
+                rows.push(row);
+            }
+            if !sent.is_empty() && lot.random_bool(0.5) {
+                let place = lot.random_range(0..sent.len());
+                let number = sent.swap_remove(place);
+                rows.push(json!({ "orderNumber": number, "cancel": true }));
+                self.book().orders.insert(number, Fate::OneOf(&["canceled"]));
+            }
+            let mut failed = 0;
+            if lot.random_bool(0.3) {
+                rows.push(json!({ "orderNumber": format!("unknown-{turn}"), "cancel": true }));
+                failed = 1;
+            }
+            if lot.random_bool(0.6) {
+                let number = format!("contested-{turn}");
+                let row = self.row(&number, &wish(&mut lot));
+                self.take(&number, &row, SENT);
+                rows.push(row.clone());
+                tokio::try_join!(self.push(&rows, failed), self.contest(row))?;
+            } else {
+                let (push, reply) = self.push(&rows, failed).await?;
+                if lot.random_bool(0.3) {
+                    let again = self.caller.ask(&push, &[202]).await?;
+                    if id_of(&again.body) != id_of(&reply.body) || !again.replayed {
+                        self.caller.violation(format!("an import again: {}, not {}", again.body, reply.body));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A row of an order.
+    fn row(&self, number: &str, items: &[(&str, i64)]) -> Value {
+        let mut row = self.body(number, items);
+        row.as_object_mut().and_then(|row| row.remove("eshop"));
+        row
+    }
+
+    /// Keeps what a row makes of an order.
+    fn take(&self, number: &str, row: &Value, ends: &'static [&'static str]) {
+        let mut book = self.book();
+        book.rows.insert(number.to_owned(), row.clone());
+        book.orders.insert(number.to_owned(), Fate::OneOf(ends));
+    }
+
+    async fn push(&self, rows: &[Value], failed: usize) -> anyhow::Result<(Request, Reply)> {
+        let mut body = json!({ "eshop": self.tenant.eshop, "send": true }).to_string();
+        for row in rows {
+            _ = write!(body, "\n{row}");
+        }
+        let push = Request::new(Method::POST, SYNC_EXPEDITIONS, body)
+            .with("content-type", NDJSON)
+            .with("prefer", "respond-async")
+            .with("idempotency-key", key());
+        let reply = self.caller.ask(&push, &[202]).await?;
+        self.promise(&reply, rows.len(), failed)?;
+        Ok((push, reply))
+    }
+
+    /// Creates the order of a row that is being imported.
+    async fn contest(&self, mut row: Value) -> anyhow::Result<()> {
+        (row["eshop"], row["send"]) = (json!(self.tenant.eshop), json!(true));
+        let create =
+            Request::new(Method::POST, "/api/expedition", row.to_string()).with("idempotency-key", key());
+        let reply = self.caller.ask(&create, &[201, 400]).await?;
+        let is_taken = reply.body["violations"][0]["code"] == "already_taken";
+        if reply.status == 400 && !is_taken {
+            self.caller.violation(format!("a number that is being imported: {}", reply.body));
+        }
+        Ok(())
+    }
+
+    /// Pushes the last row of each order again, which must change nothing.
+    pub(super) async fn import_again(&self) -> anyhow::Result<()> {
+        let rows: Vec<Value> = self.book().rows.values().cloned().collect();
+        self.push(&rows, 0).await?;
+        self.book().jobs.last_mut().context("there is no job")?.is_repeated = true;
+        Ok(())
+    }
+}
