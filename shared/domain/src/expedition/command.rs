@@ -17,6 +17,7 @@ use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input::{Reader, Rule, boolean, object, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
 
 /// How often an operation is tried that is refused because of a concurrent change.
 const ATTEMPTS: usize = 3;
@@ -57,7 +58,9 @@ pub async fn run(
             Err(problem) => return Err(problem),
         };
         match done {
-            None | Some(Done::NotFound) => return Err(Problem::not_found(ENTITY)),
+            None | Some(Done::NotFound) => {
+                return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id.get()).await);
+            }
             Some(Done::Refused(problem)) => return Err(problem),
             Some(Done::Changed | Done::Unchanged) => {}
         }
