@@ -1,6 +1,8 @@
 //! Creating orders, one or many by one statement; those that are to be sent are booked in it
 //! (`docs/reference/orders.md#creating`).
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -55,6 +57,13 @@ pub fn schema() -> Schema {
     Object::schema(|object| Body::members(object, true, members))
 }
 
+/// Reads the body of a create.
+#[must_use]
+pub fn read(body: Value) -> Body {
+    let (body, ()) = Body::read(body, true, members);
+    body
+}
+
 fn members(object: &mut Object<'_>, body: &mut Body) {
     body.eshop = object.required("eshop", input::id()).map(EshopId::from);
     body.send = object.nullable("send", input::boolean()).value();
@@ -64,7 +73,7 @@ fn members(object: &mut Object<'_>, body: &mut Body) {
 /// Creates an order: 201 with the record.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let digest = import::digest(body.clone());
-    let (body, ()) = Body::read(body, true, members);
+    let body = read(body);
     let id = ExpeditionId::new();
     for _ in 0..ATTEMPTS {
         let mut connection = services.db.main.acquire().await?;
@@ -114,7 +123,7 @@ pub(super) fn creator(context: &Context) -> Option<Uuid> {
 pub(super) fn draft<'d>(id: ExpeditionId, eshop: EshopId, scope: &'d Scope, body: &'d Body) -> Draft<'d> {
     let mut detail = Detail::blank(id.get());
     detail.take(body.fields.clone());
-    Draft { id, eshop, scope, detail, given: body, is_new: true }
+    Draft { id, eshop, scope, detail, given: Cow::Borrowed(body), is_new: true }
 }
 
 /// Whether a unique value is another order's.
