@@ -1,4 +1,6 @@
 mod booking;
+mod closing;
 mod history;
 mod import;
+mod rows;
 mod support;
