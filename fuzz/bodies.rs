@@ -14,6 +14,8 @@ use longshore_http::extract::{IfMatch, Lines, Once, Prefer};
 use longshore_http::limits::Stall;
 use longshore_http::middleware::accept;
 use longshore_shared::catalog::product::rules;
+use longshore_shared::expedition::body::{Body as OrderBody, Detail};
+use longshore_shared::expedition::{create, edit, import, progress};
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::config::OutboundSettings;
@@ -37,9 +39,10 @@ use uuid::Uuid;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its file and of its corpus.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("list_request", list_request),
     ("product_body", product_body),
+    ("order_body", order_body),
     ("ndjson_lines", ndjson_lines),
     ("request_headers", request_headers),
     ("retry_after", retry_after),
@@ -109,6 +112,42 @@ pub fn product_body(data: &[u8]) {
                 assert_eq!(product.product_sku, sku);
             }
         }
+        Err(violations) => assert!(!violations.is_empty()),
+    }
+}
+
+/// The body of an order: of a create, of an update, of a report by hand, and a row of an import.
+pub fn order_body(data: &[u8]) {
+    let Ok(body) = json::parse(data) else { return };
+    let is_number = |number: &str| {
+        let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
+        (1..=32).contains(&number.len()) && number.bytes().all(is_known)
+    };
+    for OrderBody { fields, items, violations, .. } in [create::read(body.clone()), edit::read(body.clone())]
+    {
+        assert!(violations.iter().all(|v| !v.code.is_empty() && !v.message.is_empty()));
+        assert!(body.is_object() || !violations.is_empty());
+        for item in items.iter().flatten() {
+            assert!((1..=1_000_000).contains(&item.quantity));
+            assert!(!violations.is_empty() || item.product.is_some() || item.product_sku.is_some());
+        }
+        assert!(fields.order_number.as_deref().is_none_or(is_number));
+        // what is stored reads back, and says no other thing when it is said again
+        let mut detail = Detail::blank(Uuid::nil());
+        detail.take(fields.clone());
+        let columns = detail.columns();
+        let mut stored = Detail::of_columns(Uuid::nil(), 1, columns.clone()).unwrap();
+        assert_eq!(stored.columns(), columns);
+        stored.take(fields);
+        assert_eq!(stored.columns(), columns);
+    }
+    let now = DateTime::<Utc>::from_timestamp(1_800_000_000, 0).unwrap();
+    if let Err(problem) = progress::check(body.clone(), now) {
+        assert_eq!(problem.kind().status, 400);
+        assert!(!problem.violations().is_empty());
+    }
+    match import::read_row(body) {
+        Ok(row) => assert!(is_number(&row.order_number)),
         Err(violations) => assert!(!violations.is_empty()),
     }
 }

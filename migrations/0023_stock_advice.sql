@@ -29,6 +29,8 @@ CREATE INDEX stock_advice_by_change ON stock_advice (organisation_id, changed_at
 CREATE INDEX stock_advice_by_warehouse ON stock_advice (warehouse_id);
 CREATE INDEX stock_advice_by_wms ON stock_advice (wms_id);
 CREATE INDEX stock_advice_by_supplier ON stock_advice (supplier_id);
+-- open ones, by when they were expected: those that nobody closes are closed
+CREATE INDEX stock_advice_open ON stock_advice (expected_at, id) WHERE status IN ('new', 'receiving');
 CREATE TRIGGER raise_version BEFORE UPDATE ON stock_advice FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 CREATE TRIGGER stock_advice_comes_into_its_quota AFTER INSERT ON stock_advice
@@ -61,3 +63,12 @@ $$;
 CREATE TRIGGER a_stock_advice_goes_forward BEFORE UPDATE OF status ON stock_advice
     FOR EACH ROW WHEN (OLD.status IN ('closed', 'cancelled') OR NEW.status = 'new')
     EXECUTE FUNCTION stock_advice_goes_forward();
+
+-- Whether an open advice is to be closed: so many days after it was expected, and after its last receipt.
+CREATE FUNCTION stock_advice_is_due(advice uuid, expected_at timestamptz, days integer) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN CASE WHEN days IS NULL OR expected_at + make_interval(days => days) > now() THEN false
+    ELSE NOT EXISTS (
+        SELECT FROM stock_movement m
+        WHERE m.stock_advice_id = advice AND m.kind = 'received' AND m.at + make_interval(days => days) > now())
+    END;

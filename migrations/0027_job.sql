@@ -15,6 +15,8 @@ CREATE TABLE job (
     -- set when the job is accepted; a retry is a new acceptance. That of a pull is that of its oldest page that is still
     -- to be executed.
     acceptance bigint,
+    -- when; of a job whose rows came by a stream, that is later than its creation; null: at its creation
+    accepted_at timestamptz,
     -- jobs of one sequence run one after the other, in the order of acceptance
     sequence uuid,
     -- its chunks run one after the other, in their order; one that waits for its next attempt lets the next pass

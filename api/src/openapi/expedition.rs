@@ -362,6 +362,7 @@ fn errors() -> Said {
             .required("propertyPath", any_text())
             .required("message", any_text())
             .required("code", any_text())
+            .required("parameters", super::schema::named("ViolationParameters"))
             .called("ExpeditionError"),
     )
 }

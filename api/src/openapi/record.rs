@@ -130,6 +130,12 @@ fn listed(resource: &'static Resource) -> Shape {
                 if field.nullable { or_null(either) } else { either }
             }
             Kind::Many(_, related) => array_of(either([id(), named(format!("{}Listed", name(related)))])),
+            // objects that have a list of their own, one of whose members may be a record
+            Kind::Rows(..) if field.nests.is_some() => {
+                let element = field.name.trim_end_matches('s');
+                let element = element[..1].to_uppercase() + &element[1..];
+                array_of(named(format!("{}{element}Listed", name(resource))))
+            }
             _ => shown(resource, field),
         };
         shape.optional(field.name, schema)
@@ -215,8 +221,16 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         "Sort keys. Null comes last, and `id` is always the last key. Default: `{}`.",
         resource.order
     );
-    object()
-        .about("A request for a list.")
+    let extra = resource.extras().fold(object().about("Conditions that are no fields."), |shape, field| {
+        shape.optional(field.name, default(boolean(), false))
+    });
+    let shape = object().about("A request for a list.");
+    let shape = if resource.extras().next().is_some() {
+        shape.optional("extra", extra.called(&format!("{name}Extra")))
+    } else {
+        shape
+    };
+    shape
         .optional("criteria", named(format!("{name}Criteria")))
         .optional("sort", about(array(sort::KEYS, key), &order))
         .optional("limit", named(LIMIT_NAME))
@@ -237,14 +251,13 @@ fn criteria(resource: &'static Resource) -> Shape {
     let paths = paths(resource);
     let asked = paths.iter().filter_map(|path| Some((criterion(&path.kind)?, path)));
     let (own, related): (Vec<_>, Vec<_>) = asked.partition(|(_, path)| path.is_own);
-    let relations = resource.fields.iter().filter(|field| field.shown != Shown::Alone).filter_map(|field| {
-        match field.kind {
+    let relations =
+        resource.fields.iter().filter(|field| field.is_asked()).filter_map(|field| match field.kind {
             Kind::One(related) | Kind::Many(_, related) => {
                 Some(format!("`{}` ({})", field.name, name(related)))
             }
             _ => None,
-        }
-    });
+        });
     let mut text = "Records must satisfy all conditions.".to_owned();
     if !related.is_empty() {
         let relations: Vec<_> = relations.collect();
@@ -276,7 +289,7 @@ struct Path {
 
 fn paths(resource: &'static Resource) -> Vec<Path> {
     fn follow(fields: &'static [Field], prefix: &str, relations: usize, to_one: bool, found: &mut Vec<Path>) {
-        for field in fields.iter().filter(|field| field.shown != Shown::Alone) {
+        for field in fields.iter().filter(|field| field.is_asked()) {
             let name = format!("{prefix}{}", field.name);
             let inner = format!("{name}.");
             match field.kind {

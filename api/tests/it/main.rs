@@ -12,6 +12,7 @@ mod corpus;
 mod doctor;
 mod edit;
 mod errors;
+mod expedition;
 mod full_redis;
 mod hostile;
 mod http;

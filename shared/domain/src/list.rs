@@ -93,8 +93,14 @@ impl Request {
             custom(by_hand.clone(), |reader: &mut Reader, value: Value| sort::read(reader, resource, value));
         let select =
             custom(by_hand, |reader: &mut Reader, value: Value| select::read(reader, resource, value));
+        let extra = object(|extra| {
+            Some(criteria::flags(
+                resource.extras().filter(|field| extra.optional_or(field.name, boolean(), false)),
+            ))
+        });
         let rule = object(|object| {
             let criteria = object.optional("criteria", criteria);
+            let extra = resource.extras().next().and_then(|_| object.optional("extra", extra));
             let sort = object.optional("sort", array(sort::KEYS, key));
             let limit = object.optional("limit", integer(0..=LIMIT));
             let offset = object.optional_or("offset", integer(0..=OFFSET), 0);
@@ -102,7 +108,7 @@ impl Request {
             let select = object.optional("select", select);
             Some(Self {
                 resource,
-                criteria: criteria.unwrap_or_default(),
+                criteria: criteria.into_iter().chain(extra).flatten().collect(),
                 sort: sort.filter(|keys| !keys.is_empty()).unwrap_or_else(|| sort::default(resource)),
                 select: select.unwrap_or_else(|| select::all(resource)),
                 limit,

@@ -20,7 +20,7 @@ impl Body for SyncExpeditions {
             organisation: shop.organisation,
             eshop: shop.eshop,
             send: self.send,
-            accepted_at: inspection::created_at(change.connection(), claim.job).await?,
+            accepted_at: inspection::accepted_at(change.connection(), claim.job).await?,
         };
         let applied = import::apply(change, import, &rows.good, &rows.indexes(claim)).await?;
         for (position, violations) in applied.refused {

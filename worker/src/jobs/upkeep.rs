@@ -11,6 +11,7 @@ use longshore_shared::kernel::{history, idempotency, objects};
 use longshore_shared::operate::backlog;
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
+use longshore_shared::warehouse::stock_advice::end;
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
@@ -29,6 +30,7 @@ pub const TASKS: &[&str] = &[
     COMPARISONS,
     BLOCKS,
     ACTIVITY,
+    ADVICES,
     image::REMOVAL,
 ];
 
@@ -44,6 +46,7 @@ const PARTNERS: &str = "partners";
 const COMPARISONS: &str = "comparisons";
 const BLOCKS: &str = "blocks";
 const ACTIVITY: &str = "activity";
+const ADVICES: &str = "advices";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
@@ -76,6 +79,7 @@ pub async fn run(context: WorkerContext, task: String) {
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
         ACTIVITY => backlog::sample(&context.services).await,
+        ADVICES => all(&context, end::CLOSED_AT_ONCE, || end::close_due(&context.services)).await,
         LOGINS => logins(&context).await,
         other => {
             tracing::warn!(task = other, "unknown upkeep task");

@@ -1,8 +1,10 @@
 mod booking;
+mod closing;
 mod history;
 mod import;
 mod kill;
 mod parcels;
+mod rows;
 mod support;
 mod together;
 mod turn;

@@ -10,7 +10,7 @@ use longshore_shared::list::fields::stock::PRODUCT_STOCK;
 use longshore_shared::list::fields::subscription::WEBHOOK;
 use longshore_shared::list::fields::warehouse::WAREHOUSE;
 use longshore_shared::list::fields::wms::WMS;
-use longshore_shared::list::resource::{Field, Kind, Resource, Shown};
+use longshore_shared::list::resource::{Field, Kind, Resource};
 use longshore_testkit::world::Tenant;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -67,7 +67,7 @@ fn paths(
     relations: usize,
     found: &mut Vec<(String, &'static Field)>,
 ) {
-    for field in fields.iter().filter(|field| field.shown != Shown::Alone) {
+    for field in fields.iter().filter(|field| field.is_asked()) {
         let path = format!("{prefix}{}", field.name);
         let inner = format!("{path}.");
         match field.kind {

@@ -66,6 +66,9 @@ fn another(value: &Value) -> Value {
     }
 }
 
+/// What clients of this API family send whatever it says: the service fills it in.
+const IGNORED: [&str; 1] = ["removedVirtualProducts"];
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_record_that_was_read_is_written_back_and_nothing_changes(
     _: PgPoolOptions,
@@ -89,7 +92,7 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
         let changeable = sample.changeable(operation);
         let (mut altered, mut expected) = (record.clone(), Vec::new());
         for (name, value) in record.as_object().unwrap() {
-            if VERSION.contains(&name.as_str()) {
+            if VERSION.contains(&name.as_str()) || IGNORED.contains(&name.as_str()) {
                 altered[name] = another(value);
             } else if !changeable.contains(name) {
                 altered[name] = another(value);
@@ -107,6 +110,9 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
         assert_eq!(BTreeSet::from_iter(refused), BTreeSet::from_iter(expected), "{}", operation.id);
         // the version is checked by If-Match
         let mut passed = record.clone();
+        for name in IGNORED.iter().filter(|name| record.get(**name).is_some()) {
+            passed[*name] = another(&record[*name]);
+        }
         (passed["changedAt"], passed["version"]) = (json!("2020-02-02T02:02:02Z"), json!(0));
         assert_eq!(sample.write(operation, passed).await.expect(200).json(), record, "{}", operation.id);
         assert_eq!(sample.audited().await, before, "{}", operation.id);

@@ -232,7 +232,7 @@ pub struct CarrierCodes {
 pub struct NewItem {
     /// Its product, by id or by SKU.
     pub product: Option<Uuid>,
-    /// The SKU, where it has no id.
+    /// The SKU; beside an id, that of the same product, as a record that was read has both.
     pub product_sku: Option<String>,
     /// Pieces.
     pub quantity: i32,
@@ -262,6 +262,7 @@ const ITEM_IGNORES: &[&str] = &[
 
 fn item(object: &mut Object<'_>) -> Option<NewItem> {
     object.take_others(|name| ITEM_IGNORES.contains(&name));
+    let names_product = object.has("product") || object.has("productSku");
     let product = object.optional("product", id());
     let product_sku = object.optional("productSku", text(1..=255));
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
@@ -279,11 +280,9 @@ fn item(object: &mut Object<'_>) -> Option<NewItem> {
         ("book_stock_advices", json!(object.nullable("bookStockAdvices", advices()).value())),
     ];
     let columns = columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    if product.is_none() && product_sku.is_none() {
+    if !names_product {
         object.refuse("product", "required", "is required, or productSku");
     }
-    // a record that was read has both: the id says which
-    let product_sku = product_sku.filter(|_| product.is_none());
     Some(NewItem { product, product_sku, quantity: quantity?, columns })
 }
 
@@ -367,6 +366,18 @@ pub struct Body {
     pub violations: Vec<Violation>,
 }
 
+impl Body {
+    /// Whether the carrier is the one of its id, given or stored, and not that of a code.
+    pub(super) fn names_carrier_by_id(&self) -> bool {
+        self.codes.carrier.is_none() || self.fields.carrier_id.is_given()
+    }
+
+    /// The same for the service of the carrier.
+    pub(super) fn names_service_by_id(&self) -> bool {
+        self.codes.service.is_none() || self.fields.carrier_service_id.is_given()
+    }
+}
+
 /// What a create must say, beside the e-shop and the items.
 const REQUIRED_TO_CREATE: &[&str] = &["orderNumber", "value", "currency"];
 
@@ -383,9 +394,9 @@ impl Body {
             items: object.required_if(is_new, "items", items()),
             ..Self::default()
         };
-        let others = rest(object, &mut read);
         // accepted, and filled in by the service
         object.take_others(|name| name == "removedVirtualProducts");
+        let others = rest(object, &mut read);
         (read, others)
     }
 
@@ -406,6 +417,17 @@ impl Body {
     }
 }
 
+impl NewItem {
+    /// Its columns, as an item of the order at that place; none where its product is named by its SKU.
+    pub(super) fn row(&self, position: usize) -> Option<Value> {
+        let mut row = self.columns.clone();
+        row.insert("product_id".to_owned(), json!(self.product?));
+        row.insert("position".to_owned(), json!(position));
+        row.insert("quantity".to_owned(), json!(self.quantity));
+        Some(Value::Object(row))
+    }
+}
+
 impl Detail {
     /// An order that says nothing yet.
     #[must_use]
@@ -414,13 +436,18 @@ impl Detail {
     }
 
     /// Puts what a body gives in place, with what follows from it: the currency of a payment on delivery, and the delivery
-    /// address, which is the billing one unless it says otherwise.
-    pub(super) fn take(&mut self, given: DetailFields) {
+    /// address, which is the billing one unless it says otherwise; no priority is 0.
+    pub fn take(&mut self, given: DetailFields) {
         let asks = given.different_delivery_address;
-        let before = self.delivery();
+        let (before, followed) = (self.delivery(), !self.different_delivery_address);
         crate::record::Record::give(self, given);
-        if asks.is_none() && self.delivery() != before {
-            self.different_delivery_address = self.delivery() != self.billing();
+        let delivery = self.delivery();
+        if asks.is_none() && delivery != before {
+            // where it was the billing address, null says nothing of another one
+            let differs = |(delivery, billing): (&Option<String>, &Option<String>)| {
+                delivery != billing && !(followed && delivery.is_none())
+            };
+            self.different_delivery_address = delivery.iter().zip(&self.billing()).any(differs);
         }
         if !self.different_delivery_address {
             self.follow_billing();
@@ -428,6 +455,7 @@ impl Detail {
         if self.cod_currency.is_none() && self.cod_value.is_some() {
             self.cod_currency = Some(self.currency.clone());
         }
+        self.priority.get_or_insert(0);
     }
 }
 

@@ -23,6 +23,7 @@ use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input::{Reader, Rule, boolean, object, text};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
 
 /// How often an operation is tried that is refused because of a concurrent change.
 const ATTEMPTS: usize = 3;
@@ -105,7 +106,10 @@ pub(super) async fn each(
     let mut ids = Vec::new();
     for (told, done) in told.iter().zip(done) {
         match done {
-            Done::NotFound => answers[told.origin] = Some(Err(Problem::not_found(ENTITY))),
+            Done::NotFound => {
+                let missing = tombstone::missing(change.connection(), scope, ENTITY, told.id.get()).await;
+                answers[told.origin] = Some(Err(missing));
+            }
             Done::Refused(problem) => answers[told.origin] = Some(Err(problem)),
             Done::Changed | Done::Unchanged => ids.push(told.id.get()),
         }

@@ -1,6 +1,7 @@
 //! Creating orders, one or many by one statement; those that are to be sent are booked in it
 //! (`docs/reference/orders.md#creating`).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::slice;
 use std::sync::Arc;
@@ -60,6 +61,13 @@ pub fn schema() -> Schema {
     Object::schema(|object| Body::members(object, true, members))
 }
 
+/// Reads the body of a create.
+#[must_use]
+pub fn read(body: Value) -> Body {
+    let (body, ()) = Body::read(body, true, members);
+    body
+}
+
 fn members(object: &mut Object<'_>, body: &mut Body) {
     body.eshop = object.required("eshop", input::id()).map(EshopId::from);
     body.send = object.nullable("send", input::boolean()).value();
@@ -80,10 +88,9 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn read(context: &Context, body: Value) -> Self {
         let digest = import::digest(body.clone());
-        let (body, ()) = Body::read(body, true, members);
         Self {
             id: ExpeditionId::new(),
-            body,
+            body: read(body),
             digest,
             user: creator(context),
             origin: context.origin.clone(),
@@ -224,7 +231,7 @@ pub(super) fn creator(context: &Context) -> Option<Uuid> {
 pub(super) fn draft<'d>(id: ExpeditionId, eshop: EshopId, scope: &'d Scope, body: &'d Body) -> Draft<'d> {
     let mut detail = Detail::blank(id.get());
     detail.take(body.fields.clone());
-    Draft { id, eshop, scope, detail, given: body, is_new: true }
+    Draft { id, eshop, scope, detail, given: Cow::Borrowed(body), is_new: true }
 }
 
 /// Whether a unique value is another order's.

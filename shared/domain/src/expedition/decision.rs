@@ -106,12 +106,11 @@ impl Command {
 
 /// What sending makes of an order that has not been sent: it is incorrect, or is booked, or waits.
 pub(super) fn send(order: &Order, ledger: &mut Ledger) -> State {
-    let violations = order.violations();
-    if violations.is_empty() {
-        return State { errors: None, is_address_checked: order.checks_address, ..book(order, ledger) };
+    let (errors, is_address_checked) = (order.errors(), order.checks_address);
+    if errors.is_none() {
+        return State { errors, is_address_checked, ..book(order, ledger) };
     }
-    let errors = Some(json!(violations));
-    State { status: Status::Incorrect, errors, is_address_checked: order.checks_address, ..State::default() }
+    State { status: Status::Incorrect, errors, is_address_checked, ..State::default() }
 }
 
 /// Books an order that holds nothing and waits for nothing.

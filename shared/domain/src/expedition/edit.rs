@@ -1,5 +1,7 @@
 //! Changing what a body says of an order, and deleting it (`docs/reference/orders.md#changing`).
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -21,7 +23,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
-use longshore_kernel::input::{self, Object, Reader, Rule, Schema, object};
+use longshore_kernel::input::{self, Given, Object, Reader, Rule, Schema, object};
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
@@ -38,6 +40,7 @@ pub(super) struct Stored {
     user: Option<Uuid>,
     pub(super) digest: Option<Vec<u8>>,
     removed_virtual_products: Value,
+    bundles: Value,
     /// Its items, as far as a body gives them.
     items: Value,
 }
@@ -47,21 +50,69 @@ const OF_THE_SERVICE: &[&str] =
     &["id", "expedition_id", "bundle_position", "expedited", "created_at", "changed_at"];
 
 impl Stored {
-    /// Takes items back that are as they were: a record that was read and is sent back changes nothing.
-    pub(super) fn keep_items(&self, resolved: &mut Resolved) {
-        let mut given = resolved.items.clone();
-        for item in given.iter_mut().filter_map(Value::as_object_mut) {
-            item.retain(|column, _| !OF_THE_SERVICE.contains(&column.as_str()));
+    /// What of a body is not so already. A record that was read and is sent back changes nothing, even where it refers to
+    /// what could no longer be given.
+    pub(super) fn news<'b>(&self, body: &'b Body) -> Cow<'b, Body> {
+        let mut body = Cow::Borrowed(body);
+        let items = body.items.iter().flatten().enumerate().map(|(position, item)| {
+            let is_named_so = |sku: &String| {
+                self.order.items.get(position).is_some_and(|stored| stored.product_sku == *sku)
+            };
+            item.row(position).filter(|_| item.product_sku.as_ref().is_none_or(is_named_so))
+        });
+        let items: Option<Vec<_>> = items.collect();
+        if items.is_some_and(|items| Value::Array(items) == self.items) {
+            body.to_mut().items = None;
         }
-        if Value::Array(given) == self.items {
+        let fields = &body.fields;
+        let is_stored = [
+            fields.warehouse_id.is_some_and(|id| id == self.detail.warehouse_id),
+            fields.wms_id.is_some_and(|id| id == self.detail.wms_id),
+            fields.carrier_id.is_given() && fields.carrier_id.clone().value() == self.detail.carrier_id,
+            fields.carrier_service_id.is_given()
+                && fields.carrier_service_id.clone().value() == self.detail.carrier_service_id,
+        ];
+        if is_stored.contains(&true) {
+            let [warehouse, wms, carrier, service] = is_stored;
+            let fields = &mut body.to_mut().fields;
+            fields.warehouse_id = fields.warehouse_id.filter(|_| !warehouse);
+            fields.wms_id = fields.wms_id.filter(|_| !wms);
+            if carrier {
+                fields.carrier_id = Given::Absent;
+            }
+            if service {
+                fields.carrier_service_id = Given::Absent;
+            }
+        }
+        body
+    }
+
+    /// Takes items back that come to those that it has, with the same bundles and virtual products.
+    pub(super) fn keep_items(&self, resolved: &mut Resolved) {
+        let is_same = |given: &[Value], stored: &Value| {
+            let stored = stored.as_array().map(Vec::as_slice).unwrap_or_default();
+            given.len() == stored.len()
+                && given.iter().zip(stored).all(|(given, stored)| said(given) == said(stored))
+        };
+        if is_same(&resolved.items, &self.items)
+            && is_same(&resolved.bundles, &self.bundles)
+            && is_same(&resolved.removed_virtual_products, &self.removed_virtual_products)
+        {
             resolved.items.clear();
             resolved.bundles.clear();
         }
     }
 }
 
+/// What a row says of an item, as far as a body gives it: a column that is null says nothing.
+fn said(row: &Value) -> Vec<(&String, &Value)> {
+    let is_said =
+        |(column, value): &(&String, &Value)| !value.is_null() && !OF_THE_SERVICE.contains(&column.as_str());
+    row.as_object().into_iter().flatten().filter(is_said).collect()
+}
+
 /// What a body changes: what it gives, the read-only members it gives, and the e-shop that it says.
-struct Given {
+struct Asked {
     body: Body,
     echo: Echo,
     eshop: Option<EshopId>,
@@ -71,6 +122,12 @@ struct Given {
 #[must_use]
 pub fn schema() -> Schema {
     Object::schema(|object| Body::members(object, false, |object, _| members(object)))
+}
+
+/// Reads the body of an update.
+#[must_use]
+pub fn read(body: Value) -> Body {
+    Body::read(body, false, |object, _| members(object)).0
 }
 
 fn members(object: &mut Object<'_>) -> (Echo, Option<EshopId>) {
@@ -101,7 +158,7 @@ pub async fn update(
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let (body, (echo, eshop)) = Body::read(body, false, |object, _| members(object));
-    change(services, context, id, &Given { body, echo, eshop }, false, check).await
+    change(services, context, id, &Asked { body, echo, eshop }, false, check).await
 }
 
 /// Changes references of an order in any status: 200 with the record.
@@ -113,14 +170,14 @@ pub async fn patch(
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let body = Body { fields: Reader::read(body, patch_body())?, ..Body::default() };
-    change(services, context, id, &Given { body, echo: Echo::default(), eshop: None }, true, check).await
+    change(services, context, id, &Asked { body, echo: Echo::default(), eshop: None }, true, check).await
 }
 
 async fn change(
     services: &Services,
     context: &Context,
     id: ExpeditionId,
-    given: &Given,
+    given: &Asked,
     any_status: bool,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -162,7 +219,7 @@ async fn attempt(
     change: &mut Change<'_>,
     context: &Context,
     id: ExpeditionId,
-    given: &Given,
+    given: &Asked,
     any_status: bool,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<(), Failed> {
@@ -181,10 +238,12 @@ async fn attempt(
         let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
         violations.extend(given.echo.judge(&record.map(|record| record.json).unwrap_or_default())?);
     }
-    let body =
-        Body { violations: [given.body.violations.clone(), violations].concat(), ..given.body.clone() };
+    let mut body = stored.news(&given.body);
+    if !violations.is_empty() {
+        body.to_mut().violations.extend(violations);
+    }
     let eshop = stored.order.eshop;
-    let draft = Draft { id, eshop, scope: context.scope(), detail, given: &body, is_new: false };
+    let draft = Draft { id, eshop, scope: context.scope(), detail, given: body, is_new: false };
     let resolved = resolve(change.connection(), vec![draft]).await?.into_iter().next();
     let resolved = match resolved {
         Some(Ok(mut resolved)) => {
@@ -205,7 +264,7 @@ async fn attempt(
 }
 
 /// What never changes.
-fn moved(given: &Given, stored: &Stored) -> Vec<Violation> {
+fn moved(given: &Asked, stored: &Stored) -> Vec<Violation> {
     let other =
         |is_other: bool, field| is_other.then(|| Violation::new(field, "not_allowed", "cannot be changed"));
     let number = given.body.fields.order_number.as_ref();
@@ -273,6 +332,8 @@ pub(super) async fn lock(
                       'wait_before_processing', e.wait_before_processing)
                       AS "columns!: Json<Map<String, Value>>",
                   d.user_id, d.digest, d.removed_virtual_products,
+                  (SELECT coalesce(jsonb_agg(to_jsonb(b) ORDER BY b.position), '[]')
+                   FROM expedition_bundle b WHERE b.expedition_id = e.id) AS "bundles!",
                   (SELECT jsonb_agg(to_jsonb(i) - $2::text[]
                                     || jsonb_build_object('product_value', trim_scale(i.product_value)) ORDER BY i.position)
                    FROM expedition_item i WHERE i.expedition_id = e.id) AS "items!"
@@ -289,6 +350,7 @@ pub(super) async fn lock(
             user: row.user_id,
             digest: row.digest,
             removed_virtual_products: row.removed_virtual_products,
+            bundles: row.bundles,
             items: row.items,
         })
     });
@@ -314,7 +376,13 @@ impl Edited {
     /// The order as it is since.
     pub(super) fn order(&self) -> Order {
         let (old, new) = (&self.stored.order, &self.resolved.order);
-        let items = if self.gives_items() { new.items.clone() } else { old.items.clone() };
+        let mut items = if self.gives_items() { new.items.clone() } else { old.items.clone() };
+        if !self.gives_items() && old.place != new.place {
+            // their stocks are those of the old place
+            for item in &mut items {
+                item.stock = None;
+            }
+        }
         Order { state: old.state.clone(), items, version: old.version + 1, ..new.clone() }
     }
 

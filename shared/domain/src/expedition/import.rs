@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Duration, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::body::Body;
 use super::create::{self, New};
@@ -214,7 +215,8 @@ impl Group<'_> {
                     detail.take(body.fields.clone());
                     let id = stored.order.id;
                     let eshop = self.import.eshop;
-                    drafts.push(Draft { id, eshop, scope: &scope, detail, given: body, is_new: false });
+                    let given = stored.news(body);
+                    drafts.push(Draft { id, eshop, scope: &scope, detail, given, is_new: false });
                     known.push((stored.order.clone(), Some(stored)));
                     Plan::Edit
                 }
@@ -229,14 +231,13 @@ impl Group<'_> {
         }
         let mut resolved = resolve(change.connection(), drafts).await?.into_iter();
         let mut stored = known.into_iter();
-        let (mut news, mut edits, mut cancels) = (Vec::new(), Vec::new(), Vec::new());
+        let mut work = Work::default();
         let mut applied = Applied::default();
-        let mut resend = Vec::new();
         for (position, (plan, row)) in plans.into_iter().zip(self.rows).enumerate() {
             match plan {
                 Plan::Unchanged => {}
                 Plan::Refused(violations) => applied.refused.push((position, violations)),
-                Plan::Cancel => cancels.extend(stored.next().map(|(order, _)| (position, order))),
+                Plan::Cancel => work.cancels.extend(stored.next().map(|(order, _)| (position, order))),
                 Plan::Create | Plan::Edit => {
                     let Asked::Take { body, digest } = &row.asked else { continue };
                     let known = if matches!(plan, Plan::Edit) { stored.next() } else { None };
@@ -245,20 +246,18 @@ impl Group<'_> {
                         (Some(Ok(resolved)), Some((_, Some(stored)))) => {
                             let is_incorrect = stored.order.state.status == Status::Incorrect;
                             let sends = is_incorrect && self.sends(body, &resolved);
-                            let edited = edited(stored, resolved, *digest);
-                            if sends || !edited.changes.is_empty() {
-                                edits.push(edited);
-                                resend.push(sends);
-                            }
+                            work.edit(edited(stored, resolved, *digest), sends);
                         }
-                        (Some(Ok(resolved)), _) => news.push(self.create(body, resolved, *digest, position)),
+                        (Some(Ok(resolved)), _) => {
+                            work.news.push(self.create(body, resolved, *digest, position));
+                        }
                         (None, _) => return Err(Problem::internal("a row was not resolved")),
                     }
                 }
             }
         }
-        applied.changed += news.len() + edits.len();
-        self.write(change, news, edits, resend, cancels, &mut applied).await?;
+        applied.changed += work.news.len() + work.edits.len();
+        self.write(change, work, &mut applied).await?;
         Ok(applied)
     }
 
@@ -299,26 +298,15 @@ impl Group<'_> {
     }
 
     /// Writes what was planned; what can no longer be cancelled is refused.
-    async fn write(
-        &self,
-        change: &mut Change<'_>,
-        mut news: Vec<New>,
-        edits: Vec<Edited>,
-        resend: Vec<bool>,
-        cancels: Vec<(usize, Order)>,
-        applied: &mut Applied,
-    ) -> Result<(), Problem> {
+    async fn write(&self, change: &mut Change<'_>, work: Work, applied: &mut Applied) -> Result<(), Problem> {
+        let Work { mut news, edits, again, cancels, same } = work;
         let origins = [self.import.origin];
         if !edits.is_empty() {
             let lanes = edit::write(change.connection(), &origins, &edits).await?;
             change.note_lanes(lanes);
         }
-        let mut again: Vec<Order> = edits
-            .iter()
-            .zip(resend)
-            .filter(|(_, resend)| *resend)
-            .map(|(edited, _)| edited.order())
-            .collect();
+        note_taken(change.connection(), &same).await?;
+        let (raised, mut again): (Vec<bool>, Vec<Order>) = again.into_iter().unzip();
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         stocks::make_missing(change.services(), &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
@@ -349,12 +337,13 @@ impl Group<'_> {
                 }
             }
         }
-        applied.changed += transitions.iter().filter(|transition| transition.is_change()).count();
-        for order in &again {
+        for (order, is_raised) in again.iter().zip(raised) {
             let state = decision::send(order, &mut locked.ledger);
             let action = Command::Send { rebook: false }.action();
-            transitions.push(Transition { order, state, action, remark: None, origin: 0, is_raised: true });
+            transitions.push(Transition { order, state, action, remark: None, origin: 0, is_raised });
         }
+        // one that was edited is counted as that
+        applied.changed += transitions.iter().filter(|t| t.is_change() && !t.is_raised).count();
         let (_, lanes) = write(change.connection(), &origins, &transitions, &mut locked.ledger).await?;
         change.note_lanes(lanes);
         if !news.is_empty() {
@@ -365,6 +354,55 @@ impl Group<'_> {
         }
         Ok(())
     }
+}
+
+/// What is to be written of the rows of a group.
+#[derive(Default)]
+struct Work {
+    news: Vec<New>,
+    edits: Vec<Edited>,
+    /// Orders that are sent again, with whether an edit raises their version.
+    again: Vec<(bool, Order)>,
+    /// Orders that are cancelled, with the positions of their rows.
+    cancels: Vec<(usize, Order)>,
+    /// Orders whose row says in another way what they are already.
+    same: Vec<(ExpeditionId, [u8; 32])>,
+}
+
+impl Work {
+    fn edit(&mut self, edited: Edited, sends: bool) {
+        let is_change = !edited.changes.is_empty();
+        if sends {
+            let order = if is_change { edited.order() } else { edited.stored.order.clone() };
+            self.again.push((is_change, order));
+        }
+        if is_change {
+            self.edits.push(edited);
+        } else {
+            self.same.extend(edited.digest.map(|digest| (edited.stored.order.id, digest)));
+        }
+    }
+}
+
+/// Keeps the digests of rows that changed nothing: they are the ones that were last taken.
+async fn note_taken(
+    connection: &mut PgConnection,
+    taken: &[(ExpeditionId, [u8; 32])],
+) -> Result<(), sqlx::Error> {
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let (ids, digests): (Vec<Uuid>, Vec<Vec<u8>>) =
+        taken.iter().map(|(id, digest)| (id.get(), digest.to_vec())).unzip();
+    sqlx::query!(
+        "UPDATE expedition_detail d SET digest = g.digest
+         FROM unnest($1::uuid[], $2::bytea[]) AS g (id, digest) WHERE d.id = ANY (ARRAY[g.id])",
+        &ids,
+        &digests,
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
 }
 
 /// What a row must say that creates an order.

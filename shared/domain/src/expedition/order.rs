@@ -13,6 +13,7 @@ use longshore_kernel::ids::{
     EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId, WarehouseId, WmsId,
 };
 use longshore_kernel::problem::Violation;
+use longshore_kernel::refused::Parameters;
 
 /// Where pieces of a product are: a warehouse, and the wms in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +42,8 @@ pub(super) struct Order {
     pub(super) checks_address: bool,
     /// What keeps it from being sent, but for its items.
     pub(super) faults: Vec<Violation>,
+    pub(super) carrier: Option<Uuid>,
+    pub(super) carrier_service: Option<Uuid>,
     pub(super) version: i64,
 }
 
@@ -90,8 +93,31 @@ impl Order {
         Demand::new(self.items.iter().filter_map(|item| Some((item.stock?, i64::from(item.quantity)))))
     }
 
-    /// Everything that keeps it from being sent.
-    pub(super) fn violations(&self) -> Vec<Violation> {
+    /// Everything that keeps it from being sent, as the record shows it; none where it can be sent.
+    pub(super) fn errors(&self) -> Option<Value> {
+        let violations = self.violations();
+        let show = |violation: &Violation| {
+            let value = self.refused(&violation.property_path).map(|id| id.to_string()).unwrap_or_default();
+            json!({"propertyPath": violation.property_path, "message": violation.message, "code": violation.code,
+                   "parameters": Parameters { value, id: None }})
+        };
+        (!violations.is_empty()).then(|| violations.iter().map(show).collect())
+    }
+
+    /// The reference that a violation refuses.
+    fn refused(&self, path: &str) -> Option<Uuid> {
+        match path {
+            "carrier" => self.carrier,
+            "carrierService" => self.carrier_service,
+            path => {
+                let position = path.strip_prefix("items[")?.split_once(']')?.0.parse::<i32>().ok()?;
+                let item = self.items.iter().find(|item| item.position == position)?;
+                Some(item.product.get())
+            }
+        }
+    }
+
+    fn violations(&self) -> Vec<Violation> {
         let mut violations = self.faults.clone();
         for item in &self.items {
             let path = format!("items[{}].product", item.position);
@@ -202,7 +228,7 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                   d.ignore_address_validation OR o.ignore_address_validation AS "ignores_address!",
                   d.delivery_street, d.delivery_city, d.delivery_zip, d.delivery_country, d.delivery_last_name,
                   d.delivery_company, d.cod, d.cod_value IS NOT NULL AS "has_cod_value!",
-                  d.carrier_id IS NOT NULL AS "has_carrier!",
+                  d.carrier_id, d.carrier_service_id,
                   EXISTS (SELECT FROM carrier c
                           JOIN carrier_organisation co ON co.carrier_id = c.id AND co.organisation_id = e.organisation_id
                           WHERE c.id = d.carrier_id AND c.active) AS "is_carrier_active!",
@@ -250,11 +276,13 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                 company: row.delivery_company.as_deref(),
                 is_cod: row.cod,
                 has_cod_value: row.has_cod_value,
-                has_carrier: row.has_carrier,
+                has_carrier: row.carrier_id.is_some(),
                 is_carrier_active: row.is_carrier_active,
                 is_service_active: row.is_service_active,
             }
             .faults(),
+            carrier: row.carrier_id,
+            carrier_service: row.carrier_service_id,
             checks_address: !row.ignores_address,
             order_number: row.order_number,
             external_id: row.external_id,

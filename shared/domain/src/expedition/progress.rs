@@ -21,6 +21,7 @@ use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, StockId, WebhookId};
 use longshore_kernel::input::{self, Object, Reader, Rule, array, int32, object, text};
 use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::refused::Parameters;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -40,7 +41,7 @@ struct News {
 }
 
 /// A parcel: a field that is given wins over what was told before.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Parcel {
     number: String,
     package_tracking_number: Option<String>,
@@ -65,8 +66,9 @@ pub async fn report(
     };
     check(order.version)?;
     let times = times(change.connection(), id.get()).await?;
+    let told = Told::read(change.connection(), id.get(), &news.parcels).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
-    let mut step = decide(&order, &news, now, times, locked.ledger)?;
+    let mut step = decide(&order, &news, now, times, &told, locked.ledger)?;
     if step.is_change(&order) {
         let lanes = write(change.connection(), &context.origin, &order, &mut step).await?;
         change.note_lanes(lanes);
@@ -93,6 +95,11 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<News, Problem> {
     news.filter(|_| violations.is_empty()).ok_or_else(|| Problem::invalid(violations))
 }
 
+/// Whether the body of `PUT …/status` can be read at that moment.
+pub fn check(body: Value, now: DateTime<Utc>) -> Result<(), Problem> {
+    read(body, now).map(|_| ())
+}
+
 /// The body of `PUT …/status`.
 pub fn body() -> impl Rule {
     object(members)
@@ -104,12 +111,13 @@ fn members(object: &mut Object<'_>) -> Option<News> {
     let at = object.nullable("at", input::timestamp()).value();
     let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));
     let parcels = object.optional("parcels", array(1..=MOST, input::object(parcel))).unwrap_or_default();
+    let gives_errors = object.has("errors");
     let errors = object.optional("errors", array(1..=MOST, input::object(error)));
-    match (status, &errors) {
-        (Some(Status::Incorrect), None) => {
+    match (status, gives_errors) {
+        (Some(Status::Incorrect), false) => {
             object.refuse("errors", "required", "is required with the status incorrect");
         }
-        (Some(status), Some(_)) if status != Status::Incorrect => {
+        (Some(status), true) if status != Status::Incorrect => {
             object.refuse("errors", "not_allowed", "is allowed with the status incorrect only");
         }
         _ => {}
@@ -151,7 +159,8 @@ fn error(error: &mut Object<'_>) -> Option<Value> {
     let message = error.required("message", text(1..=1_000));
     let code = error.nullable("code", text(0..=100)).value();
     Some(json!({"propertyPath": path.unwrap_or_default(), "message": message?,
-                "code": code.unwrap_or_else(|| "refused_by_warehouse".to_owned())}))
+                "code": code.unwrap_or_else(|| "refused_by_warehouse".to_owned()),
+                "parameters": Parameters { value: String::new(), id: None }}))
 }
 
 /// When an order was packed, sent and delivered, as far as is known.
@@ -188,12 +197,57 @@ async fn times(connection: &mut PgConnection, id: Uuid) -> Result<Times, sqlx::E
     .await
 }
 
+/// Where an order can be tracked, and its parcels, as they were told before.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    tracking_number: Option<String>,
+    tracking_url: Option<String>,
+    /// Those of the parcels that are told again.
+    parcels: Vec<Parcel>,
+}
+
+impl Told {
+    async fn read(connection: &mut PgConnection, id: Uuid, parcels: &[Parcel]) -> Result<Self, sqlx::Error> {
+        if parcels.is_empty() {
+            return Ok(Self::default());
+        }
+        let numbers: Vec<&str> = parcels.iter().map(|parcel| parcel.number.as_str()).collect();
+        let known = sqlx::query_as!(
+            Parcel,
+            "SELECT ext_package_number AS number, ext_package_tracking_number AS package_tracking_number,
+                    ext_carrier_tracking_number AS carrier_tracking_number, tracking_url
+             FROM expedition_parcel WHERE expedition_id = $1 AND ext_package_number = ANY($2)",
+            id,
+            &numbers as &[&str],
+        )
+        .fetch_all(&mut *connection)
+        .await?;
+        let detail =
+            sqlx::query!("SELECT tracking_number, tracking_url FROM expedition_detail WHERE id = $1", id)
+                .fetch_one(connection)
+                .await?;
+        let (tracking_number, tracking_url) = (detail.tracking_number, detail.tracking_url);
+        Ok(Self { tracking_number, tracking_url, parcels: known })
+    }
+
+    /// Those of parcels that say something new, each number once and in full.
+    fn news(&self, parcels: &[Parcel]) -> Vec<Parcel> {
+        let merged = merged(&[&self.parcels, parcels].map(<[Parcel]>::to_vec).concat());
+        let is_told = |parcel: &Parcel| parcels.iter().any(|told| told.number == parcel.number);
+        merged.into_iter().filter(|parcel| is_told(parcel) && !self.parcels.contains(parcel)).collect()
+    }
+}
+
 /// What news make of an order.
 struct Step {
     state: State,
     times: Times,
     had: Times,
+    /// Parcels that are new, or are known in another way since.
     parcels: Vec<Parcel>,
+    /// What the first parcel gives an order that did not say it.
+    tracking_number: Option<String>,
+    tracking_url: Option<String>,
     ledger: Ledger,
     /// What left of each item, with its stock; present where it is packed now.
     left: Option<Vec<(ExpeditionItemId, StockId, i32)>>,
@@ -203,7 +257,11 @@ struct Step {
 
 impl Step {
     fn is_change(&self, order: &Order) -> bool {
-        self.state != order.state || self.times != self.had || !self.parcels.is_empty()
+        self.state != order.state
+            || self.times != self.had
+            || !self.parcels.is_empty()
+            || self.tracking_number.is_some()
+            || self.tracking_url.is_some()
     }
 
     /// Whether everything that was ordered has left.
@@ -223,6 +281,7 @@ fn decide(
     news: &News,
     now: DateTime<Utc>,
     had: Times,
+    told: &Told,
     mut ledger: Ledger,
 ) -> Result<Step, Problem> {
     let (old, new) = (order.state.status, news.status.unwrap_or(order.state.status));
@@ -234,8 +293,8 @@ fn decide(
             if to > from || old.is_packed() {
                 times = had.reach(new, news.at.unwrap_or(now));
             }
+            let leaves = leaving(order, news)?;
             if new.is_packed() && !old.is_packed() {
-                let leaves = leaving(order, news)?;
                 let demand = Demand::new(leaves.iter().map(|(_, stock, n)| (*stock, i64::from(*n))));
                 found = ledger.pack(&order.demand(), &demand);
                 left = Some(leaves);
@@ -254,7 +313,12 @@ fn decide(
             ));
         }
     }
-    Ok(Step { state, times, had, parcels: news.parcels.clone(), ledger, left, found })
+    let parcels = told.news(&news.parcels);
+    let first = news.parcels.first();
+    let tracking_number =
+        first.filter(|_| told.tracking_number.is_none()).and_then(|p| p.package_tracking_number.clone());
+    let tracking_url = first.filter(|_| told.tracking_url.is_none()).and_then(|p| p.tracking_url.clone());
+    Ok(Step { state, times, had, parcels, tracking_number, tracking_url, ledger, left, found })
 }
 
 /// What leaves of each item: what is told, added up; without it, all that was ordered.
@@ -297,11 +361,8 @@ async fn write(
     if let Some(left) = &step.left {
         move_out(connection, origin, order, left, &step.found).await?;
     }
-    let mut tracking = Vec::new();
-    if !step.parcels.is_empty() {
-        merge_parcels(connection, order, &step.parcels).await?;
-        tracking = self::tracking(connection, order).await?;
-    }
+    write_parcels(connection, order, step).await?;
+    let tracking = if step.parcels.is_empty() { Vec::new() } else { tracking(connection, order).await? };
     let mut changes = Vec::new();
     let mut add = |field, old: Value, new: Value| {
         if old != new {
@@ -317,6 +378,8 @@ async fn write(
         let numbers: Vec<_> = step.parcels.iter().map(|parcel| &parcel.number).collect();
         add("parcels", Value::Null, json!(numbers));
     }
+    add("trackingNumber", Value::Null, json!(step.tracking_number));
+    add("trackingUrl", Value::Null, json!(step.tracking_url));
     let told = (old.status != state.status)
         .then(|| status_event(order, Some(old.status), state, tracking).to_string());
     // pieces that leave are told by the status alone
@@ -427,42 +490,42 @@ async fn move_out(
     .map(|_| ())
 }
 
-/// Merges parcels by their numbers; the first gives the order its tracking number, where it has none.
-async fn merge_parcels(
-    connection: &mut PgConnection,
-    order: &Order,
-    parcels: &[Parcel],
-) -> Result<(), sqlx::Error> {
-    let merged = merged(parcels);
-    let numbers: Vec<&str> = merged.iter().map(|parcel| parcel.number.as_str()).collect();
-    let column = |of: fn(&Parcel) -> Option<&str>| -> Vec<Option<&str>> { merged.iter().map(of).collect() };
-    sqlx::query!(
-        "INSERT INTO expedition_parcel AS p (id, expedition_id, ext_package_number, ext_package_tracking_number,
-                                             ext_carrier_tracking_number, tracking_url)
-         SELECT uuid_v7(), $1, g.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS g
-         ON CONFLICT (expedition_id, ext_package_number) DO UPDATE
-         SET ext_package_tracking_number = coalesce(excluded.ext_package_tracking_number, p.ext_package_tracking_number),
-             ext_carrier_tracking_number = coalesce(excluded.ext_carrier_tracking_number, p.ext_carrier_tracking_number),
-             tracking_url = coalesce(excluded.tracking_url, p.tracking_url), changed_at = now()",
-        order.id.get(),
-        &numbers as &[&str],
-        &column(|parcel| parcel.package_tracking_number.as_deref()) as &[Option<&str>],
-        &column(|parcel| parcel.carrier_tracking_number.as_deref()) as &[Option<&str>],
-        &column(|parcel| parcel.tracking_url.as_deref()) as &[Option<&str>],
-    )
-    .execute(&mut *connection)
-    .await?;
-    let first = parcels.first();
-    sqlx::query!(
-        "UPDATE expedition_detail SET tracking_number = coalesce(tracking_number, $2), tracking_url = coalesce(tracking_url, $3)
-         WHERE id = $1",
-        order.id.get(),
-        first.and_then(|parcel| parcel.package_tracking_number.as_deref()),
-        first.and_then(|parcel| parcel.tracking_url.as_deref()),
-    )
-    .execute(connection)
-    .await
-    .map(|_| ())
+/// Writes parcels, and where the order can be tracked.
+async fn write_parcels(connection: &mut PgConnection, order: &Order, step: &Step) -> Result<(), sqlx::Error> {
+    let parcels = &step.parcels;
+    if !parcels.is_empty() {
+        let numbers: Vec<&str> = parcels.iter().map(|parcel| parcel.number.as_str()).collect();
+        let column =
+            |of: fn(&Parcel) -> Option<&str>| -> Vec<Option<&str>> { parcels.iter().map(of).collect() };
+        sqlx::query!(
+            "INSERT INTO expedition_parcel (id, expedition_id, ext_package_number, ext_package_tracking_number,
+                                            ext_carrier_tracking_number, tracking_url)
+             SELECT uuid_v7(), $1, g.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS g
+             ON CONFLICT (expedition_id, ext_package_number) DO UPDATE
+             SET ext_package_tracking_number = excluded.ext_package_tracking_number,
+                 ext_carrier_tracking_number = excluded.ext_carrier_tracking_number,
+                 tracking_url = excluded.tracking_url, changed_at = now()",
+            order.id.get(),
+            &numbers as &[&str],
+            &column(|parcel| parcel.package_tracking_number.as_deref()) as &[Option<&str>],
+            &column(|parcel| parcel.carrier_tracking_number.as_deref()) as &[Option<&str>],
+            &column(|parcel| parcel.tracking_url.as_deref()) as &[Option<&str>],
+        )
+        .execute(&mut *connection)
+        .await?;
+    }
+    if step.tracking_number.is_some() || step.tracking_url.is_some() {
+        sqlx::query!(
+            "UPDATE expedition_detail
+             SET tracking_number = coalesce(tracking_number, $2), tracking_url = coalesce(tracking_url, $3) WHERE id = $1",
+            order.id.get(),
+            step.tracking_number.as_deref(),
+            step.tracking_url.as_deref(),
+        )
+        .execute(connection)
+        .await?;
+    }
+    Ok(())
 }
 
 /// Parcels, each number once: what is given later wins.

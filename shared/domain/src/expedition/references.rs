@@ -2,6 +2,7 @@
 //! is wrong with each is said with its path. Bundles are taken apart, and virtual products put aside
 //! (`docs/reference/orders.md#bundles`).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::Deserialize;
@@ -26,7 +27,7 @@ pub(super) struct Draft<'d> {
     /// What the body makes of it.
     pub(super) detail: Detail,
     /// What was given; of a stored order, only what was given is looked up.
-    pub(super) given: &'d Body,
+    pub(super) given: Cow<'d, Body>,
     pub(super) is_new: bool,
 }
 
@@ -94,15 +95,16 @@ struct Head {
 }
 
 async fn heads(connection: &mut PgConnection, drafts: &[Draft<'_>]) -> Result<Vec<Head>, sqlx::Error> {
-    let given = |is_given: bool, id: Uuid| is_given.then_some(id);
+    let stored = |id: Uuid| Some(id).filter(|id| !id.is_nil());
     let column =
         |of: &dyn Fn(&Draft<'_>) -> Option<Uuid>| -> Vec<Option<Uuid>> { drafts.iter().map(of).collect() };
     let ids: Vec<Uuid> = drafts.iter().map(|d| d.id.get()).collect();
     let eshops: Vec<Uuid> = drafts.iter().map(|d| d.eshop.get()).collect();
-    let warehouses = column(&|d| given(!d.detail.warehouse_id.is_nil(), d.detail.warehouse_id));
-    let wms = column(&|d| given(!d.detail.wms_id.is_nil(), d.detail.wms_id));
-    let carriers = column(&|d| d.detail.carrier_id);
-    let services = column(&|d| d.detail.carrier_service_id);
+    let warehouses = column(&|d| d.given.fields.warehouse_id.or(stored(d.detail.warehouse_id)));
+    let wms = column(&|d| d.given.fields.wms_id.or(stored(d.detail.wms_id)));
+    // a code that is given replaces what is stored
+    let carriers = column(&|d| d.detail.carrier_id.filter(|_| d.given.names_carrier_by_id()));
+    let services = column(&|d| d.detail.carrier_service_id.filter(|_| d.given.names_service_by_id()));
     let carrier_codes: Vec<Option<i32>> = drafts.iter().map(|d| d.given.codes.carrier).collect();
     let service_codes: Vec<Option<i32>> = drafts.iter().map(|d| d.given.codes.service).collect();
     let numbers: Vec<&str> = drafts.iter().map(|d| d.detail.order_number.as_str()).collect();
@@ -175,17 +177,25 @@ fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
     let organisation = head.organisation.filter(|id| draft.scope.has_eshop((*id).into(), draft.eshop));
     let (detail, codes) = (&mut draft.detail, draft.given.codes);
     match organisation {
-        None if draft.eshop == EshopId::nil() => {}
+        // refused where it was read
+        None if draft.is_new && draft.given.eshop.is_none() => {}
         None => refuse("eshop", "unknown_reference", "there is no such e-shop"),
         Some(_) if draft.is_new && !head.is_eshop_active => refuse("eshop", "inactive", "is not active"),
         Some(_) => {}
     }
     if organisation.is_some() {
-        if head.warehouse.is_none() && detail.warehouse_id.is_nil() {
+        let fields = &draft.given.fields;
+        let gives_warehouse = draft.is_new || fields.warehouse_id.is_some();
+        let gives_place = gives_warehouse || fields.wms_id.is_some();
+        let has_warehouse = fields.warehouse_id.is_some() || !detail.warehouse_id.is_nil();
+        let has_wms = fields.wms_id.is_some() || !detail.wms_id.is_nil();
+        if head.warehouse.is_none() && !has_warehouse {
             refuse("warehouse", "required", "is required: the e-shop has no defaultWarehouse");
-        } else if !head.is_warehouse_served {
+        } else if gives_warehouse && !head.is_warehouse_served {
             refuse("warehouse", "unknown_reference", "must be a warehouse of the e-shop");
-        } else if head.wms.is_none() && detail.wms_id.is_nil() {
+        } else if !gives_place {
+            // a stored order stays where it is
+        } else if head.wms.is_none() && !has_wms {
             refuse("wms", "required", "is required: the warehouse has no defaultWms");
         } else if head.wms.is_none() {
             refuse("wms", "unknown_reference", "must be a wms of the organisation");
@@ -248,7 +258,10 @@ async fn products(connection: &mut PgConnection, placed: &[Placed<'_>]) -> Resul
         return Ok(Vec::new());
     }
     let products: Vec<Option<Uuid>> = items.iter().map(|(_, item)| item.product).collect();
-    let skus: Vec<Option<&str>> = items.iter().map(|(_, item)| item.product_sku.as_deref()).collect();
+    let skus: Vec<Option<&str>> = items
+        .iter()
+        .map(|(_, item)| item.product_sku.as_deref().filter(|_| item.product.is_none()))
+        .collect();
     let organisations: Vec<Option<Uuid>> = items.iter().map(|(p, _)| p.head.organisation).collect();
     let eshops: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.eshop.get()).collect();
     let warehouses: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.detail.warehouse_id).collect();
@@ -335,9 +348,11 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         if !is_known {
             break;
         }
-        if let Err((code, message)) = take_item(&mut items, draft.id, given, found) {
-            let name = if given.product.is_some() { "product" } else { "productSku" };
-            let name = if code == "out_of_range" { "quantity" } else { name };
+        if given.product.is_none() && given.product_sku.is_none() {
+            // refused where it was read
+            continue;
+        }
+        if let Err((name, code, message)) = take_item(&mut items, draft.id, given, found) {
             violations.push(Violation::new(format!("items[{index}].{name}"), code, message));
         }
     }
@@ -387,6 +402,8 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         waits_before: detail.wait_before_processing.unwrap_or(head.waits_before),
         checks_address: !(detail.ignore_address_validation || head.ignores_address),
         faults,
+        carrier: detail.carrier_id,
+        carrier_service: detail.carrier_service_id,
         items: items.list,
         version: 1,
     };
@@ -405,12 +422,20 @@ fn take_item(
     order: ExpeditionId,
     given: &NewItem,
     found: Found,
-) -> Result<(), (&'static str, String)> {
+) -> Result<(), (&'static str, &'static str, String)> {
+    let named_by = if given.product.is_some() { "product" } else { "productSku" };
     let Found { product: Some(product), product_sku, kind, is_sold, stock, parts } = found else {
-        return Err(("unknown_reference", "must be a product of the organisation".to_owned()));
+        return Err((named_by, "unknown_reference", "must be a product of the organisation".to_owned()));
     };
+    if given.product_sku.is_some() && given.product_sku != product_sku {
+        return Err((
+            "productSku",
+            "unknown_reference",
+            "must be the SKU of the product, or absent".to_owned(),
+        ));
+    }
     if !is_sold {
-        return Err(("inactive", "must be active, and sold in the e-shop".to_owned()));
+        return Err((named_by, "inactive", "must be active, and sold in the e-shop".to_owned()));
     }
     match kind.as_deref() {
         Some("virtual") => {
@@ -429,7 +454,7 @@ fn take_item(
                 let quantity = i32::try_from(quantity).ok().filter(|quantity| *quantity <= MAX_QUANTITY);
                 let Some(quantity) = quantity else {
                     let message = format!("makes more than {MAX_QUANTITY} pieces of a part of the bundle");
-                    return Err(("out_of_range", message));
+                    return Err(("quantity", "out_of_range", message));
                 };
                 let item = items.next(part.product, part.sku, quantity, part.stock);
                 items.push(order, &columns, Some(bundle), item);

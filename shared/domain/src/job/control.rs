@@ -169,7 +169,7 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
              RETURNING c.number
          )
          UPDATE job
-         SET state = 'queued', acceptance = accepted.number, done = done - $2, failed = failed - $2,
+         SET state = 'queued', acceptance = accepted.number, accepted_at = clock_timestamp(), done = done - $2, failed = failed - $2,
              chunks_open = $3, attempts = 0, error = NULL,
              item_errors = (SELECT count(*) FROM job_item_error WHERE job_id = $1), finished_at = NULL, changed_at = now(),
              out_of_line_until = CASE WHEN $4 AND NOT EXISTS (SELECT FROM pages) THEN 'infinity'::timestamptz END

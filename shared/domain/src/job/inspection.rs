@@ -319,7 +319,12 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     Ok(Some(Payload { chunk: chunk.number, count, first: items.into_iter().take(ITEMS).collect() }))
 }
 
-/// When a job was created.
-pub async fn created_at(connection: &mut PgConnection, job: JobId) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT created_at FROM job WHERE id = $1", job.get()).fetch_one(connection).await
+/// When a job was accepted, last: all of its rows had come.
+pub async fn accepted_at(connection: &mut PgConnection, job: JobId) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT coalesce(accepted_at, created_at) AS "at!" FROM job WHERE id = $1"#,
+        job.get()
+    )
+    .fetch_one(connection)
+    .await
 }

@@ -266,7 +266,7 @@ impl<'s> Receiving<'s> {
         let accepted = sqlx::query!(
             "UPDATE job
              SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
-                 chunks_open = $3, acceptance = nextval('acceptance'), changed_at = now(),
+                 chunks_open = $3, acceptance = nextval('acceptance'), accepted_at = clock_timestamp(), changed_at = now(),
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
              WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id.get(),

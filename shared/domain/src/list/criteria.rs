@@ -143,6 +143,13 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
     Some(conditions)
 }
 
+/// What `extra` asks: each of these fields is true.
+pub(super) fn flags(fields: impl Iterator<Item = &'static Field>) -> Vec<Condition> {
+    let place = |field: &'static Field| Place { steps: Vec::new(), field, nullable: field.nullable };
+    let comparisons = || vec![(Operator::Flag, Operand::Boolean(true))];
+    fields.map(|field| Condition { place: place(field), comparisons: comparisons() }).collect()
+}
+
 fn condition(
     reader: &mut Reader,
     resource: &'static Resource,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Request;
 use super::criteria::{Operator, operators};
-use super::resource::{Field, Kind, Resource, Shown};
+use super::resource::{Field, Kind, Resource};
 use crate::list::fields::delivery::DELIVERY;
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::job::JOB;
@@ -119,7 +119,7 @@ fn check(text: &str) -> Result<(), TestCaseError> {
 fn paths(resource: &'static Resource) -> Vec<(String, &'static Field)> {
     type Found = Vec<(String, &'static Field)>;
     fn collect(fields: &'static [Field], before: &str, relations: usize, found: &mut Found) {
-        for field in fields.iter().filter(|field| field.shown != Shown::Alone) {
+        for field in fields.iter().filter(|field| field.is_asked()) {
             let path = format!("{before}{}", field.name);
             let inside = format!("{path}.");
             match field.kind {

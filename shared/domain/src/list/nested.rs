@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
@@ -25,7 +26,23 @@ pub(super) struct Shape {
 struct Relation {
     field: &'static Field,
     resource: &'static Resource,
-    many: bool,
+    how: How,
+}
+
+/// Where the ids of related records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    One,
+    Many,
+    /// In this member of each object of an array.
+    Within(&'static str),
+}
+
+/// The ids of a relation of one row.
+#[derive(Debug)]
+enum Ids {
+    Plain(Vec<Uuid>),
+    Within(Vec<Map<String, Value>>),
 }
 
 /// A row on its way to the wire.
@@ -33,16 +50,16 @@ struct Relation {
 pub(super) struct Row {
     /// The record.
     pub(super) json: String,
-    /// Ids of related records, one list a relation.
-    related: Vec<Vec<Uuid>>,
+    /// Ids of related records, for each relation.
+    related: Vec<Ids>,
 }
 
 impl Shape {
     pub(super) fn new(request: &Request) -> Self {
         let relation = |field: &'static Field| match field.kind {
-            Kind::One(resource) => Some(Relation { field, resource, many: false }),
-            Kind::Many(_, resource) => Some(Relation { field, resource, many: true }),
-            _ => None,
+            Kind::One(resource) => Some(Relation { field, resource, how: How::One }),
+            Kind::Many(_, resource) => Some(Relation { field, resource, how: How::Many }),
+            _ => field.nests.map(|(member, resource)| Relation { field, resource, how: How::Within(member) }),
         };
         let (related, plain): (Vec<_>, Vec<_>) =
             request.select.iter().copied().partition(|field| request.nested && relation(field).is_some());
@@ -54,6 +71,9 @@ impl Shape {
         sql.object(self.plain.iter().copied(), Alias::ROOT).push("::text");
         for relation in &self.related {
             sql.push(", ").shown(relation.field, Alias::ROOT);
+            if matches!(relation.how, How::Within(_)) {
+                sql.push("::text");
+            }
         }
     }
 
@@ -61,10 +81,14 @@ impl Shape {
     pub(super) fn read(&self, row: &PgRow) -> Result<Row, sqlx::Error> {
         let mut related = Vec::with_capacity(self.related.len());
         for (position, relation) in self.related.iter().enumerate() {
-            related.push(if relation.many {
-                row.try_get(position + 1)?
-            } else {
-                row.try_get::<Option<Uuid>, _>(position + 1)?.into_iter().collect()
+            related.push(match relation.how {
+                How::One => Ids::Plain(row.try_get::<Option<Uuid>, _>(position + 1)?.into_iter().collect()),
+                How::Many => Ids::Plain(row.try_get(position + 1)?),
+                How::Within(_) => {
+                    let text: Option<String> = row.try_get(position + 1)?;
+                    let objects = serde_json::from_str(text.as_deref().unwrap_or("[]"));
+                    Ids::Within(objects.map_err(|error| sqlx::Error::Decode(error.into()))?)
+                }
             });
         }
         Ok(Row { json: row.try_get(0)?, related })
@@ -83,7 +107,8 @@ impl Shape {
         rows: &mut [Row],
     ) -> Result<(), Problem> {
         for (position, relation) in self.related.iter().enumerate() {
-            let mut ids: Vec<Uuid> = rows.iter().flat_map(|row| &row.related[position]).copied().collect();
+            let mut ids: Vec<Uuid> =
+                rows.iter().flat_map(|row| relation.ids(&row.related[position])).collect();
             ids.sort_unstable();
             ids.dedup();
             let records = fetch(connection, scope, relation.resource, &ids).await?;
@@ -92,6 +117,18 @@ impl Shape {
             }
         }
         Ok(())
+    }
+}
+
+impl Relation {
+    fn ids(&self, of: &Ids) -> Vec<Uuid> {
+        match (of, self.how) {
+            (Ids::Plain(ids), _) => ids.clone(),
+            (Ids::Within(objects), How::Within(member)) => {
+                objects.iter().filter_map(|object| object.get(member)?.as_str()?.parse().ok()).collect()
+            }
+            (Ids::Within(_), _) => Vec::new(),
+        }
     }
 }
 
@@ -105,28 +142,68 @@ impl Row {
         self.json.push('"');
         self.json.push_str(relation.field.name);
         self.json.push_str("\":");
-        if relation.many {
-            self.json.push('[');
-        } else if self.related[position].is_empty() {
-            self.json.push_str("null");
-        }
-        for (number, id) in self.related[position].iter().enumerate() {
-            if number > 0 {
-                self.json.push(',');
+        match (&self.related[position], relation.how) {
+            (Ids::Plain(ids), How::Many) => {
+                self.json.push('[');
+                for (number, id) in ids.iter().enumerate() {
+                    if number > 0 {
+                        self.json.push(',');
+                    }
+                    push_related(&mut self.json, *id, records);
+                }
+                self.json.push(']');
             }
-            if let Some(record) = records.get(id) {
-                self.json.push_str(record);
-            } else {
-                self.json.push('"');
-                self.json.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
-                self.json.push('"');
+            (Ids::Plain(ids), _) => match ids.first() {
+                Some(id) => push_related(&mut self.json, *id, records),
+                None => self.json.push_str("null"),
+            },
+            (Ids::Within(objects), How::Within(member)) => {
+                push_objects(&mut self.json, objects, member, records);
             }
-        }
-        if relation.many {
-            self.json.push(']');
+            (Ids::Within(_), _) => self.json.push_str("[]"),
         }
         self.json.push('}');
     }
+}
+
+/// Appends the related record, or its bare id.
+fn push_related(json: &mut String, id: Uuid, records: &HashMap<Uuid, String>) {
+    if let Some(record) = records.get(&id) {
+        json.push_str(record);
+    } else {
+        json.push('"');
+        json.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        json.push('"');
+    }
+}
+
+/// Appends objects, with the related record in place of a member.
+fn push_objects(
+    json: &mut String,
+    objects: &[Map<String, Value>],
+    member: &str,
+    records: &HashMap<Uuid, String>,
+) {
+    json.push('[');
+    for (number, object) in objects.iter().enumerate() {
+        json.push_str(if number > 0 { ",{" } else { "{" });
+        for (number, (name, value)) in object.iter().enumerate() {
+            if number > 0 {
+                json.push(',');
+            }
+            json.push('"');
+            // the names of fields need no escape
+            json.push_str(name);
+            json.push_str("\":");
+            let id = value.as_str().filter(|_| name == member).and_then(|id| id.parse().ok());
+            match id {
+                Some(id) => push_related(json, id, records),
+                None => json.push_str(&value.to_string()),
+            }
+        }
+        json.push('}');
+    }
+    json.push(']');
 }
 
 /// The records of these ids that the caller may see.

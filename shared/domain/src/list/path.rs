@@ -1,6 +1,6 @@
 //! Dotted paths: from the name that a caller sends to a field of a table (`docs/reference/lists.md#paths`).
 
-use super::resource::{Field, Kind, Link, Resource, Shown, field};
+use super::resource::{Field, Kind, Link, Resource, field};
 use longshore_kernel::input::{Reader, unknown_field};
 
 /// Relations that a path may go through: `product.organisation.name` goes through two.
@@ -34,17 +34,21 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
     let mut steps = Vec::new();
     let mut relations = 0;
     let mut nullable = false;
-    let mut names = path.split('.').peekable();
-    while let Some(name) = names.next() {
+    let mut left = path;
+    loop {
+        let (name, rest) = left.split_once('.').map_or((left, None), |(name, rest)| (name, Some(rest)));
+        // the name of a field may have a dot itself
+        let (name, rest) = if field(fields, left).is_some() { (left, None) } else { (name, rest) };
         let Some(field) = field(fields, name) else {
-            let known = fields.iter().filter(|field| field.shown != Shown::Alone).map(|field| field.name);
+            let known = fields.iter().filter(|field| field.is_asked()).map(|field| field.name);
             reader.refuse("unknown_field", unknown_field(name, known));
             return None;
         };
         nullable |= field.nullable || !steps.is_empty();
-        if names.peek().is_none() {
+        let Some(rest) = rest else {
             return Some(Place { steps, field, nullable });
-        }
+        };
+        left = rest;
         match field.kind {
             Kind::Object(inner) => fields = inner,
             Kind::Rows(link, inner) => {

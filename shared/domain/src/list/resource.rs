@@ -73,6 +73,8 @@ pub struct Field {
     pub nullable: bool,
     /// All that a string may say, where that is a closed list.
     pub among: Option<&'static [&'static str]>,
+    /// Of an array of objects, the member that `nested` replaces by the related record.
+    pub nests: Option<(&'static str, &'static Resource)>,
 }
 
 /// Where a field is shown.
@@ -86,6 +88,8 @@ pub enum Shown {
     Alone,
     /// Nowhere: lists are only asked about it.
     Nowhere,
+    /// Nowhere: a list is asked about it by a member of `extra`, which is a boolean.
+    Extra,
 }
 
 /// What a field is, from which follows what can be asked about it.
@@ -134,7 +138,16 @@ pub struct Link {
 
 impl Field {
     const fn new(name: &'static str, kind: Kind, sql: &'static str) -> Self {
-        Self { name, kind, sql, json: None, shown: Shown::Everywhere, nullable: false, among: None }
+        Self {
+            name,
+            kind,
+            sql,
+            json: None,
+            shown: Shown::Everywhere,
+            nullable: false,
+            among: None,
+            nests: None,
+        }
     }
 
     /// A uuid.
@@ -254,6 +267,26 @@ impl Field {
         self
     }
 
+    /// `nested` replaces this member of its objects by the related record.
+    #[must_use]
+    pub const fn nesting(mut self, member: &'static str, related: &'static Resource) -> Self {
+        self.nests = Some((member, related));
+        self
+    }
+
+    /// Asks about it as a member of `extra` only.
+    #[must_use]
+    pub const fn extra(mut self) -> Self {
+        self.shown = Shown::Extra;
+        self
+    }
+
+    /// Whether criteria and `sort` know it.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        !matches!(self.shown, Shown::Alone | Shown::Extra)
+    }
+
     /// A list shows it only where `select` names it.
     #[must_use]
     pub const fn on_request(mut self) -> Self {
@@ -272,12 +305,17 @@ impl Field {
 impl Resource {
     /// The fields that a single record shows.
     pub fn shown(&self) -> impl Iterator<Item = &'static Field> {
-        self.fields.iter().filter(|field| field.shown != Shown::Nowhere)
+        self.fields.iter().filter(|field| !matches!(field.shown, Shown::Nowhere | Shown::Extra))
     }
 
     /// The fields that the records of a list show.
     pub fn listed(&self) -> impl Iterator<Item = &'static Field> {
         self.shown().filter(|field| field.shown != Shown::Alone)
+    }
+
+    /// What `extra` may ask.
+    pub fn extras(&self) -> impl Iterator<Item = &'static Field> {
+        self.fields.iter().filter(|field| field.shown == Shown::Extra)
     }
 
     /// Whether a single record has a member of that name.
@@ -290,7 +328,7 @@ impl Resource {
 /// The field of that name among those that lists know.
 #[must_use]
 pub fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
-    fields.iter().find(|field| field.name == name && field.shown != Shown::Alone)
+    fields.iter().find(|field| field.name == name && field.is_asked())
 }
 
 #[cfg(test)]
@@ -360,7 +398,9 @@ mod tests {
         for field in fields {
             let place = format!("{}.{}", resource.name, field.name);
             assert!(names.insert(field.name), "{place} is there twice");
-            assert!(field.name.bytes().all(|b| b.is_ascii_alphanumeric()), "{place}");
+            // a path looks for a dotted name as a whole; no record shows one
+            let is_known = |b: u8| b.is_ascii_alphanumeric() || b == b'.' && field.shown == Shown::Nowhere;
+            assert!(field.name.bytes().all(is_known), "{place}");
             for template in [field.sql, field.json.unwrap_or_default()] {
                 assert!(marks(template).is_subset(&HashSet::from(["t"])), "{place}: {template}");
             }

@@ -176,6 +176,9 @@ const FIELDS: &[Field] = &[
     Field::text("deliveryState", "{t}.delivery_state").or_null(),
     Field::text("deliveryEmail", "{t}.delivery_email").or_null(),
     Field::text("deliveryPhone", "{t}.delivery_phone").or_null(),
+    // what clients of this API family ask: the country itself
+    Field::text("billingCountry.code", "{t}.billing_country").or_null().hidden(),
+    Field::text("deliveryCountry.code", "{t}.delivery_country").or_null().hidden(),
     Field::boolean("cod", "{t}.cod"),
     Field::number("codValue", "{t}.cod_value").or_null(),
     Field::text("codCurrency", "{t}.cod_currency").or_null(),
@@ -209,6 +212,7 @@ const FIELDS: &[Field] = &[
     Field::json("removedVirtualProducts", "{t}.removed_virtual_products"),
     Field::id("user", "{t}.user_id").or_null(),
     Field::boolean("expeditedCompletely", "{t}.expedited_completely").or_null(),
+    Field::boolean("partiallyDelivered", "(NOT {t}.expedited_completely)").or_null().extra(),
     Field::boolean("addressValidationExecuted", "{t}.address_validation_executed"),
     Field::integer("countOfItems", "{t}.count_of_items"),
     Field::integer("countOfSku", "{t}.count_of_sku"),
@@ -217,7 +221,7 @@ const FIELDS: &[Field] = &[
     Field::timestamp("sentAt", "{t}.sent_at").or_null(),
     Field::timestamp("deliveredAt", "{t}.delivered_at").or_null(),
     Field::json("errors", "{t}.errors").or_null().on_request(),
-    Field::rows("items", ITEMS, ITEM, super::expedition_item::SHOWN).on_request(),
+    Field::rows("items", ITEMS, ITEM, super::expedition_item::SHOWN).nesting("product", &PRODUCT).on_request(),
     Field::rows(
         "bundles",
         BUNDLES,

@@ -44,6 +44,7 @@ const FIELDS: &[Field] = &[
     Field::texts("serialNumbers", "ARRAY[]::text[]"),
     Field::timestamp("createdAt", "{t}.at"),
     Field::timestamp("movedAt", "{t}.at"),
-    Field::boolean("reported", "true"),
+    // an expression of the row: Postgres sorts by no constant
+    Field::boolean("reported", "({t}.id IS NOT NULL)"),
     Field::text("wmsInternalId", "NULL::text").or_null(),
 ];

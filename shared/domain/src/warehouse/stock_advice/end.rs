@@ -1,12 +1,15 @@
-//! Cancelling: announced pieces that have not arrived are no longer expected.
+//! The end: cancelling, and closing what nobody closes. Announced pieces that have not arrived are no longer expected.
+
+use sqlx::PgConnection;
 
 use super::ATTEMPTS;
 use super::record::{self, Item};
 use crate::list::fields::stock_advice::AdviceStatus;
 use crate::warehouse::stock::movement;
+use longshore_kernel::access::{Actor, Scope};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
-use longshore_kernel::context::Context;
+use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::StockAdviceId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -48,4 +51,65 @@ async fn attempt(
     movement::apply(&mut change, origin, "stock_advice.cancel", id, advice.place, &moves).await?;
     let answer = record::updated(change.connection(), context.scope(), id).await?;
     change.answer(context.claim, answer).await
+}
+
+/// Advices that one call closes.
+pub const CLOSED_AT_ONCE: i64 = 100;
+
+/// Closes open advices of organisations with a `stockAdviceCloseInterval`, so many days after `expectedAt` or the last receipt,
+/// whichever is later; returns how many. Each is closed like by hand, in a transaction of its own: an advice is locked before
+/// its stocks, and one that is locked for long holds up no other.
+pub async fn close_due(services: &Services) -> Result<u64, Problem> {
+    let due = sqlx::query_scalar!(
+        r#"SELECT a.id AS "id: StockAdviceId" FROM stock_advice a
+           JOIN organisation o ON o.id = a.organisation_id
+           WHERE a.status IN ('new', 'receiving') AND a.expected_at <= now()
+             AND stock_advice_is_due(a.id, a.expected_at, o.stock_advice_close_interval)
+           ORDER BY a.expected_at, a.id LIMIT $1"#,
+        CLOSED_AT_ONCE,
+    )
+    .fetch_all(&services.db.main)
+    .await?;
+    let (mut closed, mut failed) = (0, None);
+    for id in due {
+        match close(services, id).await {
+            Ok(is_closed) => closed += u64::from(is_closed),
+            // the others go on; it is due again
+            Err(problem) => failed = Some(problem),
+        }
+    }
+    failed.filter(|_| closed == 0).map_or(Ok(closed), Err)
+}
+
+/// Closes an advice, if it is still open and due.
+async fn close(services: &Services, id: StockAdviceId) -> Result<bool, Problem> {
+    const ACTION: &str = "stock_advice.close";
+    let origin = Origin {
+        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
+        request_id: None,
+        job: None,
+        traceparent: None,
+    };
+    let mut change = Change::begin(services).await?;
+    let advice = record::lock(change.connection(), &Scope::Everything, id).await?;
+    if !advice.status.is_open() || !is_due(change.connection(), id).await? {
+        return Ok(false);
+    }
+    let items = advice.items(change.connection()).await?;
+    let recorded = advice.write(change.connection(), &origin, ACTION, AdviceStatus::Closed, &[]).await?;
+    change.note(recorded);
+    let moves: Vec<_> = items.iter().map(Item::withdrawn).collect();
+    movement::apply(&mut change, &origin, ACTION, id, advice.place, &moves).await?;
+    change.commit().await?;
+    Ok(true)
+}
+
+async fn is_due(connection: &mut PgConnection, id: StockAdviceId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT stock_advice_is_due(a.id, a.expected_at, o.stock_advice_close_interval) AS "is_due!"
+           FROM stock_advice a JOIN organisation o ON o.id = a.organisation_id WHERE a.id = $1"#,
+        id.get(),
+    )
+    .fetch_one(connection)
+    .await
 }

@@ -1,0 +1,203 @@
+//! `/api/expedition` (`docs/reference/orders.md#order`).
+
+use std::ops::Deref;
+
+use http::Method;
+use longshore_shared::expedition::{allocation, invariants};
+use longshore_shared::kernel::ids;
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+
+use crate::stock_advice;
+use crate::support::Reply;
+
+mod bodies;
+mod bulk;
+mod edits;
+mod life;
+mod lists;
+mod operations;
+mod references;
+mod report;
+mod scope;
+mod sending;
+
+pub(crate) use crate::product::MIGRATIONS;
+
+pub(crate) const PATH: &str = "/api/expedition";
+
+/// The statuses, in the order of the line.
+pub(crate) const STATUSES: [&str; 13] = [
+    "on_hold",
+    "incorrect",
+    "awaiting_reservation",
+    "waiting_for_goods",
+    "stock_ok",
+    "awaiting_processing",
+    "take_out",
+    "completion",
+    "waiting_for_the_carrier",
+    "carrier_picked_up",
+    "ready_to_takeover",
+    "delivered",
+    "canceled",
+];
+
+/// The service with a carrier, and the products `MUG`, of which there is plenty, and `LAMP`, of which there is none.
+pub(crate) struct World {
+    goods: stock_advice::World,
+    pub(crate) mug: String,
+    pub(crate) lamp: String,
+    pub(crate) carrier: String,
+    pub(crate) service: String,
+}
+
+impl Deref for World {
+    type Target = stock_advice::World;
+    fn deref(&self) -> &stock_advice::World {
+        &self.goods
+    }
+}
+
+impl World {
+    pub(crate) async fn new(options: &PgConnectOptions) -> Self {
+        let world = stock_advice::World::new(options).await;
+        let mug = world.add("MUG", json!({})).await;
+        let lamp = world.add("LAMP", json!({})).await;
+        let api = &world.api;
+        let id = |reply: Reply| reply.expect(201).json()["id"].as_str().unwrap().to_owned();
+        let carrier = json!({"name": "Post", "code": 7, "organisations": [api.tenant.organisation]});
+        let carrier = id(api.post(&api.superadmin, "/api/carrier", carrier).await);
+        let service = json!({"name": "Parcel", "code": 1, "carrier": carrier});
+        let service = id(api.post(&api.superadmin, "/api/carrier-service", service).await);
+        let world = Self { goods: world, mug, lamp, carrier, service };
+        world.stock_up(&world.mug, 100_000).await;
+        world
+    }
+
+    /// Pieces of a product come.
+    pub(crate) async fn stock_up(&self, product: &str, pieces: i64) {
+        let advice = self.announce(&ids::new_id().to_string(), &[(product, pieces)]).await;
+        self.receive(&advice, &[(0, pieces)], true).await.expect(200);
+    }
+
+    /// The body of a create that can be sent.
+    pub(crate) fn order(&self, number: &str, product: &str) -> Value {
+        json!({
+            "eshop": self.api.tenant.eshop, "orderNumber": number, "value": 10, "currency": "EUR",
+            "carrier": self.carrier, "billingLastName": "Byron", "billingStreet": "Quay Street",
+            "billingCity": "Bristol", "billingZip": "BS1", "billingCountry": "GB",
+            "items": [{"product": product, "quantity": 1}],
+        })
+    }
+
+    /// The same with further members.
+    pub(crate) fn order_with(&self, number: &str, members: &Value) -> Value {
+        let mut order = self.order(number, &self.mug);
+        order.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        order
+    }
+
+    /// Requests a create as a user.
+    pub(crate) async fn place(&self, body: Value) -> Reply {
+        self.api.post(&self.api.user, PATH, body).await
+    }
+
+    /// Creates an order; returns the record.
+    pub(crate) async fn made(&self, body: Value) -> Value {
+        self.place(body).await.expect(201).json()
+    }
+
+    /// Creates and sends an order with further members; returns the record.
+    pub(crate) async fn sent(&self, number: &str, members: &Value) -> Value {
+        let mut order = self.order_with(number, members);
+        order["send"] = json!(true);
+        self.made(order).await
+    }
+
+    /// Requests an operation on an order as a superadmin, who may do them all.
+    pub(crate) async fn on(&self, method: Method, order: &Value, operation: &str, body: Value) -> Reply {
+        let path = path(order, operation);
+        self.api.call_with(&self.api.superadmin, method, &path, body, &[]).await
+    }
+
+    /// Requests a `PUT` on an order.
+    pub(crate) async fn act(&self, order: &Value, operation: &str, body: Value) -> Reply {
+        self.on(Method::PUT, order, operation, body).await
+    }
+
+    /// Reports a status by hand.
+    pub(crate) async fn report(&self, order: &Value, body: Value) -> Reply {
+        self.act(order, "status", body).await
+    }
+
+    /// Reads an order.
+    pub(crate) async fn read(&self, order: &Value) -> Value {
+        self.api.get(&self.api.user, &path(order, "")).await.expect(200).json()
+    }
+
+    /// An order with that status.
+    pub(crate) async fn at(&self, status: &str, number: &str) -> Value {
+        // what others gave back is looked at, so that nobody waits for its turn
+        self.allocate().await;
+        let order = match status {
+            "on_hold" => self.made(self.order(number, &self.mug)).await,
+            "incorrect" => self.sent(number, &json!({"carrier": null})).await,
+            "waiting_for_goods" => {
+                self.sent(number, &json!({"items": [{"product": self.lamp, "quantity": 1}]})).await
+            }
+            "stock_ok" => self.sent(number, &json!({"waitBeforeProcessing": true})).await,
+            "awaiting_reservation" => {
+                let order = self.sent(number, &json!({"waitBeforeProcessing": true})).await;
+                let order = self.on(Method::PATCH, &order, "unbook", Value::Null).await.expect(200).json();
+                self.allocate().await;
+                order
+            }
+            "canceled" => {
+                let order = self.made(self.order(number, &self.mug)).await;
+                self.act(&order, "cancel", Value::Null).await.expect(200).json()
+            }
+            "awaiting_processing" => self.sent(number, &json!({})).await,
+            told => {
+                let order = self.sent(number, &json!({})).await;
+                self.report(&order, json!({"status": told})).await.expect(200).json()
+            }
+        };
+        assert_eq!(order["status"], status);
+        order
+    }
+
+    /// Allocates until nothing is left to do, like a worker.
+    pub(crate) async fn allocate(&self) {
+        for _ in 0..100 {
+            let places = allocation::places(&self.api.services).await.unwrap();
+            if places.is_empty() {
+                return;
+            }
+            for place in places {
+                allocation::allocate(&self.api.services, place).await.unwrap();
+            }
+        }
+        panic!("the allocator does not come to an end");
+    }
+
+    /// Nothing is broken.
+    pub(crate) async fn must_hold(&self) {
+        assert_eq!(invariants::broken(&self.owner).await.unwrap(), []);
+    }
+}
+
+/// The path of an order, or of an operation on it.
+pub(crate) fn path(order: &Value, operation: &str) -> String {
+    let id = order["id"].as_str().unwrap();
+    if operation.is_empty() { format!("{PATH}/{id}") } else { format!("{PATH}/{id}/{operation}") }
+}
+
+/// Asserts a 409 that names the status.
+#[track_caller]
+pub(crate) fn must_be_wrong_status(reply: Reply, status: &str) {
+    let problem = reply.expect(409).json();
+    assert_eq!(problem["code"], "wrong_status");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.starts_with(&format!("the expedition is {status}: ")), "{detail}");
+}

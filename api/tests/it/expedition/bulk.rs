@@ -1,0 +1,160 @@
+//! Operations on many orders (`docs/reference/orders.md#bulk-operations`). The test does the jobs, like a worker.
+
+use http::Method;
+use longshore_shared::expedition::bulk;
+use longshore_shared::expedition::command::Command;
+use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
+use longshore_shared::job::execution::{self, Outcome};
+use longshore_shared::job::item_error::ItemError;
+use longshore_shared::job::kind::{
+    CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
+};
+use longshore_shared::job::payload;
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::ids::JobId;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{MIGRATIONS, PATH, World, path};
+use crate::support::Reply;
+
+/// Does a job of orders to its end.
+pub(super) async fn work(world: &World, job: &Value) {
+    let job: JobId = job["id"].as_str().unwrap().parse().unwrap();
+    let services = &world.api.services;
+    for number in 0.. {
+        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
+            return;
+        };
+        let (within, command) = asked(&claim);
+        let ids = payload::unpack_ids(&claim.payload).unwrap();
+        let mut change = Change::begin(services).await.unwrap();
+        let (changed, refused) =
+            bulk::execute(&mut change, &claim.origin, &within, &ids, &command).await.unwrap();
+        let error = |refused: bulk::Refused| ItemError {
+            index: claim.index(refused.position),
+            line: None,
+            key: Some(ids[refused.position].to_string()),
+            code: refused.code,
+            message: refused.message,
+            payload: ids[refused.position].get().as_bytes().to_vec(),
+            notice: false,
+        };
+        let errors: Vec<_> = refused.into_iter().map(error).collect();
+        let (changed, failed) = (i32::try_from(changed).unwrap(), i32::try_from(errors.len()).unwrap());
+        let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
+        let Outcome { count, errors } = Outcome { count, errors };
+        let held = execution::complete(&mut change, &claim, count, &errors).await.unwrap();
+        assert_eq!(held, Hold::Kept, "nobody else works here");
+        change.commit().await.unwrap();
+    }
+}
+
+fn asked(claim: &Claim) -> (Within, Command) {
+    let kind = *claim.kind.as_ref().unwrap();
+    if kind == SendExpeditions::KIND {
+        (claim.job::<SendExpeditions>().unwrap().0.0, Command::Send { rebook: false })
+    } else if kind == ProcessExpeditions::KIND {
+        (claim.job::<ProcessExpeditions>().unwrap().0.0, Command::Process)
+    } else if kind == CancelExpeditions::KIND {
+        (claim.job::<CancelExpeditions>().unwrap().0.0, Command::Cancel { reason: None })
+    } else {
+        (claim.job::<RollBackExpeditions>().unwrap().0.0, Command::Rollback)
+    }
+}
+
+/// Requests an operation on orders, and does its job while the request waits for it.
+async fn together(world: &World, operation: &str, ids: Value) -> Reply {
+    let path = format!("{PATH}/{operation}");
+    let call = world.api.put(&world.api.user, &path, ids);
+    let work = async {
+        world.until("SELECT count(*) FROM job WHERE state = 'queued'", 1).await;
+        let id: Uuid = sqlx::query_scalar("SELECT id FROM job WHERE state = 'queued'")
+            .fetch_one(&world.owner)
+            .await
+            .unwrap();
+        work(world, &json!({"id": id})).await;
+    };
+    tokio::join!(call, work).0
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_bulk_answers_204_where_all_is_done_and_the_job_where_some_is_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let held = [world.at("on_hold", "1").await, world.at("on_hold", "2").await];
+    let canceled = world.at("canceled", "3").await;
+    let delivered = world.at("delivered", "4").await;
+    let ids = json!([held[1]["id"], held[0]["id"], held[1]["id"]]);
+    let done = together(&world, "send", ids.clone()).await.expect(204);
+    assert!(done.text.is_empty());
+    for order in &held {
+        assert_eq!(world.read(order).await["status"], "awaiting_processing");
+    }
+    // what is so already is done
+    together(&world, "send", ids.clone()).await.expect(204);
+    together(&world, "process", ids).await.expect(204);
+
+    let ids = json!([held[0]["id"], Uuid::nil(), canceled["id"], delivered["id"]]);
+    let job = together(&world, "rollback", ids).await.expect(200).json();
+    assert_eq!((&job["kind"], &job["state"]), (&json!("expedition.rollback"), &json!("succeeded")));
+    let progress = json!({"total": 4, "done": 4, "changed": 1, "unchanged": 0, "failed": 3});
+    assert_eq!(job["progress"], progress);
+    let errors = format!("/api/job/{}/error/list", job["id"].as_str().unwrap());
+    let errors = world.api.post(&world.api.user, &errors, json!({})).await.expect(200).json();
+    let shown: Vec<_> = errors["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| json!([e["index"], e["key"], e["code"]]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            json!([1, Uuid::nil(), "not_found"]),
+            json!([2, canceled["id"], "wrong_status"]),
+            json!([3, delivered["id"], "wrong_status"]),
+        ]
+    );
+    assert!(errors["results"][1]["message"].as_str().unwrap().starts_with("the expedition is canceled: "));
+    together(&world, "cancel", json!([held[0]["id"]])).await.expect(204);
+    assert_eq!(world.read(&held[0]).await["status"], "canceled");
+    world.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_bulk_is_refused_or_accepted_whole(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let order = world.at("on_hold", "1").await;
+    let api = &world.api;
+    for operation in ["send", "process", "cancel", "rollback"] {
+        let path = format!("{PATH}/{operation}");
+        for (body, violation) in [
+            (json!([]), " invalid_count"),
+            (json!({}), " wrong_type"),
+            (json!(["x"]), "[0] invalid_id"),
+            (json!(vec![Uuid::nil(); 100_001]), " invalid_count"),
+        ] {
+            let refused = api.put(&api.user, &path, body).await.expect(400);
+            assert_eq!(refused.violations(), [violation]);
+        }
+        api.put(&api.user, &path, Value::Null).await.expect(400);
+        let headers = [("prefer", "respond-async"), ("idempotency-key", operation)];
+        let call =
+            async || api.call_with(&api.user, Method::PUT, &path, json!([order["id"]]), &headers).await;
+        let first = call().await.expect(202);
+        assert_eq!(first.header("preference-applied"), Some("respond-async"));
+        let job = first.json();
+        assert_eq!(job["kind"], format!("expedition.{operation}"));
+        let again = call().await.expect(202);
+        assert_eq!(again.header("idempotent-replayed"), Some("true"));
+        assert_eq!(again.json()["id"], job["id"]);
+    }
+    assert_eq!(world.count("SELECT count(*) FROM job").await, 4);
+    // in the order of acceptance, they all found the order
+    assert_eq!(api.get(&api.user, &path(&order, "")).await.expect(200).json(), order);
+}

@@ -1,0 +1,239 @@
+//! What an order refers to, and what is unique (`docs/reference/orders.md#creating`, `#bundles`).
+
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{MIGRATIONS, PATH, World, path};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn unknown_and_foreign_references_are_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (stranger, theirs) = world.stranger().await;
+    let carrier = json!({"name": "Theirs", "code": 8, "organisations": [stranger.organisation]});
+    let carrier = world.api.post(&world.api.superadmin, "/api/carrier", carrier).await.expect(201).json();
+    let other = json!({"name": "Other", "code": 9, "organisations": [world.api.tenant.organisation]});
+    let other = world.api.post(&world.api.superadmin, "/api/carrier", other).await.expect(201).json();
+    let unsold = world.add("UNSOLD", json!({"active": false})).await;
+    let elsewhere = world.eshop().await;
+    let elsewhere = world.add("ELSEWHERE", json!({"eshops": [elsewhere]})).await;
+    let stored = world.made(world.order("stored", &world.mug)).await;
+    let unknown = json!(Uuid::nil());
+    for (members, violation) in [
+        (json!({"eshop": unknown}), "eshop unknown_reference"),
+        (json!({"eshop": stranger.eshop}), "eshop unknown_reference"),
+        (json!({"warehouse": unknown}), "warehouse unknown_reference"),
+        (json!({"warehouse": stranger.warehouse}), "warehouse unknown_reference"),
+        (json!({"wms": unknown}), "wms unknown_reference"),
+        (json!({"wms": stranger.wms}), "wms unknown_reference"),
+        (json!({"carrier": unknown}), "carrier unknown_reference"),
+        (json!({"carrier": carrier["id"]}), "carrier unknown_reference"),
+        (json!({"carrierService": unknown}), "carrierService unknown_reference"),
+        (json!({"carrier": null, "carrierService": world.service}), "carrierService not_allowed"),
+        (
+            json!({"carrier": other["id"], "carrierService": world.service}),
+            "carrierService unknown_reference",
+        ),
+        (json!({"items": [{"product": unknown, "quantity": 1}]}), "items[0].product unknown_reference"),
+        (json!({"items": [{"product": theirs, "quantity": 1}]}), "items[0].product unknown_reference"),
+        (
+            json!({"items": [{"productSku": "theirs", "quantity": 1}]}),
+            "items[0].productSku unknown_reference",
+        ),
+        (json!({"items": [{"productSku": "mug", "quantity": 1}]}), "items[0].productSku unknown_reference"),
+        (json!({"items": [{"product": unsold, "quantity": 1}]}), "items[0].product inactive"),
+        (json!({"items": [{"productSku": "ELSEWHERE", "quantity": 1}]}), "items[0].productSku inactive"),
+        (json!({"items": [{"product": elsewhere, "quantity": 1}]}), "items[0].product inactive"),
+        // two names of one product that contradict each other
+        (
+            json!({"items": [{"product": world.mug, "productSku": "LAMP", "quantity": 1}]}),
+            "items[0].productSku unknown_reference",
+        ),
+    ] {
+        let refused = world.place(world.order_with("1", &members)).await.expect(400);
+        assert_eq!(refused.violations(), [violation], "{members}");
+        let refused = world.act(&stored, "", members.clone()).await.expect(400).violations();
+        let code = if violation.starts_with("eshop") { "eshop not_allowed" } else { violation };
+        assert_eq!(refused, [code], "{members}");
+    }
+    for (field, value) in [("eshop", "required"), ("orderNumber", "required")] {
+        let mut body = world.order("1", &world.mug);
+        body.as_object_mut().unwrap().remove(field);
+        assert_eq!(world.place(body).await.expect(400).violations(), [format!("{field} {value}")]);
+    }
+    // what is not there is found with what is wrong otherwise
+    let members = json!({"value": -1, "carrier": unknown, "items": [{"product": unknown, "quantity": 0}]});
+    let refused = world.place(world.order_with("1", &members)).await.expect(400).violations();
+    assert!(
+        refused.contains(&"value out_of_range".to_owned())
+            && refused.contains(&"carrier unknown_reference".to_owned())
+    );
+    assert_eq!(world.read(&stored).await, stored);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn numbers_and_external_ids_are_unique_in_the_eshop(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let first = world.made(world.order_with("1", &json!({"externalId": "E"}))).await;
+    let refused = world.place(world.order_with("1", &json!({"externalId": "E"}))).await.expect(400);
+    assert_eq!(refused.violations(), ["orderNumber already_taken", "externalId already_taken"]);
+    let parameters = &refused.json()["violations"][0]["parameters"];
+    assert_eq!(parameters, &json!({"{{ value }}": "1", "{{ id }}": first["id"]}));
+    // a number is case-sensitive; another e-shop has numbers of its own
+    world.made(world.order("a", &world.mug)).await;
+    world.made(world.order("A", &world.mug)).await;
+    let second = world.eshop().await;
+    world.execute("UPDATE eshop SET default_warehouse_id = (SELECT id FROM warehouse LIMIT 1) WHERE default_warehouse_id IS NULL").await;
+    world.put(&world.mug, json!({"eshops": [world.api.tenant.eshop, second]})).await.expect(200);
+    world.made(world.order_with("1", &json!({"eshop": second, "externalId": "E"}))).await;
+
+    let other = world.made(world.order("2", &world.mug)).await;
+    for method in [Method::PUT, Method::PATCH] {
+        let refused = world.on(method, &other, "", json!({"externalId": "E"})).await.expect(400);
+        assert_eq!(refused.violations(), ["externalId already_taken"]);
+    }
+    // its own is no duplicate; what never changes may be said again
+    let same = json!({"externalId": "E", "orderNumber": "1", "eshop": first["eshop"]});
+    assert_eq!(world.act(&first, "", same).await.expect(200).json(), first);
+    let moved = json!({"orderNumber": "3", "eshop": second});
+    let mut refused = world.act(&first, "", moved).await.expect(400).violations();
+    refused.sort();
+    assert_eq!(refused, ["eshop not_allowed", "orderNumber not_allowed"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn many_creates_of_one_number_make_one_order(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let creates = (0..8).map(|_| {
+        let mut body = world.order("1", &world.mug);
+        body["send"] = json!(true);
+        world.place(body)
+    });
+    let replies = futures::future::join_all(creates).await;
+    let made = replies.iter().filter(|reply| reply.status.as_u16() == 201).count();
+    assert_eq!(made, 1);
+    for reply in replies.into_iter().filter(|reply| reply.status.as_u16() != 201) {
+        assert_eq!(reply.expect(400).violations(), ["orderNumber already_taken"]);
+    }
+    world.must_hold().await;
+    assert_eq!(world.count("SELECT held FROM product_stock WHERE held > 0").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_key_makes_a_create_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let key = [("idempotency-key", "order-1")];
+    let post = async |body: &Value| {
+        world.api.call_with(&world.api.user, Method::POST, PATH, body.clone(), &key).await
+    };
+    let body = world.order("1", &world.mug);
+    let first = post(&body).await.expect(201);
+    let second = post(&body).await.expect(201);
+    assert_eq!(second.header("idempotent-replayed"), Some("true"));
+    assert_eq!(second.json(), first.json());
+    assert_eq!(second.header("location"), first.header("location"));
+    assert_eq!(
+        post(&world.order("2", &world.mug)).await.expect(422).json()["code"],
+        "idempotency_key_reused"
+    );
+    assert_eq!(world.count("SELECT count(*) FROM expedition").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn bundles_are_taken_apart_and_virtual_products_put_aside(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let card = world.add("CARD", json!({"type": "virtual"})).await;
+    let children =
+        json!([{"productId": world.mug, "quantity": 2}, {"productId": world.lamp, "quantity": 500_000}]);
+    let set = world.add("SET", json!({"type": "bundle", "childrenProducts": children})).await;
+    let items = json!([
+        {"product": world.mug, "quantity": 1},
+        {"product": card, "quantity": 3},
+        {"productSku": "SET", "quantity": 2, "ref1": "R", "lifo": true, "lot": "L", "productValue": 5},
+    ]);
+    let order = world.made(world.order_with("1", &json!({"items": items}))).await;
+    let shown: Vec<_> = order["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|i| {
+            json!([
+                i["position"],
+                i["productSku"],
+                i["quantity"],
+                i["bundle"],
+                i["ref1"],
+                i["lifo"],
+                i["lot"],
+                i["productValue"]
+            ])
+        })
+        .collect();
+    assert_eq!(
+        Value::Array(shown),
+        json!([
+            [0, "MUG", 1, null, null, false, null, null],
+            [1, "MUG", 4, set, "R", true, null, null],
+            [2, "LAMP", 1_000_000, set, "R", true, null, null],
+        ])
+    );
+    let parts = [&order["items"][1]["id"], &order["items"][2]["id"]];
+    assert_eq!(order["bundles"], json!([{"product": set, "quantity": 2, "items": parts}]));
+    assert_eq!(order["removedVirtualProducts"], json!([{"productId": card, "quantity": 3}]));
+    assert_eq!((&order["countOfItems"], &order["countOfSku"]), (&json!(3), &json!(2)));
+    // a later change of the bundle changes no order
+    let changed = json!({"childrenProducts": [{"productId": world.mug, "quantity": 9}]});
+    world.put(&set, changed).await.expect(200);
+    assert_eq!(world.read(&order).await, order);
+    // the record that was read comes back without its bundle and virtual product, and keeps them
+    assert_eq!(world.act(&order, "", order.clone()).await.expect(200).json(), order);
+
+    let many = json!(vec![json!({"product": world.mug, "quantity": 1}); 999]);
+    let mut too_many = many.as_array().unwrap().clone();
+    too_many.extend([json!({"product": set, "quantity": 1}), json!({"product": world.lamp, "quantity": 1})]);
+    let eleven = json!(vec![json!({"product": world.mug, "quantity": 1_000_000}); 11]);
+    for (items, violation) in [
+        (json!([{"product": card, "quantity": 1}]), "items required"),
+        (json!([{"product": set, "quantity": 1_000_000}]), "items[0].quantity out_of_range"),
+        (eleven, "items out_of_range"),
+        (json!(too_many), "items invalid_count"),
+    ] {
+        let refused = world.place(world.order_with("2", &json!({"items": items}))).await.expect(400);
+        assert_eq!(refused.violations(), [violation]);
+    }
+    // a thousand items, of which one is a bundle of two, are one too many
+    let refuse = json!([{"product": set, "quantity": 1}]);
+    let wide = json!({"childrenProducts": [{"productId": world.mug, "quantity": 1}, {"productId": world.lamp, "quantity": 1}]});
+    world.put(&set, wide).await.expect(200);
+    let mut items = many.as_array().unwrap().clone();
+    items.extend(refuse.as_array().unwrap().clone());
+    let refused = world.place(world.order_with("2", &json!({"items": items}))).await.expect(400);
+    assert_eq!(refused.violations(), ["items invalid_count"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_place_is_that_of_the_eshop_or_must_be_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.execute("UPDATE warehouse SET default_wms_id = NULL").await;
+    let refused = world.place(world.order("1", &world.mug)).await.expect(400);
+    assert_eq!(refused.violations(), ["wms required"]);
+    world.made(world.order_with("1", &json!({"wms": world.api.tenant.wms}))).await;
+    world.execute("UPDATE eshop SET default_warehouse_id = NULL").await;
+    let refused = world.place(world.order("2", &world.mug)).await.expect(400);
+    assert_eq!(refused.violations(), ["warehouse required"]);
+    let named = json!({"warehouse": world.api.tenant.warehouse, "wms": world.api.tenant.wms});
+    let order = world.made(world.order_with("2", &named)).await;
+
+    // an order that is there stays where it is, even if its e-shop has left the place
+    world.execute("DELETE FROM eshop_warehouse").await;
+    world.on(Method::PATCH, &order, "", json!({"ref1": "R"})).await.expect(200);
+    world.act(&order, "", json!({"note": "n"})).await.expect(200);
+    world.act(&order, "", world.read(&order).await).await.expect(200);
+    let refused = world.place(world.order_with("3", &named)).await.expect(400);
+    assert_eq!(refused.violations(), ["warehouse unknown_reference"]);
+    world.execute("DELETE FROM warehouse_wms").await;
+    world.on(Method::PATCH, &order, "", json!({"ref1": "S"})).await.expect(200);
+    let read = world.api.get(&world.api.user, &path(&order, "")).await.expect(200).json();
+    assert_eq!(read["ref1"], "S");
+}

@@ -1,0 +1,213 @@
+//! Rows of an import, and the orders that they change (`docs/reference/orders.md#import`).
+
+use longshore_shared::expedition::command::Command;
+use longshore_shared::job::receiving::Receiving;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::partner::push::{self, Push};
+use longshore_shared::warehouse::warehouse::{self, NewWarehouse};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::{Place, id};
+
+fn row(place: &Place, number: &str) -> Value {
+    let mut row = place.body(number, &[(0, 1)]);
+    row.as_object_mut().unwrap().remove("eshop");
+    row
+}
+
+/// Imports rows below a header; returns the progress: changed, unchanged, failed.
+async fn import(place: &Place, header: Value, rows: &[Value]) -> [i64; 3] {
+    let world = &place.world;
+    let mut header = header;
+    header["eshop"] = json!(world.tenant.eshop);
+    let target = push::target(&world.services, &world.context, Push::Expeditions, header).await.unwrap();
+    let mut receiving = Receiving::begin(&world.services, &world.context, target).await.unwrap();
+    for row in rows {
+        receiving.row(row.to_string().as_bytes(), None).await.unwrap();
+    }
+    let job = receiving.finish(None).await.unwrap().job.unwrap();
+    world.drain().await;
+    let (state, counts) = world.outcome(job).await;
+    assert_eq!(state, "succeeded", "{:?}", world.errors(job).await);
+    counts
+}
+
+/// A column of an order by its number, as text.
+async fn value(place: &Place, number: &str, column: &str) -> Option<String> {
+    let sql = format!(
+        "SELECT {column}::text FROM expedition e JOIN expedition_detail d USING (id) WHERE d.order_number = $1"
+    );
+    sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(number).fetch_one(&place.world.owner).await.unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_imported_order_is_created_when_its_import_is_accepted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let world = &place.world;
+    let header = json!({"eshop": world.tenant.eshop});
+    let target = push::target(&world.services, &world.context, Push::Expeditions, header).await.unwrap();
+    let mut receiving = Receiving::begin(&world.services, &world.context, target).await.unwrap();
+    receiving.row(row(&place, "I1").to_string().as_bytes(), None).await.unwrap();
+    receiving.row(row(&place, "I2").to_string().as_bytes(), None).await.unwrap();
+    // it comes while the stream is still being received, and is earlier in turn
+    place.send("M", &[(0, 1)]).await;
+    receiving.finish(None).await.unwrap();
+    world.drain().await;
+    let by_turn: Vec<String> = sqlx::query_scalar(
+        "SELECT order_number FROM expedition e JOIN expedition_detail d USING (id) ORDER BY e.created_at, e.id",
+    )
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    assert_eq!(by_turn, ["M", "I1", "I2"]);
+    let apart =
+        "SELECT extract(microseconds FROM max(created_at) - min(created_at))::bigint FROM expedition e
+                 JOIN expedition_detail d USING (id) WHERE order_number LIKE 'I%'";
+    assert_eq!(world.count(apart).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whether_a_row_is_sent_is_said_by_it_or_the_header_or_the_eshop(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 100)]).await;
+    let mut number = 0;
+    for (of_row, of_header, of_order, of_eshop, is_sent) in [
+        (None, None, None, false, true),
+        (None, None, None, true, false),
+        (None, None, Some(false), true, true),
+        (None, None, Some(true), false, false),
+        (None, Some(true), Some(true), true, true),
+        (Some(false), Some(true), None, false, false),
+        (Some(true), Some(false), Some(true), true, true),
+    ] {
+        number += 1;
+        let number = number.to_string();
+        sqlx::query("UPDATE eshop SET edit_before_processing = $1")
+            .bind(of_eshop)
+            .execute(&place.world.owner)
+            .await
+            .unwrap();
+        let mut row = row(&place, &number);
+        let mut header = json!({});
+        (row["send"], header["send"]) = (json!(of_row), json!(of_header));
+        row["editBeforeProcessing"] = json!(of_order);
+        assert_eq!(import(&place, header, &[row]).await, [1, 0, 0]);
+        let status = value(&place, &number, "status").await.unwrap();
+        let expected = if is_sent { "awaiting_processing" } else { "on_hold" };
+        assert_eq!(status, expected, "{of_row:?} {of_header:?} {of_order:?} {of_eshop}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_that_names_another_carrier_by_its_code_changes_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place
+        .world
+        .execute(
+            "WITH made AS (
+                 INSERT INTO carrier (id, name, code, countries_of_operation, active)
+                 VALUES (uuid_v7(), 'Courier', 2, '{}', true) RETURNING id
+             ), served AS (
+                 INSERT INTO carrier_service (id, carrier_id, name, code) SELECT uuid_v7(), id, 'Van', 5 FROM made
+             )
+             INSERT INTO carrier_organisation (carrier_id, organisation_id) SELECT made.id, organisation.id FROM made, organisation",
+        )
+        .await;
+    let first = row(&place, "A");
+    assert_eq!(import(&place, json!({"send": false}), std::slice::from_ref(&first)).await, [1, 0, 0]);
+    let mut other = first.clone();
+    other.as_object_mut().unwrap().remove("carrier");
+    (other["carrierCode"], other["carrierServiceCode"]) = (json!(2), json!(5));
+    assert_eq!(import(&place, json!({}), std::slice::from_ref(&other)).await, [1, 0, 0]);
+    let carrier = "(SELECT name FROM carrier WHERE id = d.carrier_id)";
+    assert_eq!(value(&place, "A", carrier).await.as_deref(), Some("Courier"));
+    let service = "(SELECT name FROM carrier_service WHERE id = d.carrier_service_id)";
+    assert_eq!(value(&place, "A", service).await.as_deref(), Some("Van"));
+    assert_eq!(import(&place, json!({}), &[other.clone()]).await, [0, 1, 0]);
+    other["carrierCode"] = json!(404);
+    assert_eq!(import(&place, json!({}), &[other]).await, [0, 0, 1]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_incorrect_order_that_a_row_moves_is_booked_in_its_new_place(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let world = &place.world;
+    place.count(&[(0, 10)]).await;
+    let tenant = &world.tenant;
+    let new = NewWarehouse {
+        organisation: tenant.organisation,
+        name: "Second".to_owned(),
+        custom_id: "W2".to_owned(),
+        wmses: vec![tenant.wms],
+    };
+    let second = warehouse::create(&world.services, &Origin::command_line(), &new).await.unwrap();
+    sqlx::query("INSERT INTO eshop_warehouse (eshop_id, warehouse_id) VALUES ($1, $2)")
+        .bind(tenant.eshop)
+        .bind(second)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    let mut incorrect = row(&place, "A");
+    let carrier = incorrect.as_object_mut().unwrap().remove("carrier").unwrap();
+    import(&place, json!({}), std::slice::from_ref(&incorrect)).await;
+    assert_eq!(value(&place, "A", "status").await.as_deref(), Some("incorrect"));
+    incorrect["carrier"] = carrier;
+    incorrect["warehouse"] = json!(second);
+    import(&place, json!({}), &[incorrect]).await;
+    // there is none in the new place, however many are in the old one
+    assert_eq!(value(&place, "A", "status").await.as_deref(), Some("waiting_for_goods"));
+    place.must_hold().await;
+    assert_eq!(world.count("SELECT sum(held)::bigint FROM product_stock").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_that_says_the_same_in_another_way_is_the_one_that_was_last_taken(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 10)]).await;
+    let mut incorrect = row(&place, "A");
+    incorrect.as_object_mut().unwrap().remove("carrier");
+    assert_eq!(import(&place, json!({}), std::slice::from_ref(&incorrect)).await, [1, 0, 0]);
+    incorrect["note"] = Value::Null;
+    assert_eq!(import(&place, json!({}), std::slice::from_ref(&incorrect)).await, [0, 1, 0]);
+    assert_eq!(value(&place, "A", "version").await.as_deref(), Some("1"));
+    let updates = "SELECT count(*) FROM audit WHERE action = 'expedition.update'";
+    assert_eq!(place.world.count(updates).await, 0, "it changes nothing");
+    let order = sqlx::query_scalar("SELECT id FROM expedition").fetch_one(&place.world.owner).await.unwrap();
+    let carrier = place.body("A", &[])["carrier"].clone();
+    let (services, context) = (&place.world.services, &place.world.context);
+    let body = json!({ "carrier": carrier });
+    longshore_shared::expedition::edit::update(services, context, order, body, |_| Ok(())).await.unwrap();
+    let sent = place.command(order, &Command::Send { rebook: false }).await.unwrap();
+    assert_eq!((sent["status"].as_str(), id(&sent)), (Some("awaiting_processing"), order));
+    // what was last taken is passed over, though the order can no longer be changed
+    assert_eq!(import(&place, json!({}), &[incorrect]).await, [0, 1, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_that_says_what_a_create_said_is_unchanged(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let mut body = place.body("A", &[(0, 1)]);
+    body["send"] = json!(true);
+    place.create(body).await.unwrap();
+    assert_eq!(import(&place, json!({}), &[row(&place, "A")]).await, [0, 1, 0]);
+    let mut other = row(&place, "A");
+    other["note"] = json!("wrap it");
+    assert_eq!(import(&place, json!({}), &[other]).await, [0, 0, 1], "it is sent already");
+}
