@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 pub use super::decision::Command;
 use super::order;
 use super::stocks;
+use super::tally;
 use super::write::{ENTITY, Transition, write};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
@@ -120,6 +121,7 @@ pub async fn apply(
     }
     let (_, lanes) = write(change.connection(), &[origin], &transitions, &mut locked.ledger).await?;
     change.note_lanes(lanes);
+    change.note_orders(tally::of(&transitions));
     Ok(done)
 }
 

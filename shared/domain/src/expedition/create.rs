@@ -25,6 +25,7 @@ use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
 use longshore_kernel::input::{self, Object, Schema};
+use longshore_kernel::metrics::OrderCounts;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
@@ -90,7 +91,10 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         let mut change = Change::begin(services).await?;
         change.must_have_room(new.resolved.order.organisation, Kind::Expedition).await?;
         match insert(change.connection(), &[&context.origin], vec![new]).await {
-            Ok(lanes) => change.note_lanes(lanes),
+            Ok((lanes, counts)) => {
+                change.note_lanes(lanes);
+                change.note_orders(counts);
+            }
             Err(error) if is_locked(&error) => return Err(error.into()),
             // another order took the number, or a product changed: the next look-up says which
             Err(error) if is_contention(&error) || is_taken(&error) => continue,
@@ -125,12 +129,12 @@ pub(super) fn is_taken(error: &sqlx::Error) -> bool {
     )
 }
 
-/// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due.
+/// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due, and what to count.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     origins: &[&Origin],
     mut orders: Vec<New>,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<(Vec<WebhookId>, OrderCounts), sqlx::Error> {
     let sent: Vec<Order> =
         orders.iter().filter(|new| new.send).map(|new| new.resolved.order.clone()).collect();
     let mut ledger = Ledger::default();
@@ -149,10 +153,12 @@ pub(super) async fn insert_placed(
     origins: &[&Origin],
     orders: &[New],
     ledger: &mut Ledger,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<(Vec<WebhookId>, OrderCounts), sqlx::Error> {
     let mut rows = Rows::default();
+    let mut counts = OrderCounts { placed: orders.len(), ..OrderCounts::default() };
     for new in orders {
         let state = if new.send { decision::send(&new.resolved.order, ledger) } else { State::default() };
+        counts.booked += usize::from(state.status.is_booked());
         rows.push(new, &state);
     }
     let stocks: StockColumns = ledger.settle().into_iter().collect();
@@ -212,7 +218,7 @@ pub(super) async fn insert_placed(
         &rows.booked as &[Option<String>],
     )
     .await?;
-    Ok(recorded.lanes)
+    Ok((recorded.lanes, counts))
 }
 
 /// The rows of new orders, and what is recorded of each.
