@@ -245,16 +245,20 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
                SELECT i.product_id, e.warehouse_id, e.wms_id, sum(i.quantity)::bigint AS held,
                       (array_agg(e.id ORDER BY e.id))[1] AS first
                FROM picked e JOIN expedition_item i ON i.expedition_id = ANY (ARRAY[e.id]) GROUP BY 1, 2, 3
+           ), short AS MATERIALIZED (
+               SELECT k.id, k.product_id, k.warehouse_id, k.wms_id, k.quantity, t.held, t.first FROM taken t
+               JOIN product_stock k ON k.product_id = ANY (ARRAY[t.product_id]) AND k.warehouse_id = ANY (ARRAY[t.warehouse_id])
+                   AND k.wms_id = ANY (ARRAY[t.wms_id])
+               WHERE k.quantity < t.held
+               ORDER BY t.held - k.quantity DESC, k.id LIMIT $4
            )
-           SELECT k.id, p.product_sku AS sku, w.name AS warehouse, m.name AS wms, k.quantity, t.held AS "held!",
-                  t.first AS "order!: ExpeditionId"
-           FROM taken t
-           JOIN product_stock k ON k.product_id = t.product_id AND k.warehouse_id = t.warehouse_id AND k.wms_id = t.wms_id
-               AND k.quantity < t.held
+           SELECT k.id, p.product_sku AS sku, w.name AS warehouse, m.name AS wms, k.quantity, k.held AS "held!",
+                  k.first AS "order!: ExpeditionId"
+           FROM short k
            JOIN product p ON p.id = k.product_id
            JOIN warehouse w ON w.id = k.warehouse_id
            JOIN wms m ON m.id = k.wms_id
-           ORDER BY t.held - k.quantity DESC, k.id LIMIT $4"#,
+           ORDER BY k.held - k.quantity DESC, k.id"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         looked_at,
