@@ -35,7 +35,12 @@ pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -
     }
     let title = format!("Order {}", found.order.number);
     let live = format!("/console/order/{id}/live");
-    Ok(visit.live_page(Section::Orders, &title, &live, &content))
+    let has_ended = matches!(found.order.status, Status::Delivered | Status::Canceled);
+    Ok(if has_ended {
+        visit.page(Section::Orders, &title, &content)
+    } else {
+        visit.live_page(Section::Orders, &title, &live, &content)
+    })
 }
 
 async fn find(visit: &Visit<permit::Read>, id: ExpeditionId) -> Result<Inspection, Problem> {

@@ -187,10 +187,7 @@ async fn orders_are_counted_by_status_and_the_one_that_waits_longest_is_told(
     let paused = order("paused", true, &carrier["id"]).await;
     let unbook = format!("/api/expedition/{}/unbook", paused["id"].as_str().unwrap());
     api.call_with(&api.user, http::Method::PATCH, &unbook, json!(null), &[]).await.expect(200);
-    for sql in [
-        "UPDATE product_stock SET quantity = 2",
-        "UPDATE product_stock SET marked_at = NULL",
-    ] {
+    for sql in ["UPDATE product_stock SET quantity = 2", "UPDATE product_stock SET marked_at = NULL"] {
         sqlx::query(sql).execute(&pool).await.unwrap();
     }
     order("booked", true, &carrier["id"]).await;

@@ -44,7 +44,11 @@ impl Yard {
 
     /// Sets how many mugs are there, without a mark.
     async fn stock(&self, quantity: i32) {
-        sqlx::query("UPDATE product_stock SET quantity = $1").bind(quantity).execute(&self.world.owner).await.unwrap();
+        sqlx::query("UPDATE product_stock SET quantity = $1")
+            .bind(quantity)
+            .execute(&self.world.owner)
+            .await
+            .unwrap();
         self.unmark().await;
     }
 
@@ -88,7 +92,10 @@ fn shows(list: &str, id: &str) -> bool {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_order_is_found_by_number_sku_tracking_number_and_status(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_order_is_found_by_number_sku_tracking_number_and_status(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let yard = Yard::new(&options).await;
     let api = &yard.world.api;
     yard.stock(3).await;
@@ -144,9 +151,10 @@ async fn a_list_of_orders_has_pages_that_lose_and_repeat_none(_: PgPoolOptions, 
         while let Some(here) = address.take() {
             let list = browser.open(&here).await.expect(200).text;
             seen.extend(list.split("<strong>N").skip(1).map(|rest| rest[..3].to_owned()));
-            address = list.split("rel=\"next\"").next().filter(|before| before.len() < list.len()).map(|before| {
-                before.rsplit("href=\"").next().unwrap().split('"').next().unwrap().replace("&amp;", "&")
-            });
+            address =
+                list.split("rel=\"next\"").next().filter(|before| before.len() < list.len()).map(|before| {
+                    before.rsplit("href=\"").next().unwrap().split('"').next().unwrap().replace("&amp;", "&")
+                });
         }
         let expected: Vec<_> = (0..120).rev().map(|n| format!("{n:03}")).collect();
         assert_eq!(seen, expected, "{first}");
@@ -154,14 +162,20 @@ async fn a_list_of_orders_has_pages_that_lose_and_repeat_none(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_page_of_an_order_says_what_it_waits_for_and_when_that_comes(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_page_of_an_order_says_what_it_waits_for_and_when_that_comes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let yard = Yard::new(&options).await;
     let (api, owner) = (&yard.world.api, &yard.world.owner);
     let hook = json!({"eshop": api.tenant.eshop, "event": "expedition_status_change", "destination": "https://shop.example/orders"});
     let browser = yard.browser(Role::User).await;
     let silent = yard.order("SILENT", 1, &json!({})).await;
     let shown = browser.open(&page(&silent)).await.expect(200).text;
-    assert!(shown.contains("No webhook of the e-shop listens to orders.") && !shown.contains("Waits for</h2>"), "{shown}");
+    assert!(
+        shown.contains("No webhook of the e-shop listens to orders.") && !shown.contains("Waits for</h2>"),
+        "{shown}"
+    );
     api.post(&api.user, "/api/eshop-webhook", hook).await.expect(201);
     yard.stock(2).await;
     let earlier = yard.order("EARLIER", 4, &json!({"send": true})).await;
@@ -243,7 +257,11 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
     for (operation, fields, status, action, said) in steps {
         // giving pieces back marks nothing here, since nobody else waits
         let reply = admin.act(&format!("{}/{operation}", page(&id)), fields).await.expect(303);
-        assert_eq!(reply.header("location"), Some(format!("{}?done={said}", page(&id)).as_str()), "{operation}");
+        assert_eq!(
+            reply.header("location"),
+            Some(format!("{}?done={said}", page(&id)).as_str()),
+            "{operation}"
+        );
         assert_eq!(yard.status(&id).await, status, "{operation}");
         assert_eq!(audited(&yard.world, id.parse().unwrap()).await.unwrap().0, action);
         let shown = admin.open(reply.header("location").unwrap()).await.expect(200).text;
@@ -264,7 +282,10 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_order_is_seen_and_changed_only_within_scope_and_role(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_order_is_seen_and_changed_only_within_scope_and_role(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let yard = Yard::new(&options).await;
     let api = &yard.world.api;
     yard.stock(5).await;
@@ -298,7 +319,10 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(_: PgPoolOption
     // a connector has its e-shop; it reports no status, and sees no webhooks
     let connector = yard.browser(Role::Connector).await;
     let shown = connector.open(&page(&id)).await.expect(200).text;
-    assert!(shown.contains("/rollback\"") && !shown.contains("/status\"") && !shown.contains("Webhooks told"), "{shown}");
+    assert!(
+        shown.contains("/rollback\"") && !shown.contains("/status\"") && !shown.contains("Webhooks told"),
+        "{shown}"
+    );
     connector.open(&format!("{}/status", page(&id))).await.expect(403);
     sqlx::query(
         "INSERT INTO eshop SELECT (jsonb_populate_record(s, jsonb_build_object('id', '00000000-0000-0000-0000-000000000009'))).*
@@ -319,7 +343,10 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(_: PgPoolOption
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_needs_attention_is_grouped_and_leads_to_its_orders(_: PgPoolOptions, options: PgConnectOptions) {
+async fn what_needs_attention_is_grouped_and_leads_to_its_orders(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let yard = Yard::new(&options).await;
     let api = &yard.world.api;
     let browser = yard.browser(Role::Admin).await;
@@ -337,14 +364,27 @@ async fn what_needs_attention_is_grouped_and_leads_to_its_orders(_: PgPoolOption
     let waits = yard.order("WAITS", 2, &json!({"send": true})).await;
     // a count finds one; nobody looks at the mark
     yard.stock(1).await;
-    sqlx::query("UPDATE product_stock SET marked_at = now() - interval '2 minutes'").execute(&yard.world.owner).await.unwrap();
+    sqlx::query("UPDATE product_stock SET marked_at = now() - interval '2 minutes'")
+        .execute(&yard.world.owner)
+        .await
+        .unwrap();
     let shown = browser.open("/console/order/attention").await.expect(200).text;
-    for part in ["no_carrier", "data-label=\"Orders\">2<", ">MUG</a>", "data-label=\"Pieces wanted\">2<", "2 min ago", "data-label=\"In stock\">1<", "<span class=\"refused\">3</span>"] {
+    for part in [
+        "no_carrier",
+        "data-label=\"Orders\">2<",
+        ">MUG</a>",
+        "data-label=\"Pieces wanted\">2<",
+        "2 min ago",
+        "data-label=\"In stock\">1<",
+        "<span class=\"refused\">3</span>",
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(shows(&shown, &waits) && shows(&shown, &picked), "{shown}");
     let overview = browser.open("/console").await.expect(200).text;
-    for part in ["2 orders are incorrect.", "1 stock has waited for the allocator", "1 stock has fewer pieces"] {
+    for part in
+        ["2 orders are incorrect.", "1 stock has waited for the allocator", "1 stock has fewer pieces"]
+    {
         assert!(overview.contains(part), "{part}: {overview}");
     }
     // of another organisation, nothing
