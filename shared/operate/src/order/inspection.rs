@@ -342,7 +342,7 @@ async fn lacks(db: &Database, id: ExpeditionId) -> Result<Vec<Lack>, Problem> {
     let products: Vec<Uuid> = rows.iter().map(|row| row.product).collect();
     let (mut advices, mut elsewhere) =
         tokio::try_join!(advices(db, id, &products), elsewhere(db, id, &products))?;
-    let lack = |product, sku, needed, free| Lack {
+    let mut lack = |product, sku, needed, free| Lack {
         product,
         sku,
         needed,
@@ -350,7 +350,6 @@ async fn lacks(db: &Database, id: ExpeditionId) -> Result<Vec<Lack>, Problem> {
         advices: advices.extract_if(.., |advice| advice.product == product).collect(),
         elsewhere: elsewhere.extract_if(.., |stock| stock.product == product).collect(),
     };
-    let mut lack = lack;
     Ok(rows.into_iter().map(|row| lack(row.product, row.sku, row.needed, row.free)).collect())
 }
 
