@@ -9,6 +9,9 @@ use uuid::Uuid;
 use super::{Browser, MIGRATIONS, audited, world};
 use crate::product::World;
 
+/// Fields of a form.
+type Fields = &'static [(&'static str, &'static str)];
+
 /// A carrier that is attached to the tenant, and a product with stock.
 struct Yard {
     world: World,
@@ -238,7 +241,7 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
     yard.stock(2).await;
     let id = yard.order("ONE", 2, &json!({"waitBeforeProcessing": true})).await;
     let admin = yard.browser(Role::Admin).await;
-    let steps: [(&str, &[(&str, &str)], &str, &str, &str); 8] = [
+    let steps: [(&str, Fields, &str, &str, &str); 8] = [
         ("send", &[], "stock_ok", "expedition.send", "order-sent"),
         ("unbook", &[], "awaiting_reservation", "expedition.unbook", "order-unbooked"),
         ("rebook", &[], "stock_ok", "expedition.rebook", "order-rebooked"),
