@@ -321,7 +321,7 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
         viewer.send_bare(&format!("{}/{operation}", page(&id)), &[]).await.expect(403);
     }
     // a connector has its e-shop; it reports no status, and sees no webhooks
-    let connector = yard.browser(Role::Connector).await;
+    let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
     let shown = connector.open(&page(&id)).await.expect(200).text;
     assert!(
         shown.contains("/rollback\"") && !shown.contains("/status\"") && !shown.contains("Webhooks told"),
