@@ -1,7 +1,7 @@
 //! Looks after marked stocks: takes back what is no longer covered and serves the orders that wait, place by place, within a
 //! second of the commit that gave cause (`longshore_shared::expedition::allocation`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -41,7 +41,14 @@ pub async fn keep(context: WorkerContext) {
 /// One transaction in each place that has marked stocks; whether any has more to do.
 async fn round(context: &WorkerContext) -> Result<bool, longshore_shared::kernel::problem::Problem> {
     let places = allocation::places(&context.services).await?;
-    let work = |place: Place| allocation::allocate(&context.services, place);
+    let work = |place: Place| async move {
+        let begun = Instant::now();
+        let allocated = allocation::allocate(&context.services, place).await?;
+        if allocated.has_done_something() {
+            context.services.metrics.allocated(begun.elapsed());
+        }
+        Ok(allocated)
+    };
     let mut done = stream::iter(places).map(work).buffer_unordered(AT_ONCE);
     let (mut is_more, mut failed) = (false, None);
     while let Some(allocated) = done.next().await {

@@ -48,6 +48,7 @@ pub(super) async fn protect(request: Request, next: Next) -> Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
+    Orders,
     Queues,
     Jobs,
     Failures,
@@ -57,8 +58,9 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 7] = [
+    const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Overview, "Overview", "/console"),
+        (Self::Orders, "Orders", "/console/order"),
         (Self::Queues, "Queues", "/console/queue"),
         (Self::Jobs, "Jobs", "/console/job"),
         (Self::Failures, "Failures", "/console/failure"),
@@ -175,6 +177,7 @@ mod tests {
         }
         assert_eq!(Section::of("/console/"), Some(Section::Overview));
         assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
+        assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Webhooks));
         assert_eq!(Section::of("/console/nothing"), None);
     }

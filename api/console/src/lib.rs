@@ -2,7 +2,7 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`queue`], [`job`], [`failure`],
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`order`], [`queue`], [`job`], [`failure`],
 //!   [`webhook`], [`delivery`], [`audit`], [`sync`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
@@ -35,6 +35,7 @@ mod form;
 mod job;
 mod layout;
 mod live;
+mod order;
 mod overview;
 mod piece;
 mod problem;
@@ -56,6 +57,21 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console", get(overview::show))
         .route("/console/", get(overview::show))
         .route("/console/live", get(overview::follow))
+        .route("/console/order", get(order::list::show))
+        .route("/console/order/attention", get(order::attention::show))
+        .route("/console/order/{id}", get(order::show))
+        .route("/console/order/{id}/live", get(order::follow))
+        .route("/console/order/{id}/send", get(order::control::ask_send).post(order::control::send))
+        .route("/console/order/{id}/process", get(order::control::ask_process).post(order::control::process))
+        .route(
+            "/console/order/{id}/rollback",
+            get(order::control::ask_rollback).post(order::control::rollback),
+        )
+        .route("/console/order/{id}/cancel", get(order::control::ask_cancel).post(order::control::cancel))
+        .route("/console/order/{id}/rebook", get(order::control::ask_rebook).post(order::control::rebook))
+        .route("/console/order/{id}/unbook", get(order::control::ask_unbook).post(order::control::unbook))
+        .route("/console/order/{id}/delete", get(order::control::ask_delete).post(order::control::delete))
+        .route("/console/order/{id}/status", get(order::control::ask_status).post(order::control::report))
         .route("/console/queue", get(queue::show))
         .route("/console/queue/live", get(queue::follow))
         .route("/console/queue/{name}/pause", get(queue::ask_pause).post(queue::pause))

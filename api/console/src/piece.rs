@@ -6,6 +6,7 @@ use longshore_shared::job::kind::JobState;
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
 pub(super) use longshore_shared::kernel::figure::{counted, number};
 use longshore_shared::kernel::ids::JobId;
+use longshore_shared::list::fields::expedition::ExpeditionStatus;
 use longshore_shared::list::fields::job::{JobOutcome, outcome};
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::health::Health;
@@ -58,6 +59,24 @@ impl Toned for JobState {
     }
 }
 
+impl Toned for ExpeditionStatus {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Delivered => Tone::Good,
+            Self::AwaitingProcessing
+            | Self::TakeOut
+            | Self::Completion
+            | Self::WaitingForTheCarrier
+            | Self::CarrierPickedUp
+            | Self::ReadyToTakeover => Tone::Busy,
+            Self::AwaitingReservation | Self::WaitingForGoods | Self::StockOk => Tone::Warn,
+            Self::Incorrect => Tone::Bad,
+            Self::OnHold | Self::Canceled => Tone::Quiet,
+        };
+        (self.as_str(), tone)
+    }
+}
+
 impl Toned for ChunkState {
     fn toned(self) -> (&'static str, Tone) {
         let tone = match self {
@@ -93,7 +112,7 @@ impl Toned for Health {
     }
 }
 
-/// The state of a job, a chunk, a delivery or a webhook.
+/// The state of a job, a chunk, a delivery, a webhook or an order.
 pub(super) fn state(state: impl Toned) -> Markup {
     let (word, tone) = state.toned();
     badge(tone, word)

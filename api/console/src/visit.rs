@@ -180,6 +180,14 @@ deeds! {
     Cancelled = "cancelled", "The job is cancelled. Completed changes are kept.";
     Retried = "retried", "The job is in the queue again.";
     GroupRetried = "group-retried", "{job of the group is|jobs of the group are} in the queue again.";
+    OrderSent = "order-sent", "The order was sent. Its status says what came of it.";
+    OrderProcessed = "order-processed", "The order is confirmed. The warehouse can begin.";
+    OrderHeld = "order-held", "The order is on hold. Its pieces are given back.";
+    OrderCancelled = "order-cancelled", "The order is cancelled. Its pieces are given back.";
+    OrderRebooked = "order-rebooked", "The order was booked again, or waits in its turn.";
+    OrderUnbooked = "order-unbooked", "The pieces of the order are given back, and its reservation is paused.";
+    OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
+    OrderReported = "order-reported", "The status is reported.";
     Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
     Tested = "tested", "A test is being sent. It is listed under the deliveries.";

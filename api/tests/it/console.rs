@@ -5,6 +5,7 @@ mod forms;
 mod health;
 mod lists;
 mod login;
+mod orders;
 mod syncs;
 mod webhooks;
 

@@ -74,6 +74,13 @@ async fn every_metric_of_the_dashboards_exists(_: PgPoolOptions, options: PgConn
         ("longshore_webhook_due_lanes", "gauge"),
         ("longshore_webhook_oldest_due_seconds", "gauge"),
         ("longshore_database_connections", "gauge"),
+        ("longshore_orders", "gauge"),
+        ("longshore_orders_oldest_seconds", "gauge"),
+        ("longshore_orders_placed", "counter"),
+        ("longshore_orders_booked", "counter"),
+        ("longshore_orders_taken_back", "counter"),
+        ("longshore_stock_oldest_mark_seconds", "gauge"),
+        ("longshore_allocation_duration_seconds", "histogram"),
         ("longshore_up", "gauge"),
     ] {
         let line = format!("# TYPE {name} {kind}\n");
@@ -153,4 +160,66 @@ async fn deliveries_that_wait_for_a_failing_destination_are_counted_apart_from_t
     ] {
         assert!(told.contains(line), "{line} is not in\n{told}");
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_are_counted_by_status_and_the_one_that_waits_longest_is_told(
+    pool: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let pool = pool.connect_with(options).await.unwrap();
+    let product = json!({
+        "organisation": api.tenant.organisation, "eshops": [api.tenant.eshop], "productSku": "1",
+        "internalSku": "1", "name": "Mug", "imeiCheckRequired": false, "active": true,
+    });
+    api.post(&api.user, "/api/product", product).await.expect(201);
+    let carrier = json!({"name": "Post", "code": 71, "organisations": [api.tenant.organisation]});
+    let carrier = api.post(&api.superadmin, "/api/carrier", carrier).await.expect(201).json();
+    let order = async |number: &str, send: bool, carrier: &serde_json::Value| {
+        let body = json!({
+            "eshop": api.tenant.eshop, "orderNumber": number, "value": 1, "currency": "EUR", "carrier": carrier,
+            "ignoreAddressValidation": true, "waitBeforeProcessing": false, "send": send,
+            "items": [{"productSku": "1", "quantity": 2}],
+        });
+        api.post(&api.user, "/api/expedition", body).await.expect(201).json()
+    };
+    order("waits", true, &carrier["id"]).await;
+    let paused = order("paused", true, &carrier["id"]).await;
+    let unbook = format!("/api/expedition/{}/unbook", paused["id"].as_str().unwrap());
+    api.call_with(&api.user, http::Method::PATCH, &unbook, json!(null), &[]).await.expect(200);
+    for sql in ["UPDATE product_stock SET quantity = 2", "UPDATE product_stock SET marked_at = NULL"] {
+        sqlx::query(sql).execute(&pool).await.unwrap();
+    }
+    order("booked", true, &carrier["id"]).await;
+    order("held", false, &carrier["id"]).await;
+    order("wrong", true, &json!(null)).await;
+    for sql in [
+        "UPDATE expedition SET status_since = now() - interval '1 hour' WHERE status IN ('waiting_for_goods', 'awaiting_reservation')",
+        "UPDATE product_stock SET marked_at = now() - interval '1 minute'",
+    ] {
+        sqlx::query(sql).execute(&pool).await.unwrap();
+    }
+
+    let told = read(&api).await.text;
+
+    for line in [
+        "longshore_orders{status=\"on_hold\"} 1\n",
+        "longshore_orders{status=\"incorrect\"} 1\n",
+        "longshore_orders{status=\"awaiting_reservation\"} 1\n",
+        "longshore_orders{status=\"waiting_for_goods\"} 1\n",
+        "longshore_orders{status=\"awaiting_processing\"} 1\n",
+        "longshore_orders{status=\"take_out\"} 0\n",
+        "longshore_orders_oldest_seconds{status=\"waiting_for_goods\"} 36",
+        // a paused order does not wait for its turn
+        "longshore_orders_oldest_seconds{status=\"awaiting_reservation\"} 0.0\n",
+        "longshore_orders_oldest_seconds{status=\"stock_ok\"} 0.0\n",
+        "longshore_stock_oldest_mark_seconds 6",
+        "longshore_orders_placed_total 5\n",
+        "longshore_orders_booked_total 1\n",
+        "longshore_orders_taken_back_total 0\n",
+    ] {
+        assert!(told.contains(line), "{line} is not in\n{told}");
+    }
+    assert!(!told.contains("status=\"delivered\"") && !told.contains("status=\"canceled\""), "{told}");
 }

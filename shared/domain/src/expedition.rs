@@ -2,7 +2,7 @@
 //!
 //! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
 //! - `allocator` and `decision` decide; they are pure.
-//! - `stocks` locks what is decided about, `write` writes it.
+//! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
 //! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's; `together` gives the requests of the
 //!   same moment one transaction.
 
@@ -21,5 +21,6 @@ mod order;
 pub mod progress;
 mod references;
 mod stocks;
+mod tally;
 pub mod together;
 mod write;

@@ -48,6 +48,7 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::database::Transaction;
 use super::idempotency::{self, KeyClaim};
+use super::metrics::OrderCounts;
 use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
@@ -247,6 +248,7 @@ pub struct Change<'s> {
     lanes: Vec<WebhookId>,
     turns: Vec<(Queue, Uuid, HandOver)>,
     ended: Vec<EndedJob>,
+    orders: OrderCounts,
 }
 
 /// What a change is written by.
@@ -290,7 +292,14 @@ impl<'s> Change<'s> {
     }
 
     fn holding(services: &'s Services, held: Held) -> Self {
-        Self { services, held, lanes: Vec::new(), turns: Vec::new(), ended: Vec::new() }
+        Self {
+            services,
+            held,
+            lanes: Vec::new(),
+            turns: Vec::new(),
+            ended: Vec::new(),
+            orders: OrderCounts::default(),
+        }
     }
 
     /// How much of a kind organisations may have.
@@ -336,6 +345,11 @@ impl<'s> Change<'s> {
         }
     }
 
+    /// Counts orders that it placed or moved, once it is committed.
+    pub fn note_orders(&mut self, orders: OrderCounts) {
+        self.orders += orders;
+    }
+
     /// Remembers that chunks of a share may be due on a queue, and the look-up to run after the commit.
     pub fn note_turn(&mut self, queue: Queue, share: Uuid, hand_over: HandOver) {
         if !self.turns.iter().any(|(of, whose, _)| (*of, *whose) == (queue, share)) {
@@ -357,6 +371,7 @@ impl<'s> Change<'s> {
         for job in self.ended {
             self.services.metrics.job_ended(job.kind, job.outcome, job.took);
         }
+        self.services.metrics.orders_moved(self.orders);
         hand_over(&self.services.queues, self.lanes);
         for (queue, share, hand_over) in self.turns {
             hand_over(self.services, queue, share).await;

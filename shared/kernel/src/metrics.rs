@@ -9,6 +9,7 @@
 mod standing;
 
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-pub use self::standing::Backlog;
 use self::standing::Gauges;
+pub use self::standing::{Backlog, OrdersStanding};
 use super::activity::{Activity, Subject};
 use super::database::Database;
 use super::problem::Problem;
@@ -37,6 +38,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Seconds of a request or a call: from a cached look-up to the longest deadline.
 const CALLS: [f64; 14] =
     [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0];
+/// Seconds of an allocation: from one order to as many as a transaction may look at.
+const ALLOCATIONS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 /// Seconds of a job: from a bulk switch of a few products to the sync of a whole catalogue.
 const JOBS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0];
 
@@ -84,6 +87,25 @@ struct PlaceLabel {
     state: &'static str,
 }
 
+/// Orders that were placed or moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Created.
+    pub placed: usize,
+    /// Whose pieces were booked.
+    pub booked: usize,
+    /// Whose bookings were taken back because fewer pieces were there.
+    pub taken_back: usize,
+}
+
+impl AddAssign for OrderCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.placed += other.placed;
+        self.booked += other.booked;
+        self.taken_back += other.taken_back;
+    }
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The metrics of a process; cheap to clone.
@@ -107,6 +129,10 @@ struct Inner {
     clock: Skew,
     no_room: Counter,
     places: Family<PlaceLabel, Gauge>,
+    orders_placed: Counter,
+    orders_booked: Counter,
+    orders_taken_back: Counter,
+    allocation_seconds: Histogram,
 }
 
 impl fmt::Debug for Metrics {
@@ -194,6 +220,20 @@ impl Metrics {
         );
         let places =
             register!(Family::default(), "webhook_places", "Slots for webhooks in this worker, by use");
+        let orders_placed =
+            register!(Counter::default(), "orders_placed", "Orders that this process created");
+        let orders_booked =
+            register!(Counter::default(), "orders_booked", "Orders whose pieces this process booked");
+        let orders_taken_back = register!(
+            Counter::default(),
+            "orders_taken_back",
+            "Orders whose bookings this process took back, because fewer pieces were there"
+        );
+        let allocation_seconds = register!(
+            Histogram::new(ALLOCATIONS),
+            "allocation_duration_seconds",
+            "Duration of transactions that booked orders waiting for goods, or took bookings back"
+        );
         let standing = Gauges::register(&mut registry);
         Self(Arc::new(Inner {
             registry,
@@ -212,6 +252,10 @@ impl Metrics {
             clock: Skew::default(),
             no_room,
             places,
+            orders_placed,
+            orders_booked,
+            orders_taken_back,
+            allocation_seconds,
         }))
     }
 
@@ -273,6 +317,18 @@ impl Metrics {
         for (state, lanes) in by_state {
             self.0.places.get_or_create(&PlaceLabel { state }).set(i64::try_from(lanes).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Orders were placed or moved.
+    pub fn orders_moved(&self, orders: OrderCounts) {
+        self.0.orders_placed.inc_by(orders.placed as u64);
+        self.0.orders_booked.inc_by(orders.booked as u64);
+        self.0.orders_taken_back.inc_by(orders.taken_back as u64);
+    }
+
+    /// A transaction of the allocator has changed orders.
+    pub fn allocated(&self, took: Duration) {
+        self.0.allocation_seconds.observe(took.as_secs_f64());
     }
 
     /// The clock of this process, compared with that of Postgres.

@@ -1,5 +1,6 @@
 //! The backlog of the service: for the metrics, and by the minute for charts.
 
+use crate::order::standing as orders;
 use longshore_domain::job::backlog as jobs;
 use longshore_domain::webhook::lane::backlog as lanes;
 use longshore_kernel::activity::CALLS_HOURS;
@@ -17,7 +18,8 @@ pub async fn metrics(services: &Services) -> Result<String, Problem> {
 
 async fn read(services: &Services) -> Result<Backlog, Problem> {
     let db = &services.db;
-    let (jobs, lanes, unwell) = tokio::try_join!(jobs::read(db), lanes::read(db), lanes::unwell(db))?;
+    let (jobs, lanes, unwell, orders) =
+        tokio::try_join!(jobs::read(db), lanes::read(db), lanes::unwell(db), orders::read(db))?;
     Ok(Backlog {
         jobs_open: jobs.open,
         jobs_oldest_seconds: jobs.oldest_seconds,
@@ -27,6 +29,7 @@ async fn read(services: &Services) -> Result<Backlog, Problem> {
         oldest_due_seconds: lanes.oldest_seconds,
         failing: unwell.failing,
         disabled: unwell.disabled,
+        orders,
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub mod backlog;
 pub mod doctor;
+pub mod order;
 pub mod queue;
 pub mod rotation;
 pub mod standing;

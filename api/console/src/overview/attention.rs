@@ -5,6 +5,7 @@ use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, STUCK_MINU
 use longshore_shared::kernel::horizon::{self, Holder, Horizon};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{RedisHealth, RedisState};
+use longshore_shared::operate::order::attention as orders;
 use longshore_shared::operate::standing::{Shown, Standing, Verdict};
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
@@ -25,8 +26,9 @@ struct Matter {
 
 pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -> Result<Markup, Problem> {
     let due = stands.deliveries;
-    let (jobs, webhooks, horizon) = tokio::try_join!(
+    let (jobs, orders, webhooks, horizon) = tokio::try_join!(
         jobs::read(visit.db(), visit.scope()),
+        orders::count(visit.db(), visit.scope()),
         health::attention(visit.db(), visit.scope()),
         horizon(visit),
     )?;
@@ -70,12 +72,24 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
             matters.push(Matter { tone, word, sentence, address: address.to_owned() });
         }
     };
+    let marked = [
+        "stock has waited for the allocator for over a minute.",
+        "stocks have waited for the allocator for over a minute.",
+    ];
+    add(orders.marked, Tone::Bad, "marked", marked, ORDERS);
+    let short = [
+        "stock has fewer pieces than orders that are being picked hold.",
+        "stocks have fewer pieces than orders that are being picked hold.",
+    ];
+    add(orders.short, Tone::Bad, "short", short, ORDERS);
     let failed = ["job failed in the last 24 hours.", "jobs failed in the last 24 hours."];
     add(jobs.failed, Tone::Bad, "failed", failed, "/console/failure");
     let disabled = ["webhook is disabled.", "webhooks are disabled."];
     add(webhooks.disabled, Tone::Bad, "disabled", disabled, "/console/webhook?health=disabled");
     let failing = ["webhook is failing.", "webhooks are failing."];
     add(webhooks.failing, Tone::Warn, "failing", failing, "/console/webhook?health=failing");
+    let refused = ["order is incorrect.", "orders are incorrect."];
+    add(orders.refused.min(COUNTED), Tone::Warn, "incorrect", refused, ORDERS);
     let retrying = ["job is waiting for its next attempt.", "jobs are waiting for their next attempt."];
     add(jobs.retrying, Tone::Warn, "retrying", retrying, "/console/job?state=retrying");
     let at_partner = ["job is waiting for its partner.", "jobs are waiting for their partners."];
@@ -120,6 +134,7 @@ fn of_vacuum(holder: &Holder) -> Matter {
 }
 
 const QUEUES: &str = "/console/queue";
+const ORDERS: &str = "/console/order/attention";
 
 /// The problem that Redis cannot, or soon cannot, carry the queues; listed once and not for each queue.
 fn of_redis(redis: &RedisHealth) -> Option<Matter> {

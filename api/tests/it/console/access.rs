@@ -8,8 +8,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 9] = [
     "/console",
+    "/console/order",
+    "/console/order/attention",
     "/console/queue",
     "/console/job",
     "/console/failure",

@@ -7,7 +7,7 @@ import http from "node:http";
 
 import { chromium, complaints, judge, open as openPage } from "./look.mjs";
 
-const { BASE_URL, SUPERADMIN_TOKEN, USER_TOKEN, ESHOP_ID, ADMIN_LOGIN, ADMIN_PASSWORD } = process.env;
+const { BASE_URL, SUPERADMIN_TOKEN, USER_TOKEN, CONNECTOR_TOKEN, ESHOP_ID, ADMIN_LOGIN, ADMIN_PASSWORD } = process.env;
 const PATIENCE = 60_000;
 
 function send(method, address, token, body, headers = {}) {
@@ -84,6 +84,26 @@ async function webhook(address) {
   return hook.id;
 }
 
+// An order that waits for goods, and one that was refused.
+async function orders() {
+  const product = { productSku: "CONSOLE-1", name: "A mug with a rather long name, as shops like them" };
+  const sync = { eshop: ESHOP_ID, products: [product] };
+  const job = await call("POST", "/api/partner-integration/eshop/sync/products", CONNECTOR_TOKEN, sync, { prefer: "wait=60" });
+  assert.equal(job.state, "succeeded");
+  const organisations = await call("POST", "/api/organisation/list", SUPERADMIN_TOKEN, { select: ["id"] });
+  const carrier = await call("POST", "/api/carrier", SUPERADMIN_TOKEN, {
+    name: "Console Post", code: 7100, organisations: organisations.results.map((organisation) => organisation.id),
+  });
+  const order = (orderNumber, members) => call("POST", "/api/expedition", USER_TOKEN, {
+    eshop: ESHOP_ID, orderNumber, value: 1, currency: "EUR", ignoreAddressValidation: true, send: true,
+    items: [{ productSku: "CONSOLE-1", quantity: 3 }], ...members,
+  });
+  const waiting = await order("CONSOLE/WAITS", { carrier: carrier.id });
+  assert.equal(waiting.status, "waiting_for_goods");
+  assert.equal((await order("CONSOLE/REFUSED", {})).status, "incorrect");
+  return waiting.id;
+}
+
 // --- the browser ---
 
 async function open(browser, options) {
@@ -98,6 +118,12 @@ async function logIn(page) {
   await page.getByLabel("Password").fill(ADMIN_PASSWORD);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("link", { name: "Jobs", exact: true }).waitFor();
+}
+
+// the name of a picture
+function nameOf(address) {
+  const [, room, page] = address.split("/");
+  return `${room || "overview"}${page ? (page === "attention" ? "-attention" : "-page") : ""}`;
 }
 
 // what a page says: that of an open page is empty while it is up to date.
@@ -115,7 +141,7 @@ async function act(page, name, button) {
 
 async function main() {
   const receiver = await destination();
-  const [job, hook] = [await failedJob(), await webhook(receiver.address)];
+  const [job, hook, order] = [await failedJob(), await webhook(receiver.address), await orders()];
   await until("the first delivery", () => receiver.received.length === 1);
   // as root, as in a container, Chromium runs without its sandbox only
   const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
@@ -158,13 +184,25 @@ async function main() {
     assert.equal(receiver.received[0], receiver.received[1], "the same webhook-id");
     console.log("a delivery was redelivered");
 
-    const pages = ["", "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
+    await page.getByRole("link", { name: "Orders", exact: true }).click();
+    await page.getByLabel("Number or external id").fill("CONSOLE/WAITS");
+    await page.getByRole("button", { name: "Search" }).click();
+    await page.locator(`a[href="/console/order/${order}"]`).click();
+    await page.getByRole("heading", { name: "Waits for" }).waitFor();
+    await judge(page, "order-that-waits");
+    assert.match(await act(page, "Unbook", "Unbook"), /paused/);
+    assert.match(await act(page, "Rebook", "Rebook"), /booked again, or waits/);
+    assert.equal((await call("GET", `/api/expedition/${order}`, USER_TOKEN)).status, "waiting_for_goods");
+    console.log("an order was found, unbooked and rebooked");
+
+    const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
+    const pages = ["", ...ordersPages, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
       const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });
       for (const address of pages) {
         await look.goto(`/console${address}`);
-        await judge(look, `${address.split("/")[1] || "overview"}${address.split("/").length > 2 ? "-page" : ""}-${colorScheme}-${width}`);
+        await judge(look, `${nameOf(address)}-${colorScheme}-${width}`);
       }
       await look.context().close();
     }

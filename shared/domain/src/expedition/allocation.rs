@@ -12,6 +12,7 @@ use super::decision::placed;
 pub use super::order::Place;
 use super::order::{self, Order, State};
 use super::stocks;
+use super::tally;
 use super::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::{Actor, Scope};
@@ -29,7 +30,7 @@ pub const ITEMS: i64 = 5_000;
 const STOCKS: i64 = 1_000;
 
 /// Action of the audit records.
-const ACTION: &str = "expedition.reserve";
+pub(super) const ACTION: &str = "expedition.reserve";
 
 /// The places that have marked stocks, the one that has waited longest first.
 pub async fn places(services: &Services) -> Result<Vec<Place>, Problem> {
@@ -124,6 +125,7 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
     }
     let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &mut ledger).await?;
     change.note_lanes(lanes);
+    change.note_orders(tally::of(&transitions));
     let marked: Vec<StockId> = marked.into_iter().map(|stock| stock.id).collect();
     unmark(change.connection(), &marked).await?;
     allocated.is_more = is_marked(change.connection(), place).await?;

@@ -11,6 +11,7 @@ use uuid::Uuid;
 pub use super::decision::Command;
 use super::order;
 use super::stocks;
+use super::tally;
 use super::write::{ENTITY, Transition, write};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
@@ -190,6 +191,7 @@ pub async fn apply(
     }
     let (_, lanes) = write(change.connection(), origins, &transitions, &mut locked.ledger).await?;
     change.note_lanes(lanes);
+    change.note_orders(tally::of(&transitions));
     Ok(done)
 }
 

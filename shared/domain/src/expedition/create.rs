@@ -31,6 +31,7 @@ use longshore_kernel::echo::Echo;
 use longshore_kernel::idempotency::KeyClaim;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WebhookId};
 use longshore_kernel::input::{self, Object, Schema};
+use longshore_kernel::metrics::OrderCounts;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
@@ -162,7 +163,10 @@ pub(super) async fn each(
         news.iter().map(|new| (new.resolved.order.id.get(), new.origin)).collect();
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
     match insert(change.connection(), &origins, news).await {
-        Ok(lanes) => change.note_lanes(lanes),
+        Ok((lanes, counts)) => {
+            change.note_lanes(lanes);
+            change.note_orders(counts);
+        }
         Err(error) if is_locked(&error) => return Err(error.into()),
         // another order took a number, or a product changed: the next look-up says which
         Err(error) if is_contention(&error) || is_taken(&error) => return Ok(answers),
@@ -242,12 +246,12 @@ pub(super) fn is_taken(error: &sqlx::Error) -> bool {
     )
 }
 
-/// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due.
+/// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due, and what to count.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     origins: &[&Origin],
     mut orders: Vec<New>,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<(Vec<WebhookId>, OrderCounts), sqlx::Error> {
     let sent: Vec<Order> =
         orders.iter().filter(|new| new.send).map(|new| new.resolved.order.clone()).collect();
     let mut ledger = Ledger::default();
@@ -266,10 +270,12 @@ pub(super) async fn insert_placed(
     origins: &[&Origin],
     orders: &[New],
     ledger: &mut Ledger,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<(Vec<WebhookId>, OrderCounts), sqlx::Error> {
     let mut rows = Rows::default();
+    let mut counts = OrderCounts { placed: orders.len(), ..OrderCounts::default() };
     for new in orders {
         let state = if new.send { decision::send(&new.resolved.order, ledger) } else { State::default() };
+        counts.booked += usize::from(state.status.is_booked());
         rows.push(new, &state);
     }
     let stocks: StockColumns = ledger.settle().into_iter().collect();
@@ -329,7 +335,7 @@ pub(super) async fn insert_placed(
         &rows.booked as &[Option<String>],
     )
     .await?;
-    Ok(recorded.lanes)
+    Ok((recorded.lanes, counts))
 }
 
 /// The rows of new orders, and what is recorded of each.

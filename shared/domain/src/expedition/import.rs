@@ -18,6 +18,7 @@ use super::edit::{self, Edited, Stored};
 use super::order::Order;
 use super::references::{Draft, Resolved, resolve};
 use super::stocks;
+use super::tally;
 use super::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
@@ -346,11 +347,13 @@ impl Group<'_> {
         applied.changed += transitions.iter().filter(|t| t.is_change() && !t.is_raised).count();
         let (_, lanes) = write(change.connection(), &origins, &transitions, &mut locked.ledger).await?;
         change.note_lanes(lanes);
+        change.note_orders(tally::of(&transitions));
         if !news.is_empty() {
             change.must_have_room(self.import.organisation, Kind::Expedition).await?;
-            let lanes =
+            let (lanes, counts) =
                 create::insert_placed(change.connection(), &origins, &news, &mut locked.ledger).await?;
             change.note_lanes(lanes);
+            change.note_orders(counts);
         }
         Ok(())
     }

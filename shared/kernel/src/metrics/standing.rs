@@ -57,10 +57,15 @@ struct HealthLabel {
     health: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: &'static str,
+}
+
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// What waits in Postgres, and the webhooks that are unwell: of rooms above this one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Backlog {
     /// Jobs that have not ended.
     pub jobs_open: i64,
@@ -78,6 +83,19 @@ pub struct Backlog {
     pub failing: i64,
     /// Webhooks that were disabled because their destination failed.
     pub disabled: i64,
+    /// Orders that have not ended.
+    pub orders: OrdersStanding,
+}
+
+/// Orders that have not ended, and marks of stocks.
+#[derive(Clone, Debug, Default)]
+pub struct OrdersStanding {
+    /// How many, by status, up to a bound.
+    pub counts: Vec<(&'static str, i64)>,
+    /// Of each status in which an order waits, for how long the oldest has been in it, in seconds.
+    pub oldest_seconds: Vec<(&'static str, f64)>,
+    /// For how long the oldest mark of a stock has been there, in seconds.
+    pub oldest_mark_seconds: f64,
 }
 
 /// The gauges.
@@ -104,6 +122,9 @@ pub(super) struct Gauges {
     share_refusals: Family<ShareLabel, Counter>,
     clock_ahead: Seconds,
     oldest_snapshot: Seconds,
+    orders: Family<StatusLabel, Gauge>,
+    orders_oldest: Family<StatusLabel, Seconds>,
+    oldest_mark: Seconds,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -183,6 +204,21 @@ impl Gauges {
             all.oldest_snapshot.clone(),
         );
         registry.register(
+            "orders",
+            "Orders that have not ended, by status (at most 10,000 of each are counted)",
+            all.orders.clone(),
+        );
+        registry.register(
+            "orders_oldest_seconds",
+            "For how long the oldest order has been in a status in which orders wait",
+            all.orders_oldest.clone(),
+        );
+        registry.register(
+            "stock_oldest_mark_seconds",
+            "How long the oldest marked stock has been waiting for the allocator",
+            all.oldest_mark.clone(),
+        );
+        registry.register(
             "clock_ahead_seconds",
             "How far the clock of this process is ahead of that of Postgres; only workers compare them",
             all.clock_ahead.clone(),
@@ -247,6 +283,13 @@ impl Gauges {
         for (health, webhooks) in [("failing", backlog.failing), ("disabled", backlog.disabled)] {
             self.webhooks.get_or_create(&HealthLabel { health }).set(webhooks);
         }
+        for (status, orders) in backlog.orders.counts {
+            self.orders.get_or_create(&StatusLabel { status }).set(orders);
+        }
+        for (status, seconds) in backlog.orders.oldest_seconds {
+            self.orders_oldest.get_or_create(&StatusLabel { status }).set(seconds);
+        }
+        self.oldest_mark.set(backlog.orders.oldest_mark_seconds);
         for wish in wishes {
             let label = QueueLabel { queue: wish.queue.name() };
             self.paused.get_or_create(&label).set(i64::from(wish.paused));

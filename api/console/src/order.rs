@@ -1,0 +1,377 @@
+//! Orders: the search, what needs attention, and the details of one order.
+
+pub(super) mod attention;
+pub(super) mod control;
+pub(super) mod list;
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::ids::ExpeditionId;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::list::fields::expedition::ExpeditionStatus as Status;
+use longshore_shared::operate::order::inspection::{
+    self, AHEAD, DEEDS, DELIVERIES, Deed, Delivery, Inspection, Item, LACKS, Lack, Order, PARCELS, Parcel,
+};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use self::control::Operation;
+use super::layout::Section;
+use super::live::{self, Parts};
+use super::piece::{self, empty, full_time, none, number, state, time, up_to};
+use super::visit::Visit;
+
+/// `GET /console/order/{id}`.
+pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
+    let found = find(&visit, id).await?;
+    let mut content = html! {
+        p.trail { a href="/console/order" { "Orders" } " / " code { (id) } }
+    };
+    for (id, part) in parts_of(&visit, &found) {
+        content = html! { (content) div #(id) { (part) } };
+    }
+    let title = format!("Order {}", found.order.number);
+    let live = format!("/console/order/{id}/live");
+    let has_ended = matches!(found.order.status, Status::Delivered | Status::Canceled);
+    Ok(if has_ended {
+        visit.page(Section::Orders, &title, &content)
+    } else {
+        visit.live_page(Section::Orders, &title, &live, &content)
+    })
+}
+
+async fn find(visit: &Visit<permit::Read>, id: ExpeditionId) -> Result<Inspection, Problem> {
+    inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("expedition"))
+}
+
+/// `GET /console/order/{id}/live`.
+pub(super) async fn follow(Id(id): Id<ExpeditionId>, mut visit: Visit<permit::Read>) -> Response {
+    visit.subject = Some(id.get());
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::Read>) -> Result<Parts, Problem> {
+    let id = visit.subject.ok_or_else(|| Problem::not_found("expedition"))?;
+    let found = find(visit, id.into()).await?;
+    Ok(parts_of(visit, &found))
+}
+
+fn parts_of(visit: &Visit<permit::Read>, found: &Inspection) -> Parts {
+    let now = visit.now();
+    let mut parts: Parts = vec![
+        ("standing".into(), standing(visit, found, now)),
+        ("waits".into(), waits(found, now)),
+        ("items".into(), items(found)),
+        ("parcels".into(), parcels(found, now)),
+        ("history".into(), history(visit, found, now)),
+    ];
+    if visit.can(Permission::ReadWebhooks) {
+        parts.push(("told".into(), told(found, now)));
+    }
+    parts
+}
+
+fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let order = &found.order;
+    html! {
+        header.title {
+            h1 { "Order " (order.number) }
+            (state(order.status))
+            (controls(visit, order))
+        }
+        p { (where_it_is(order)) " " span.muted { "Since " (full_time(order.status_since, now)) "." } }
+        (errors(order))
+        dl.facts {
+            div { dt { "Pieces" } dd { (number(order.pieces)) } }
+            div { dt { "Items" } dd { (number(i64::try_from(found.items.len()).unwrap_or(i64::MAX))) } }
+            div { dt { "Priority" } dd { (order.priority) } }
+            div { dt { "Packed" } dd { (piece::time_or_none(order.packed_at, now)) } }
+            div { dt { "Left" } dd { (piece::time_or_none(order.sent_at, now)) } }
+            div { dt { "Delivered" } dd { (piece::time_or_none(order.delivered_at, now)) } }
+        }
+        dl.details {
+            div { dt { "E-shop" } dd { a href={"/console/order?eshop=" (order.eshop_id)} { (order.eshop) } " " span.muted { (order.organisation) } } }
+            div { dt { "External id" } dd { (text(order.external_id.as_deref())) } }
+            div { dt { "Shipped from" } dd { (order.warehouse) ", " (order.wms) } }
+            div { dt { "Carrier" } dd { (text(order.carrier.as_deref())) @if let Some(service) = &order.carrier_service { ", " (service) } } }
+            div { dt { "Delivered to" } dd { (text(order.country.as_deref())) } }
+            div { dt { "Tracking" } dd { (text(order.tracking_number.as_deref())) } }
+            div { dt { "To leave on" } dd { @match order.required_date { Some(date) => (date), None => (none()) } } }
+            div { dt { "Created" } dd { (full_time(order.created_at, now)) } }
+            div { dt { "Version" } dd { (order.version) " " span.muted { "changed " (time(order.changed_at, now)) } } }
+        }
+    }
+}
+
+/// The operations that are possible now, for those who may.
+fn controls(visit: &Visit<permit::Read>, order: &Order) -> Markup {
+    let possible: Vec<_> = Operation::ALL
+        .into_iter()
+        .filter(|operation| operation.is_possible(order) && visit.can(operation.permission()))
+        .collect();
+    html! {
+        @if !possible.is_empty() {
+            div.buttons {
+                @for operation in possible {
+                    a.button
+                        .primary[operation.is_next(order.status)]
+                        .danger[operation.is_grave()]
+                        href={"/console/order/" (order.id) "/" (operation.path())} data-ask="" { (operation.button()) }
+                }
+            }
+        }
+    }
+}
+
+/// Where an order is, in a sentence.
+fn where_it_is(order: &Order) -> Markup {
+    let sentence = match order.status {
+        Status::OnHold => "It is on hold: it has not been sent, or was taken back.",
+        Status::Incorrect => "It was sent and refused. Correct it, and send it again.",
+        Status::AwaitingReservation if order.is_paused => {
+            "Its reservation is paused: it is passed over until it is booked again."
+        }
+        Status::AwaitingReservation => "It is sent, and its turn has not come.",
+        Status::WaitingForGoods => "It waits for goods.",
+        Status::StockOk => "All of it is booked. It waits for its confirmation.",
+        Status::AwaitingProcessing => "All of it is booked. The warehouse can begin.",
+        Status::TakeOut => "The warehouse is picking it.",
+        Status::Completion => "The warehouse is packing it.",
+        Status::WaitingForTheCarrier => "It is packed, and waits for the carrier.",
+        Status::CarrierPickedUp => "It is on its way.",
+        Status::ReadyToTakeover => "It is at the pickup place.",
+        Status::Delivered => "It is delivered.",
+        Status::Canceled => "It is cancelled.",
+    };
+    html! {
+        strong { (sentence) }
+        @if order.expedited_completely == Some(false) { " " span.refused { "Not everything that was ordered was packed." } }
+    }
+}
+
+fn errors(order: &Order) -> Markup {
+    let errors: Vec<&Value> = order.errors.iter().filter_map(Value::as_array).flatten().collect();
+    html! {
+        @if !errors.is_empty() {
+            div.error {
+                strong { @if order.status == Status::Incorrect { "Errors" } @else { "Errors of the last time it was sent" } }
+                ul {
+                    @for error in &errors {
+                        li {
+                            @if let Some(path) = error["propertyPath"].as_str().filter(|path| !path.is_empty()) { code { (path) } " " }
+                            (error["message"].as_str().unwrap_or_default())
+                            @if let Some(code) = error["code"].as_str() { " " span.muted { (code) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn text(text: Option<&str>) -> Markup {
+    html! { @match text { Some(text) => (text), None => (none()) } }
+}
+
+/// What a waiting order lacks, when that comes, and where else it is.
+fn waits(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let order = &found.order;
+    if !order.status.waits() {
+        return html! {};
+    }
+    html! {
+        section aria-labelledby="waits-title" {
+            h2 #waits-title { "Waits for" }
+            @if order.is_paused {
+                p { "Nothing: it is passed over until it is booked again, or taken back and sent." }
+            } @else {
+                p {
+                    @match &order.waits_for {
+                        Some(sku) => { "Looked at again when there is enough of " strong { (sku) } ". " }
+                        None => {}
+                    }
+                    @match found.ahead {
+                        0 => { "No order is served before it." }
+                        1 => { "1 order that waits for the same is served before it." }
+                        many => { (up_to(many, AHEAD)) " orders that wait for the same are served before it." }
+                    }
+                }
+                @if order.is_marked { p { "The stock is marked: the allocator looks at it within a second." } }
+            }
+            @if found.lacks.is_empty() {
+                (empty("Nothing is missing.", "There is enough of each product. Orders that are earlier in turn are served first."))
+            } @else {
+                (lacks(&found.lacks, now))
+                @if i64::try_from(found.lacks.len()).is_ok_and(|shown| shown >= LACKS) { p.muted { "The first " (LACKS) " missing products." } }
+            }
+        }
+    }
+}
+
+fn lacks(lacks: &[Lack], now: DateTime<Utc>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Missing products, table" {
+            table.stack {
+                thead { tr { th { "SKU" } th.number { "Needed" } th.number { "Free here" } th { "On its way" } th { "Elsewhere" } } }
+                tbody {
+                    @for lack in lacks {
+                        tr {
+                            td.name { strong { (lack.sku) } }
+                            td.number data-label="Needed" { (number(lack.needed)) }
+                            td.number data-label="Free here" { (number(lack.free)) }
+                            td.text data-label="On its way" {
+                                @if lack.advices.is_empty() { "No open stock advice announces it." }
+                                @for advice in &lack.advices {
+                                    div {
+                                        (number(advice.open)) " expected on " (advice.expected_at.format("%Y-%m-%d")) " "
+                                        span.muted { "(" (time(advice.expected_at, now)) ", advice " (advice.internal_id) ", " (advice.status) ")" }
+                                    }
+                                }
+                            }
+                            td.text data-label="Elsewhere" {
+                                @if lack.elsewhere.is_empty() { (none()) }
+                                @for stock in &lack.elsewhere {
+                                    div { (number(stock.free)) " free in " (stock.warehouse) ", " (stock.wms) "." }
+                                }
+                                @if !lack.elsewhere.is_empty() { div.muted { "Stock in another place does not serve this order." } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn items(found: &Inspection) -> Markup {
+    let status = found.order.status;
+    html! {
+        section aria-labelledby="items-title" {
+            h2 #items-title { "Items" }
+            div.scroll tabindex="0" role="region" aria-label="Items, table" {
+                table.stack {
+                    thead { tr {
+                        th { "SKU" } th { "Product" } th.number { "Ordered" } th.number { "Booked" } th.number { "Missing" } th.number { "Packed" }
+                        th { "Of bundle" }
+                    } }
+                    tbody { @for item in &found.items { (item_row(item, status)) } }
+                }
+            }
+        }
+    }
+}
+
+fn item_row(item: &Item, status: Status) -> Markup {
+    let missing = item.missing(status);
+    html! {
+        tr {
+            td.name { strong { (item.sku.as_deref().unwrap_or("deleted product")) } }
+            td.name { (item.name.as_deref().unwrap_or_default()) }
+            td.number data-label="Ordered" { (number(item.quantity)) }
+            td.number data-label="Booked" { (number(item.booked(status))) }
+            td.number data-label="Missing" { @match missing {
+                Some(0) => "0",
+                Some(missing) => span.refused { (number(missing)) },
+                None => (none()),
+            } }
+            td.number data-label="Packed" { @match item.expedited { Some(packed) => (number(packed)), None => (none()) } }
+            td.name data-label="Of bundle" { (text(item.bundle.as_deref())) }
+        }
+    }
+}
+
+fn parcels(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    if found.parcels.is_empty() {
+        return html! {};
+    }
+    html! {
+        section aria-labelledby="parcels-title" {
+            h2 #parcels-title { "Parcels" }
+            @if i64::try_from(found.parcels.len()).is_ok_and(|shown| shown >= PARCELS) { p.muted { "The first " (PARCELS) "." } }
+            div.scroll tabindex="0" role="region" aria-label="Parcels, table" {
+                table.stack {
+                    thead { tr { th { "Parcel" } th { "Tracking number" } th { "Carrier's number" } th { "Address" } th { "Reported" } } }
+                    tbody { @for parcel in &found.parcels { (parcel_row(parcel, now)) } }
+                }
+            }
+        }
+    }
+}
+
+fn parcel_row(parcel: &Parcel, now: DateTime<Utc>) -> Markup {
+    html! {
+        tr {
+            td.name { strong { (parcel.number) } }
+            td.name data-label="Tracking number" { (text(parcel.tracking_number.as_deref())) }
+            td.name data-label="Carrier's number" { (text(parcel.carrier_tracking_number.as_deref())) }
+            // as text: the address was told by others
+            td.text data-label="Address" { (text(parcel.tracking_url.as_deref())) }
+            td data-label="Reported" { (time(parcel.created_at, now)) }
+        }
+    }
+}
+
+/// The history, newest first.
+fn history(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="history-title" {
+            header.title {
+                h2 #history-title { "History " span.muted { "newest first" } }
+                @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?entity=" (found.order.id)} { "Audit" } }
+            }
+            @if i64::try_from(found.deeds.len()).is_ok_and(|shown| shown >= DEEDS) { p.muted { "The newest " (DEEDS) "." } }
+            ol.timeline { @for deed in &found.deeds { (deed_line(deed, now)) } }
+        }
+    }
+}
+
+fn deed_line(deed: &Deed, now: DateTime<Utc>) -> Markup {
+    html! {
+        li {
+            (full_time(deed.at, now)) " " strong { (deed.action) }
+            @if let Some(status) = &deed.status_to {
+                ": " @if let Some(before) = &deed.status_from { (before) " → " } (status)
+            }
+            " by " (deed.actor)
+            @if let Some(reason) = &deed.reason { ". Reason: " (reason) }
+        }
+    }
+}
+
+/// Who was told.
+fn told(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="told-title" {
+            h2 #told-title { "Webhooks told " span.muted { "newest first" } }
+            @if found.deliveries.is_empty() && found.listeners == 0 {
+                (empty("No webhook of the e-shop listens to orders.", "Nobody is told of this order."))
+            } @else if found.deliveries.is_empty() {
+                (empty("No deliveries.", "Deliveries are kept for 30 days."))
+            } @else {
+                @if i64::try_from(found.deliveries.len()).is_ok_and(|shown| shown >= DELIVERIES) { p.muted { "The newest " (DELIVERIES) "." } }
+                div.scroll tabindex="0" role="region" aria-label="Deliveries, table" {
+                    table.stack {
+                        thead { tr { th { "Event" } th { "State" } th { "Destination" } th.number { "Attempts" } th { "Made" } th { "Ended" } } }
+                        tbody { @for delivery in &found.deliveries { (delivery_row(delivery, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn delivery_row(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
+    html! {
+        tr {
+            td { a href={"/console/delivery/" (delivery.id)} { (delivery.event) } }
+            td { (state(delivery.state)) }
+            td.text { a href={"/console/webhook/" (delivery.webhook)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) } }
+            td.number data-label="Attempts" { (delivery.attempts) }
+            td data-label="Made" { (time(delivery.created_at, now)) }
+            td data-label="Ended" { (piece::time_or_none(delivery.finished_at, now)) }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Transitions in numbers, for the metrics.
+
+use super::allocation::ACTION;
+use super::write::Transition;
+use longshore_kernel::metrics::OrderCounts;
+
+/// The orders that transitions book, and those whose bookings the allocator takes back.
+pub(super) fn of(transitions: &[Transition<'_>]) -> OrderCounts {
+    let mut counts = OrderCounts::default();
+    for Transition { order, state, action, .. } in transitions {
+        let (was, is) = (order.state.status.is_booked(), state.status.is_booked());
+        counts.booked += usize::from(is && !was);
+        counts.taken_back += usize::from(was && !is && *action == ACTION);
+    }
+    counts
+}

@@ -1,0 +1,270 @@
+//! Orders and stocks that need attention: refused orders by their error, what is waited for longest, marks that stay, and stocks
+//! of which the warehouse has begun to pick more than there is.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::COUNTED;
+use longshore_domain::list::fields::expedition::ExpeditionStatus;
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
+use longshore_kernel::problem::Problem;
+
+/// Groups, and stocks, that are shown of each kind.
+const SHOWN: i64 = 20;
+/// A mark that is older than this, in seconds, needs attention: the allocator looks several times a second.
+const MARKED_SECONDS: f64 = 60.0;
+
+/// Orders being picked, of each organisation and status, that the overview looks at; it does so every two seconds.
+const GLANCED: i64 = 1_000;
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    /// Refused orders by error, the most first, of [`COUNTED`] orders of each organisation.
+    pub refused: Vec<Refused>,
+    /// What orders wait for, the longest wait first, of [`COUNTED`] orders of each organisation.
+    pub awaited: Vec<Awaited>,
+    /// Stocks that have been marked for more than a minute, the longest first.
+    pub marked: Vec<Marked>,
+    /// Stocks of which orders that are being picked hold more than there is.
+    pub short: Vec<Short>,
+}
+
+/// Refused orders with the same error.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// Its code.
+    pub code: String,
+    /// Its place in the order, without the number of an item.
+    pub path: String,
+    /// What it says.
+    pub message: String,
+    /// Orders with it.
+    pub orders: i64,
+    /// The one that was refused first.
+    pub first: ExpeditionId,
+    /// When.
+    pub since: DateTime<Utc>,
+}
+
+/// A stock that orders wait for.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// SKU of the product.
+    pub sku: String,
+    /// Name of the warehouse.
+    pub warehouse: String,
+    /// Name of the wms.
+    pub wms: String,
+    /// Orders that wait for it.
+    pub orders: i64,
+    /// Pieces that they want.
+    pub pieces: i64,
+    /// Pieces that are announced and have not come.
+    pub incoming: i32,
+    /// The order that waits longest.
+    pub first: ExpeditionId,
+    /// Since when.
+    pub since: DateTime<Utc>,
+}
+
+/// A marked stock.
+#[derive(Clone, Debug)]
+pub struct Marked {
+    /// Its id.
+    pub id: Uuid,
+    /// SKU of the product.
+    pub sku: String,
+    /// Name of the warehouse.
+    pub warehouse: String,
+    /// Name of the wms.
+    pub wms: String,
+    /// Since when.
+    pub since: DateTime<Utc>,
+}
+
+/// A stock of which orders that are being picked hold more than there is.
+#[derive(Clone, Debug)]
+pub struct Short {
+    /// Its id.
+    pub id: Uuid,
+    /// SKU of the product.
+    pub sku: String,
+    /// Name of the warehouse.
+    pub warehouse: String,
+    /// Name of the wms.
+    pub wms: String,
+    /// Pieces that are there.
+    pub quantity: i32,
+    /// Pieces that these orders hold.
+    pub held: i64,
+    /// One of them.
+    pub order: ExpeditionId,
+}
+
+/// How much of each there is, for the overview; each up to a bound.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Refused orders.
+    pub refused: i64,
+    /// Marks that are older than a minute.
+    pub marked: i64,
+    /// Stocks of which more is held than there is.
+    pub short: i64,
+}
+
+/// Looks for all of it. What belongs to a place and not to an e-shop is left out for a caller that is bound to one.
+pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
+    let (refused, awaited, marked, short) = tokio::try_join!(
+        refused(db, scope),
+        awaited(db, scope),
+        marked(db, scope, SHOWN),
+        short(db, scope, COUNTED, SHOWN)
+    )?;
+    Ok(Attention { refused, awaited, marked, short })
+}
+
+/// Counts.
+pub async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
+    let (refused, marked, short) = tokio::try_join!(
+        count_refused(db, scope),
+        marked(db, scope, COUNTED),
+        short(db, scope, GLANCED, COUNTED)
+    )?;
+    let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
+    Ok(Counts { refused, marked: count(marked.len()), short: count(short.len()) })
+}
+
+async fn count_refused(db: &Database, scope: &Scope) -> Result<i64, Problem> {
+    let counts = super::search::counts_of(db, scope, &[ExpeditionStatus::Incorrect]).await?;
+    Ok(counts.first().map_or(0, |(_, orders)| *orders))
+}
+
+async fn refused(db: &Database, scope: &Scope) -> Result<Vec<Refused>, Problem> {
+    let found = sqlx::query_as!(
+        Refused,
+        r#"WITH having_orders AS MATERIALIZED (
+               SELECT o.id FROM organisation o
+               WHERE in_scope($1, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+           ), looked_at AS (
+               SELECT e.* FROM having_orders o CROSS JOIN LATERAL (
+                   SELECT e.id, e.eshop_id, e.errors, e.status_since FROM expedition e
+                   WHERE e.organisation_id = o.id AND e.status = 'incorrect' ORDER BY e.status_since LIMIT $3
+               ) AS e WHERE in_eshop($2, e.eshop_id)
+           ), error AS (
+               SELECT l.id, l.status_since, coalesce(x ->> 'code', '') AS code,
+                      regexp_replace(coalesce(x ->> 'propertyPath', ''), '\[[0-9]+\]', '[]', 'g') AS path,
+                      left(coalesce(x ->> 'message', ''), 200) AS message
+               FROM looked_at l CROSS JOIN LATERAL jsonb_array_elements(l.errors) AS x
+           )
+           SELECT code AS "code!", path AS "path!", message AS "message!", count(DISTINCT id) AS "orders!",
+                  (array_agg(id ORDER BY status_since))[1] AS "first!: ExpeditionId", min(status_since) AS "since!"
+           FROM error GROUP BY code, path, message ORDER BY count(DISTINCT id) DESC, code, path, message LIMIT $4"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        SHOWN,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+async fn awaited(db: &Database, scope: &Scope) -> Result<Vec<Awaited>, Problem> {
+    let found = sqlx::query_as!(
+        Awaited,
+        r#"WITH having_orders AS MATERIALIZED (
+               SELECT o.id FROM organisation o
+               WHERE in_scope($1, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+           ), looked_at AS (
+               SELECT e.* FROM having_orders o CROSS JOIN LATERAL (
+                   SELECT e.id, e.eshop_id, e.waits_for_id, e.waits_quantity, e.status_since FROM expedition e
+                   WHERE e.organisation_id = o.id AND e.status = 'waiting_for_goods' ORDER BY e.status_since LIMIT $3
+               ) AS e WHERE in_eshop($2, e.eshop_id)
+           ), stock AS (
+               SELECT waits_for_id AS id, count(*) AS orders, sum(waits_quantity)::bigint AS pieces,
+                      (array_agg(l.id ORDER BY status_since))[1] AS first, min(status_since) AS since
+               FROM looked_at l GROUP BY 1 ORDER BY min(status_since) LIMIT $4
+           )
+           SELECT p.product_sku AS sku, w.name AS warehouse, m.name AS wms, s.orders AS "orders!", s.pieces AS "pieces!",
+                  k.incoming, s.first AS "first!: ExpeditionId", s.since AS "since!"
+           FROM stock s
+           JOIN product_stock k ON k.id = s.id
+           JOIN product p ON p.id = k.product_id
+           JOIN warehouse w ON w.id = k.warehouse_id
+           JOIN wms m ON m.id = k.wms_id
+           ORDER BY s.since"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        SHOWN,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+async fn marked(db: &Database, scope: &Scope, most: i64) -> Result<Vec<Marked>, Problem> {
+    let found = sqlx::query_as!(
+        Marked,
+        r#"SELECT k.id, p.product_sku AS sku, w.name AS warehouse, m.name AS wms, k.marked_at AS "since!"
+           FROM product_stock k
+           JOIN product p ON p.id = k.product_id
+           JOIN warehouse w ON w.id = k.warehouse_id
+           JOIN wms m ON m.id = k.wms_id
+           WHERE k.marked_at < now() - make_interval(secs => $3) AND in_scope($1, k.organisation_id) AND $2::uuid IS NULL
+           ORDER BY k.marked_at LIMIT $4"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        MARKED_SECONDS,
+        most,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// By the orders that are being picked: they are few, and there is no index of stocks that hold too much.
+async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Result<Vec<Short>, Problem> {
+    let found = sqlx::query_as!(
+        Short,
+        r#"WITH having_orders AS MATERIALIZED (
+               SELECT o.id FROM organisation o
+               WHERE in_scope($1, o.id) AND $2::uuid IS NULL
+                 AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+           ), picked AS MATERIALIZED (
+               SELECT e.* FROM having_orders o
+               CROSS JOIN unnest(ARRAY['take_out', 'completion']) AS s (status)
+               CROSS JOIN LATERAL (
+                   SELECT e.id, e.warehouse_id, e.wms_id FROM expedition e
+                   WHERE e.organisation_id = o.id AND e.status = s.status LIMIT $3
+               ) AS e
+           ), taken AS (
+               SELECT i.product_id, e.warehouse_id, e.wms_id, sum(i.quantity)::bigint AS held,
+                      (array_agg(e.id ORDER BY e.id))[1] AS first
+               FROM picked e JOIN expedition_item i ON i.expedition_id = ANY (ARRAY[e.id]) GROUP BY 1, 2, 3
+           ), short AS MATERIALIZED (
+               SELECT k.id, k.product_id, k.warehouse_id, k.wms_id, k.quantity, t.held, t.first FROM taken t
+               JOIN product_stock k ON k.product_id = ANY (ARRAY[t.product_id]) AND k.warehouse_id = ANY (ARRAY[t.warehouse_id])
+                   AND k.wms_id = ANY (ARRAY[t.wms_id])
+               WHERE k.quantity < t.held
+               ORDER BY t.held - k.quantity DESC, k.id LIMIT $4
+           )
+           SELECT k.id, p.product_sku AS sku, w.name AS warehouse, m.name AS wms, k.quantity, k.held AS "held!",
+                  k.first AS "order!: ExpeditionId"
+           FROM short k
+           JOIN product p ON p.id = k.product_id
+           JOIN warehouse w ON w.id = k.warehouse_id
+           JOIN wms m ON m.id = k.wms_id
+           ORDER BY k.held - k.quantity DESC, k.id"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        looked_at,
+        most,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

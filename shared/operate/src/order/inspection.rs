@@ -1,0 +1,474 @@
+//! One order: where it is, what it waits for, when that will come, and who was told.
+
+use chrono::{DateTime, NaiveDate, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use longshore_domain::list::fields::expedition::ExpeditionStatus;
+use longshore_domain::webhook::delivery::DeliveryState;
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, EshopId, ExpeditionId, OrganisationId, WebhookId};
+use longshore_kernel::problem::Problem;
+
+/// Audit records that are shown: the newest.
+pub const DEEDS: i64 = 100;
+/// Parcels that are shown.
+pub const PARCELS: i64 = 100;
+/// Deliveries that are shown: the newest.
+pub const DELIVERIES: i64 = 50;
+/// Waiting deliveries of a webhook among which those of the order are looked for: the next ones.
+pub const WAITING: i64 = 1_000;
+/// Products that are missing which are shown with what is on its way.
+pub const LACKS: i64 = 100;
+/// Advices of a missing product that are shown: those that are expected first.
+const ADVICES: i64 = 5;
+/// Other stocks of a missing product that are shown: those that have most.
+const ELSEWHERE: i64 = 3;
+/// Orders before this one that are counted.
+pub const AHEAD: i64 = 1_000;
+
+/// An order with everything that belongs to it.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The order.
+    pub order: Order,
+    /// Its items.
+    pub items: Vec<Item>,
+    /// Its parcels, at most [`PARCELS`].
+    pub parcels: Vec<Parcel>,
+    /// Products that have too little for it, at most [`LACKS`]; of one that waits only.
+    pub lacks: Vec<Lack>,
+    /// Orders that are served before it, up to [`AHEAD`]; of one that waits only.
+    pub ahead: i64,
+    /// The newest audit records, newest first, at most [`DEEDS`].
+    pub deeds: Vec<Deed>,
+    /// Webhooks that listen to orders of the e-shop.
+    pub listeners: i64,
+    /// Its deliveries, the newest first, at most [`DELIVERIES`].
+    pub deliveries: Vec<Delivery>,
+}
+
+/// An order.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Its id.
+    pub id: ExpeditionId,
+    /// Its number.
+    pub number: String,
+    /// The e-shop's own id.
+    pub external_id: Option<String>,
+    /// Its organisation.
+    pub organisation_id: OrganisationId,
+    /// Name of that.
+    pub organisation: String,
+    /// Its e-shop.
+    pub eshop_id: EshopId,
+    /// Name of that.
+    pub eshop: String,
+    /// Name of its warehouse.
+    pub warehouse: String,
+    /// Name of its wms.
+    pub wms: String,
+    /// Name of its carrier.
+    pub carrier: Option<String>,
+    /// Name of the service.
+    pub carrier_service: Option<String>,
+    /// Country of delivery.
+    pub country: Option<String>,
+    /// Its status.
+    pub status: ExpeditionStatus,
+    /// Since when.
+    pub status_since: DateTime<Utc>,
+    /// Whether its reservation is paused.
+    pub is_paused: bool,
+    /// Who has a higher one is served first.
+    pub priority: i32,
+    /// What was wrong when it was last sent.
+    pub errors: Option<Value>,
+    /// SKU of the product that it waits for.
+    pub waits_for: Option<String>,
+    /// Whether that stock is marked, so that the allocator is about to look.
+    pub is_marked: bool,
+    /// Pieces.
+    pub pieces: i64,
+    /// Whether everything was packed.
+    pub expedited_completely: Option<bool>,
+    /// When it has to leave.
+    pub required_date: Option<NaiveDate>,
+    /// Its tracking number.
+    pub tracking_number: Option<String>,
+    /// When it was packed.
+    pub packed_at: Option<DateTime<Utc>>,
+    /// When it left.
+    pub sent_at: Option<DateTime<Utc>>,
+    /// When it was delivered.
+    pub delivered_at: Option<DateTime<Utc>>,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it changed.
+    pub changed_at: DateTime<Utc>,
+    /// Its version.
+    pub version: i64,
+}
+
+/// An item of an order.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its place.
+    pub position: i32,
+    /// SKU of the product; absent where that is gone.
+    pub sku: Option<String>,
+    /// Name of the product.
+    pub name: Option<String>,
+    /// SKU of the bundle that it is a part of.
+    pub bundle: Option<String>,
+    /// Pieces.
+    pub quantity: i32,
+    /// Pieces that were packed; null until then.
+    pub expedited: Option<i32>,
+}
+
+impl Item {
+    /// Pieces that are booked.
+    #[must_use]
+    pub fn booked(&self, status: ExpeditionStatus) -> i32 {
+        if status.is_booked() { self.quantity } else { 0 }
+    }
+
+    /// Pieces that are missing; `None` where that is not known yet, or no longer matters.
+    #[must_use]
+    pub fn missing(&self, status: ExpeditionStatus) -> Option<i32> {
+        (status.waits() || status.is_booked()).then(|| self.quantity - self.booked(status))
+    }
+}
+
+/// A parcel.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// Its number.
+    pub number: String,
+    /// The tracking number.
+    pub tracking_number: Option<String>,
+    /// The carrier's tracking number.
+    pub carrier_tracking_number: Option<String>,
+    /// Where it can be followed.
+    pub tracking_url: Option<String>,
+    /// When it was told.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A product of which a waiting order needs more than is free in its place.
+#[derive(Clone, Debug)]
+pub struct Lack {
+    /// The product.
+    pub product: Uuid,
+    /// Its SKU.
+    pub sku: String,
+    /// Pieces that the order needs.
+    pub needed: i64,
+    /// Pieces that are free in its place.
+    pub free: i64,
+    /// Open advices that announce it, the first expected first.
+    pub advices: Vec<Advice>,
+    /// Where else pieces are free, the most first.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// An open stock advice that announces a product.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// The product.
+    pub product: Uuid,
+    /// Its id.
+    pub id: Uuid,
+    /// What the organisation calls it.
+    pub internal_id: String,
+    /// Its status.
+    pub status: String,
+    /// When it is expected.
+    pub expected_at: DateTime<Utc>,
+    /// Pieces that have not come yet.
+    pub open: i64,
+}
+
+/// Pieces of a product in a place that does not serve the order.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// The product.
+    pub product: Uuid,
+    /// Name of the warehouse.
+    pub warehouse: String,
+    /// Name of the wms.
+    pub wms: String,
+    /// Pieces that are free there.
+    pub free: i64,
+}
+
+/// An audit record of the order.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What was done.
+    pub action: String,
+    /// By whom.
+    pub actor: String,
+    /// The status before; absent where it did not change.
+    pub status_from: Option<String>,
+    /// The status after; absent where it did not change.
+    pub status_to: Option<String>,
+    /// Why it was cancelled.
+    pub reason: Option<String>,
+}
+
+/// A delivery of an event of the order.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its id.
+    pub id: DeliveryId,
+    /// Type of its event.
+    pub event: String,
+    /// Its webhook.
+    pub webhook: WebhookId,
+    /// Where that goes; absent where it was deleted.
+    pub destination: Option<String>,
+    /// Its state.
+    pub state: DeliveryState,
+    /// Calls so far.
+    pub attempts: i16,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// An order of a scope.
+pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Option<Order>, Problem> {
+    let found = sqlx::query_as!(
+        Order,
+        r#"SELECT e.id, d.order_number AS number, d.external_id, e.organisation_id, o.name AS organisation,
+                  e.eshop_id, s.name AS eshop, w.name AS warehouse, m.name AS wms,
+                  (SELECT name FROM carrier c WHERE c.id = d.carrier_id) AS carrier,
+                  (SELECT name FROM carrier_service v WHERE v.id = d.carrier_service_id) AS carrier_service,
+                  d.delivery_country AS country, e.status AS "status: ExpeditionStatus", e.status_since,
+                  e.reservation_paused AS is_paused, e.priority, e.errors, p.product_sku AS "waits_for?",
+                  k.marked_at IS NOT NULL AS "is_marked!", e.sum_of_quantity AS pieces, e.expedited_completely,
+                  d.required_expedition_date AS required_date, d.tracking_number, e.packed_at, e.sent_at, e.delivered_at,
+                  e.created_at, e.changed_at, e.version
+           FROM expedition e
+           JOIN expedition_detail d ON d.id = e.id
+           JOIN organisation o ON o.id = e.organisation_id
+           JOIN eshop s ON s.id = e.eshop_id
+           JOIN warehouse w ON w.id = e.warehouse_id
+           JOIN wms m ON m.id = e.wms_id
+           LEFT JOIN product_stock k ON k.id = e.waits_for_id
+           LEFT JOIN product p ON p.id = k.product_id
+           WHERE e.id = $1 AND in_scope($2, e.organisation_id) AND in_eshop($3, e.eshop_id)"#,
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// The same with everything that belongs to it.
+pub async fn inspect(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Option<Inspection>, Problem> {
+    let Some(order) = find(db, scope, id).await? else { return Ok(None) };
+    let waits = order.status.waits();
+    let (items, parcels, lacks, ahead, deeds, listeners, deliveries) = tokio::try_join!(
+        items(db, id),
+        parcels(db, id),
+        async { if waits { lacks(db, id).await } else { Ok(Vec::new()) } },
+        async { if waits { ahead(db, id).await } else { Ok(0) } },
+        deeds(db, id),
+        listeners(db, order.eshop_id),
+        deliveries(db, &order),
+    )?;
+    Ok(Some(Inspection { order, items, parcels, lacks, ahead, deeds, listeners, deliveries }))
+}
+
+async fn items(db: &Database, id: ExpeditionId) -> Result<Vec<Item>, Problem> {
+    let found = sqlx::query_as!(
+        Item,
+        r#"SELECT i.position, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
+           FROM expedition_item i
+           LEFT JOIN product p ON p.id = i.product_id
+           LEFT JOIN expedition_bundle u ON u.expedition_id = i.expedition_id AND u.position = i.bundle_position
+           LEFT JOIN product b ON b.id = u.product_id
+           WHERE i.expedition_id = $1 ORDER BY i.position"#,
+        id.get(),
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+async fn parcels(db: &Database, id: ExpeditionId) -> Result<Vec<Parcel>, Problem> {
+    let found = sqlx::query_as!(
+        Parcel,
+        "SELECT ext_package_number AS number, ext_package_tracking_number AS tracking_number,
+                ext_carrier_tracking_number AS carrier_tracking_number, tracking_url, created_at
+         FROM expedition_parcel WHERE expedition_id = $1 ORDER BY created_at, id LIMIT $2",
+        id.get(),
+        PARCELS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// What a waiting order lacks, and where it could come from.
+async fn lacks(db: &Database, id: ExpeditionId) -> Result<Vec<Lack>, Problem> {
+    let rows = sqlx::query!(
+        r#"SELECT n.product_id AS product, coalesce(p.product_sku, '') AS "sku!", n.needed AS "needed!",
+                  greatest(0, coalesce(k.quantity - k.held, 0)) AS "free!"
+           FROM expedition e
+           CROSS JOIN LATERAL (
+               SELECT product_id, sum(quantity)::bigint AS needed, min(position) AS position
+               FROM expedition_item WHERE expedition_id = e.id GROUP BY product_id
+           ) AS n
+           LEFT JOIN product p ON p.id = n.product_id
+           LEFT JOIN product_stock k ON k.product_id = n.product_id AND k.warehouse_id = e.warehouse_id AND k.wms_id = e.wms_id
+           WHERE e.id = $1 AND n.needed > greatest(0, coalesce(k.quantity - k.held, 0))
+           ORDER BY coalesce(k.id = e.waits_for_id, false) DESC, n.position LIMIT $2"#,
+        id.get(),
+        LACKS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let products: Vec<Uuid> = rows.iter().map(|row| row.product).collect();
+    let (mut advices, mut elsewhere) =
+        tokio::try_join!(advices(db, id, &products), elsewhere(db, id, &products))?;
+    let mut lack = |product, sku, needed, free| Lack {
+        product,
+        sku,
+        needed,
+        free,
+        advices: advices.extract_if(.., |advice| advice.product == product).collect(),
+        elsewhere: elsewhere.extract_if(.., |stock| stock.product == product).collect(),
+    };
+    Ok(rows.into_iter().map(|row| lack(row.product, row.sku, row.needed, row.free)).collect())
+}
+
+/// Open advices of the order's place that announce products.
+async fn advices(db: &Database, id: ExpeditionId, products: &[Uuid]) -> Result<Vec<Advice>, Problem> {
+    let found = sqlx::query_as!(
+        Advice,
+        r#"SELECT x.product AS "product!", a.id AS "id!", a.internal_id AS "internal_id!", a.status AS "status!",
+                  a.expected_at AS "expected_at!", a.open AS "open!"
+           FROM unnest($2::uuid[]) AS x (product)
+           CROSS JOIN LATERAL (
+               SELECT a.id, a.internal_id, a.status, a.expected_at, sum(i.quantity - i.received)::bigint AS open
+               FROM stock_advice_item i
+               JOIN stock_advice a ON a.id = i.stock_advice_id AND a.status IN ('new', 'receiving')
+               JOIN expedition e ON e.id = $1 AND e.warehouse_id = a.warehouse_id AND e.wms_id = a.wms_id
+               WHERE i.product_id = x.product AND i.received < i.quantity
+               GROUP BY a.id ORDER BY a.expected_at, a.id LIMIT $3
+           ) AS a
+           ORDER BY a.expected_at, a.id"#,
+        id.get(),
+        products,
+        ADVICES,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Free pieces of products in other places of the same organisation.
+async fn elsewhere(db: &Database, id: ExpeditionId, products: &[Uuid]) -> Result<Vec<Elsewhere>, Problem> {
+    let found = sqlx::query_as!(
+        Elsewhere,
+        r#"SELECT x.product AS "product!", w.name AS "warehouse!", m.name AS "wms!", k.free AS "free!"
+           FROM unnest($2::uuid[]) AS x (product)
+           CROSS JOIN LATERAL (
+               SELECT k.warehouse_id, k.wms_id, k.quantity - k.held AS free
+               FROM product_stock k
+               JOIN expedition e ON e.id = $1 AND e.organisation_id = k.organisation_id
+                   AND (e.warehouse_id, e.wms_id) <> (k.warehouse_id, k.wms_id)
+               WHERE k.product_id = x.product AND k.quantity > k.held
+               ORDER BY k.quantity - k.held DESC, k.id LIMIT $3
+           ) AS k
+           JOIN warehouse w ON w.id = k.warehouse_id
+           JOIN wms m ON m.id = k.wms_id
+           ORDER BY k.free DESC"#,
+        id.get(),
+        products,
+        ELSEWHERE,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Orders that wait for the same stock and are served before this one.
+async fn ahead(db: &Database, id: ExpeditionId) -> Result<i64, Problem> {
+    let ahead = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "ahead!" FROM expedition e CROSS JOIN LATERAL (
+               SELECT FROM expedition o
+               WHERE o.waits_for_id = e.waits_for_id
+                 AND (o.priority > e.priority OR o.priority = e.priority AND (o.created_at, o.id) < (e.created_at, e.id))
+               ORDER BY o.priority DESC, o.created_at, o.id LIMIT $2
+           ) AS before WHERE e.id = $1"#,
+        id.get(),
+        AHEAD,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(ahead)
+}
+
+async fn deeds(db: &Database, id: ExpeditionId) -> Result<Vec<Deed>, Problem> {
+    let found = sqlx::query_as!(
+        Deed,
+        "SELECT at, action, actor_name AS actor, changes -> 'status' ->> 0 AS status_from,
+                changes -> 'status' ->> 1 AS status_to, changes -> 'reason' ->> 1 AS reason
+         FROM audit WHERE entity_id = $1 ORDER BY id DESC LIMIT $2",
+        id.get(),
+        DEEDS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+async fn listeners(db: &Database, eshop: EshopId) -> Result<i64, Problem> {
+    let listeners = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "listeners!" FROM webhook
+           WHERE eshop_id = $1 AND event IN ('*', 'expedition_status_change', 'expedition_booked_change')"#,
+        eshop.get(),
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(listeners)
+}
+
+/// What has ended, by the index of entities; what waits, among the next deliveries of each webhook of the e-shop.
+async fn deliveries(db: &Database, order: &Order) -> Result<Vec<Delivery>, Problem> {
+    let found = sqlx::query_as!(
+        Delivery,
+        r#"SELECT d.id AS "id!", d.event AS "event!", d.webhook_id AS "webhook!", w.destination AS "destination?",
+                  d.state AS "state!: DeliveryState", d.attempts AS "attempts!", d.created_at AS "created_at!", d.finished_at
+           FROM (
+               (SELECT id, event_type AS event, webhook_id, state, attempt_count AS attempts, created_at, finished_at
+                FROM delivery_history WHERE entity_id = $1 ORDER BY id DESC LIMIT $3)
+               UNION ALL
+               (SELECT d.id, v.type, d.webhook_id, 'pending', d.attempt_count, d.created_at, NULL
+                FROM webhook w CROSS JOIN LATERAL (
+                    SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $4
+                ) AS d JOIN event v ON v.id = ANY (ARRAY[d.event_id])
+                WHERE w.eshop_id = $2 AND v.entity_id = $1 LIMIT $3)
+           ) AS d LEFT JOIN webhook w ON w.id = d.webhook_id
+           ORDER BY d.id DESC LIMIT $3"#,
+        order.id.get(),
+        order.eshop_id.get(),
+        DELIVERIES,
+        WAITING,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

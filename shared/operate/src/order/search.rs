@@ -1,0 +1,324 @@
+//! Searching orders, newest first, in bounded time however many there are.
+//!
+//! A number, a tracking number or an SKU finds its orders by an index; otherwise the orders are read by their creation, or those
+//! of a status by the time since which they have been in it.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+
+use super::COUNTED;
+use longshore_domain::list::fields::expedition::ExpeditionStatus;
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
+use longshore_kernel::problem::Problem;
+
+/// Orders a page.
+pub const PAGE: usize = 50;
+/// Orders that one page looks at.
+pub const WINDOW: i64 = 20_000;
+/// Orders that have the number, tracking number or SKU: the newest of them are looked at.
+const NAMED: i64 = 5_000;
+
+/// What is wanted; all of it is required.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// With this order number or external id.
+    pub number: Option<String>,
+    /// Whose parcel has this tracking number.
+    pub tracking_number: Option<String>,
+    /// With an item of this SKU that has not been packed.
+    pub sku: Option<String>,
+    /// Of this e-shop.
+    pub eshop: Option<EshopId>,
+    /// In this status.
+    pub status: Option<ExpeditionStatus>,
+    /// Older than this place in the order.
+    pub after: Option<Place>,
+}
+
+/// A place in the order of time; written `<microseconds>.<id>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The moment.
+    pub at: DateTime<Utc>,
+    /// The order at that moment.
+    pub id: ExpeditionId,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.timestamp_micros(), self.id)
+    }
+}
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (micros, id) = text.split_once('.').ok_or(())?;
+        let at = micros.parse().ok().and_then(DateTime::from_timestamp_micros).ok_or(())?;
+        Ok(Self { at, id: ExpeditionId::parse(id).ok_or(())? })
+    }
+}
+
+/// An order as a list of them shows it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its id.
+    pub id: ExpeditionId,
+    /// Its number.
+    pub number: String,
+    /// Its status.
+    pub status: ExpeditionStatus,
+    /// Since when.
+    pub status_since: DateTime<Utc>,
+    /// Whether its reservation is paused.
+    pub is_paused: bool,
+    /// Name of its e-shop.
+    pub eshop: String,
+    /// SKU of the product that it waits for.
+    pub waits_for: Option<String>,
+    /// What the first error says, where it is incorrect.
+    pub error: Option<String>,
+    /// Pieces.
+    pub pieces: i64,
+    /// Its tracking number.
+    pub tracking_number: Option<String>,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// What the list is sorted by.
+    pub at: DateTime<Utc>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The orders, newest first, at most [`PAGE`].
+    pub orders: Vec<Line>,
+    /// Where the next page begins, if there may be more.
+    pub next: Option<Place>,
+    /// As many orders were looked at as one search may, and fewer than a page of them matched.
+    pub cut_short: bool,
+}
+
+/// How many orders of a scope are in each status, up to [`COUNTED`] of each.
+pub async fn counts(db: &Database, scope: &Scope) -> Result<Vec<(ExpeditionStatus, i64)>, Problem> {
+    counts_of(db, scope, &ExpeditionStatus::ALL).await
+}
+
+/// The same for some statuses.
+pub(super) async fn counts_of(
+    db: &Database,
+    scope: &Scope,
+    statuses: &[ExpeditionStatus],
+) -> Result<Vec<(ExpeditionStatus, i64)>, Problem> {
+    let words: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
+    let counts = sqlx::query!(
+        r#"WITH having_orders AS MATERIALIZED (
+               SELECT o.id FROM organisation o
+               WHERE in_scope($2, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+           )
+           SELECT s.status AS "status!: ExpeditionStatus", (SELECT count(*) FROM (
+                      SELECT FROM having_orders o CROSS JOIN LATERAL (
+                          SELECT FROM (
+                              SELECT eshop_id FROM expedition e
+                              WHERE e.organisation_id = o.id AND e.status = s.status LIMIT $4
+                          ) AS looked_at WHERE in_eshop($3, eshop_id)
+                      ) AS of_one LIMIT $4) AS counted) AS "orders!"
+           FROM unnest($1::text[]) WITH ORDINALITY AS s (status, place) ORDER BY s.place"#,
+        &words as &[&str],
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(counts.into_iter().map(|row| (row.status, row.orders)).collect())
+}
+
+/// Searches.
+pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page, Problem> {
+    let eshop = match (scope.eshop(), wanted.eshop) {
+        (Some(own), Some(other)) if own != other => return Ok(Page::default()),
+        (own, wanted) => own.or(wanted),
+    };
+    let named = named(db, scope, wanted).await?;
+    let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
+    let limit = i64::try_from(PAGE + 1).map_err(Problem::internal)?;
+    let mut orders = sqlx::query_as!(
+        Line,
+        r#"WITH having_orders AS MATERIALIZED (
+               SELECT o.id FROM organisation o
+               WHERE in_scope($1, o.id) AND ($3::uuid IS NULL OR o.id = (SELECT organisation_id FROM eshop WHERE id = $3))
+                 AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+           ), found AS (
+               -- those that are named
+               SELECT e.id, e.created_at AS at FROM expedition e
+               WHERE e.id = ANY ($2) AND in_scope($1, e.organisation_id) AND in_eshop($3, e.eshop_id)
+                 AND ($4::text IS NULL OR e.status = $4) AND ($5::timestamptz IS NULL OR (e.created_at, e.id) < ($5, $6))
+               UNION ALL
+               -- those of a status
+               SELECT looked_at.id, looked_at.at FROM having_orders o CROSS JOIN LATERAL (
+                   SELECT e.id, e.status_since AS at, e.eshop_id FROM expedition e
+                   WHERE $2::uuid[] IS NULL AND $4::text IS NOT NULL AND e.organisation_id = o.id AND e.status = $4
+                     AND ($5::timestamptz IS NULL OR (e.status_since, e.id) < ($5, $6))
+                   ORDER BY e.status_since DESC, e.id DESC LIMIT CASE WHEN $3::uuid IS NULL THEN $7::bigint ELSE $8::bigint END
+               ) AS looked_at
+               WHERE in_eshop($3, looked_at.eshop_id)
+               UNION ALL
+               -- those of an e-shop
+               (SELECT e.id, e.created_at FROM expedition e
+                WHERE $2::uuid[] IS NULL AND $4::text IS NULL AND e.eshop_id = $3 AND in_scope($1, e.organisation_id)
+                  AND ($5::timestamptz IS NULL OR (e.created_at, e.id) < ($5, $6))
+                ORDER BY e.created_at DESC, e.id DESC LIMIT $7)
+               UNION ALL
+               -- all
+               SELECT looked_at.id, looked_at.at FROM having_orders o CROSS JOIN LATERAL (
+                   SELECT e.id, e.created_at AS at FROM expedition e
+                   WHERE $2::uuid[] IS NULL AND $4::text IS NULL AND $3::uuid IS NULL AND e.organisation_id = o.id
+                     AND ($5::timestamptz IS NULL OR (e.created_at, e.id) < ($5, $6))
+                   ORDER BY e.created_at DESC, e.id DESC LIMIT $7
+               ) AS looked_at
+           ), page AS MATERIALIZED (
+               SELECT id, at FROM found ORDER BY at DESC, id DESC LIMIT $7
+           )
+           SELECT e.id AS "id!", d.order_number AS "number!", e.status AS "status!: ExpeditionStatus",
+                  e.status_since AS "status_since!", e.reservation_paused AS "is_paused!",
+                  (SELECT name FROM eshop s WHERE s.id = e.eshop_id) AS "eshop!",
+                  (SELECT p.product_sku FROM product_stock k JOIN product p ON p.id = k.product_id
+                   WHERE k.id = e.waits_for_id) AS waits_for,
+                  CASE WHEN e.status = 'incorrect' THEN concat_ws(' ', e.errors -> 0 ->> 'propertyPath',
+                                                                  e.errors -> 0 ->> 'message') END AS error,
+                  e.sum_of_quantity AS "pieces!", d.tracking_number, e.created_at AS "created_at!", page.at AS "at!"
+           FROM page
+           JOIN expedition e ON e.id = ANY (ARRAY[page.id])
+           JOIN expedition_detail d ON d.id = ANY (ARRAY[page.id])
+           ORDER BY page.at DESC, page.id DESC"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        named.as_deref() as Option<&[ExpeditionId]>,
+        eshop as Option<EshopId>,
+        wanted.status.map(ExpeditionStatus::as_str),
+        at,
+        id as Option<ExpeditionId>,
+        limit,
+        WINDOW,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    if orders.len() > PAGE {
+        orders.truncate(PAGE);
+        let next = orders.last().map(|order| Place { at: order.at, id: order.id });
+        return Ok(Page { orders, next, cut_short: false });
+    }
+    let next = match (eshop, wanted.status) {
+        (Some(eshop), Some(status)) if named.is_none() => edge(db, eshop, status, wanted.after).await?,
+        _ => None,
+    };
+    Ok(Page { orders, cut_short: next.is_some(), next })
+}
+
+/// The last order that a search by e-shop and status looked at, where there may be more.
+async fn edge(
+    db: &Database,
+    eshop: EshopId,
+    status: ExpeditionStatus,
+    after: Option<Place>,
+) -> Result<Option<Place>, Problem> {
+    let (at, id) = after.map(|place| (place.at, place.id)).unzip();
+    let edge = sqlx::query_as!(
+        Place,
+        r#"SELECT e.status_since AS at, e.id FROM expedition e
+           WHERE e.organisation_id = (SELECT organisation_id FROM eshop WHERE id = $1) AND e.status = $2
+             AND ($3::timestamptz IS NULL OR (e.status_since, e.id) < ($3, $4))
+           ORDER BY e.status_since DESC, e.id DESC LIMIT 1 OFFSET $5"#,
+        eshop.get(),
+        status.as_str(),
+        at,
+        id as Option<ExpeditionId>,
+        WINDOW - 1,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(edge)
+}
+
+/// The orders that have the wanted number, tracking number and SKU, by their indexes; `None`: nothing of it is wanted.
+async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<Vec<ExpeditionId>>, Problem> {
+    let mut sets = Vec::new();
+    if let Some(number) = &wanted.number {
+        sets.push(by_number(db, number).await?);
+    }
+    if let Some(number) = &wanted.tracking_number {
+        sets.push(by_tracking_number(db, number).await?);
+    }
+    if let Some(sku) = &wanted.sku {
+        sets.push(by_sku(db, scope, sku).await?);
+    }
+    let both = sets.into_iter().reduce(|one, other| one.intersection(&other).copied().collect());
+    Ok(both.map(|ids| ids.into_iter().collect()))
+}
+
+async fn by_number(db: &Database, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+    let ids = sqlx::query_scalar!(
+        r#"SELECT id AS "id!" FROM (
+               (SELECT id FROM expedition_detail WHERE order_number = $1 LIMIT $2)
+               UNION ALL
+               (SELECT id FROM expedition_detail WHERE external_id = $1 LIMIT $2)
+           ) AS found"#,
+        number,
+        NAMED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(ids.into_iter().map(ExpeditionId::from).collect())
+}
+
+async fn by_tracking_number(db: &Database, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+    let ids = sqlx::query_scalar!(
+        r#"SELECT id AS "id!" FROM (
+               (SELECT id FROM expedition_detail WHERE tracking_number = $1 LIMIT $2)
+               UNION ALL
+               (SELECT expedition_id FROM expedition_parcel WHERE ext_package_tracking_number = $1 LIMIT $2)
+           ) AS found"#,
+        number,
+        NAMED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(ids.into_iter().map(ExpeditionId::from).collect())
+}
+
+async fn by_sku(db: &Database, scope: &Scope, sku: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+    let ids = sqlx::query_scalar!(
+        r#"SELECT i.expedition_id FROM organisation o
+           JOIN product p ON p.organisation_id = o.id AND p.product_sku = $2
+           JOIN expedition_item i ON i.product_id = p.id AND i.expedited IS NULL
+           WHERE in_scope($1, o.id)
+           ORDER BY i.expedition_id DESC LIMIT $3"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        sku,
+        NAMED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(ids.into_iter().map(ExpeditionId::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_comes_back_as_it_was_written() {
+        let at = DateTime::from_timestamp_micros(1_767_225_600_123_456).unwrap();
+        let place = Place { at, id: ExpeditionId::new() };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for text in ["", ".", "1.2", "x.00000000-0000-0000-0000-000000000007", "9223372036854775807.x"] {
+            assert_eq!(text.parse::<Place>(), Err(()), "{text}");
+        }
+    }
+}
