@@ -64,7 +64,7 @@ impl Orders {
         skus.iter().cloned().zip(pieces).collect()
     }
 
-    /// What becomes of each row, by an independent implementation of the rules (`docs/reference/orders.md`), as far as these rows
+    /// What becomes of each row, by an independent implementation of the rules (`docs/reference/orders.md#import`), as far as these rows
     /// need them: in their order, each takes all of its pieces or none.
     #[must_use]
     pub fn fates(&self, mut stock: HashMap<String, i64>) -> Vec<Fate> {

@@ -40,15 +40,6 @@ impl Site {
         Ok(Self { api, organisation: organisation.get(), eshop: eshop.get(), warehouse })
     }
 
-    /// Creates a carrier that ships for the organisation.
-    ///
-    /// # Errors
-    /// When it cannot be created.
-    pub async fn carrier(&self, stack: &Stack) -> anyhow::Result<Uuid> {
-        let services = services::for_test(&stack.database_url.as_str().parse()?)?;
-        carrier(&services, &stack.base_url, self.organisation).await
-    }
-
     /// Creates another e-shop of the organisation.
     ///
     /// # Errors
@@ -64,18 +55,26 @@ impl Site {
     }
 }
 
-/// Creates a carrier that ships for an organisation.
+/// A client with the token of a superadmin: an operator, who creates carriers and reports what warehouses do.
 ///
 /// # Errors
-/// When it cannot be created.
-pub async fn carrier(services: &Services, base_url: &str, organisation: Uuid) -> anyhow::Result<Uuid> {
+/// When the token cannot be created.
+pub async fn operator(services: &Services, base_url: &str) -> anyhow::Result<Api> {
     let new = NewToken {
-        name: "superadmin who makes carriers".to_owned(),
+        name: "operator of the demo".to_owned(),
         role: Role::Superadmin,
         organisation: None,
         eshop: None,
         expires_at: None,
     };
     let shown = token::create(&services.db, &Origin::command_line(), &new).await?;
-    Api::new(base_url, shown.token.expose_secret())?.create_carrier(organisation).await
+    Api::new(base_url, shown.token.expose_secret())
+}
+
+/// The same on a stack.
+///
+/// # Errors
+/// When the token cannot be created.
+pub async fn operator_of(stack: &Stack) -> anyhow::Result<Api> {
+    operator(&services::for_test(&stack.database_url.as_str().parse()?)?, &stack.base_url).await
 }

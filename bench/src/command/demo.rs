@@ -56,9 +56,9 @@ impl Demo {
         if self.catalogue.is_some() {
             println!("- the orders of the demo are for the shipped catalogue: none are imported");
         } else {
-            let carrier = site::carrier(&services, environment.need("BASE_URL")?, site.organisation).await?;
+            let operator = site::operator(&services, environment.need("BASE_URL")?).await?;
             let tell = |line| println!("- {line}");
-            let report = proof::orders::run(&site, carrier, &Orders::shipped(), &breaks, tell).await?;
+            let report = proof::orders::run(&site, &operator, &Orders::shipped(), &breaks, tell).await?;
             println!("\n{report}");
             faults.extend(report.faults());
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Breaks, DEADLINE, SHOP_TAKES};
-use crate::api::{ItemError, JobState};
+use crate::api::{Api, ItemError, JobState};
 use crate::orders::{Fate, Orders};
 use crate::site::Site;
 
@@ -110,13 +110,13 @@ impl fmt::Display for OrdersReport {
     }
 }
 
-/// Runs it on a site that has the products of the orders.
+/// Runs it on a site that has the products of the orders. The operator creates the carrier, and reports what the warehouse does.
 ///
 /// # Errors
 /// When the service refuses a call, or does not finish in time: there is then no report.
 pub async fn run(
     site: &Site,
-    carrier: Uuid,
+    operator: &Api,
     orders: &Orders,
     breaks: &impl Breaks,
     mut tell: impl FnMut(String),
@@ -125,6 +125,7 @@ pub async fn run(
     receiver.answer_all(Answer::After(SHOP_TAKES, Box::new(Answer::Status(204))));
     let webhook = site.api.create_webhook(site.eshop, EVENT, &receiver.url("/orders")).await?;
     let verifier = Verifier::new(&webhook.secret)?;
+    let carrier = operator.create_carrier(site.organisation).await?;
     let mut report = OrdersReport { rows: orders.count(), ..OrdersReport::default() };
 
     let skus = site.api.skus(site.organisation).await?;
@@ -185,8 +186,8 @@ pub async fn run(
     let order = site.api.orders(site.organisation).await?;
     let order = order.iter().find(|order| text(order, "orderNumber") == report.delivered);
     let id: Uuid = order.map(|order| text(order, "id")).context("the order is gone")?.parse()?;
-    site.api.report_order(id, &json!({"status": "waiting_for_the_carrier", "parcels": parcels})).await?;
-    site.api.report_order(id, &json!({"status": "delivered"})).await?;
+    operator.report_order(id, &json!({"status": "waiting_for_the_carrier", "parcels": parcels})).await?;
+    operator.report_order(id, &json!({"status": "delivered"})).await?;
 
     let happened = happened(orders, &fates, &report.delivered);
     report.transitions = happened.values().map(Vec::len).sum();

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use longshore_bench::catalogue::{Catalogue, Expected};
 use longshore_bench::orders::Orders;
 use longshore_bench::proof;
-use longshore_bench::site::Site;
+use longshore_bench::site::{Site, operator_of};
 use longshore_testkit::stack::{Stack, StackSettings};
 
 /// Runs the proof on a new stack, which is removed afterwards.
@@ -18,8 +18,8 @@ async fn prove(catalogue: &Catalogue) -> anyhow::Result<()> {
 
     assert!(report.faults().is_empty(), "{report}");
     if catalogue.name == Catalogue::shipped().name {
-        let carrier = site.carrier(&stack).await?;
-        let ran = proof::orders::run(&site, carrier, &Orders::shipped(), &stack, drop).await;
+        let operator = operator_of(&stack).await?;
+        let ran = proof::orders::run(&site, &operator, &Orders::shipped(), &stack, drop).await;
         let report = ran.with_context(|| stack.ends_of_logs())?;
         assert!(report.faults().is_empty(), "{report}");
     }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::api::{Job, JobState};
 use crate::catalogue::Catalogue;
 use crate::measure::floor::Psql;
-use crate::site::Site;
+use crate::site::{Site, operator_of};
 
 /// A job that takes longer hangs.
 pub(super) const HUNG: Duration = Duration::from_mins(10);
@@ -32,7 +32,7 @@ impl Depot {
     pub(super) async fn on(stack: &Stack, name: &str, products: usize, pieces: i64) -> anyhow::Result<Self> {
         let site = Site::on(stack, name).await?;
         let mut psql = Psql::connect(stack).await?;
-        let carrier = site.carrier(stack).await?;
+        let carrier = operator_of(stack).await?.create_carrier(site.organisation).await?;
         let job = site.api.sync_products(Catalogue::made_up(products).body(site.eshop)).await?;
         succeeded(&site.api.job_ended(job.id, HUNG).await?, products)?;
         let of = site.organisation;
