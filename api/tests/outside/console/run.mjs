@@ -141,7 +141,8 @@ async function act(page, name, button) {
 
 async function main() {
   const receiver = await destination();
-  const [job, hook, order] = [await failedJob(), await webhook(receiver.address), await orders()];
+  // orders first, before there is a webhook that hears of them
+  const [order, job, hook] = [await orders(), await failedJob(), await webhook(receiver.address)];
   await until("the first delivery", () => receiver.received.length === 1);
   // as root, as in a container, Chromium runs without its sandbox only
   const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
