@@ -20,33 +20,25 @@ GRANT USAGE ON SCHEMA public TO longshore_service;
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO longshore_service;
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE ON SEQUENCES TO longshore_service;
 
--- A version 7 UUID of now (RFC 9562): the key of tables that are partitioned by time. One expression, so that Postgres
--- inlines it into set-based statements.
-CREATE FUNCTION uuid_v7() RETURNS uuid
-LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN encode(
-    set_bit(set_bit(
-        overlay(uuid_send(gen_random_uuid())
-            PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        52, 1), 53, 1),
-    'hex')::uuid;
-
--- A version 7 UUID of a moment, to the microsecond: the key of the audit record, event and deliveries of a change, so
--- that keys have the order of the changes of a record. The 12 bits after the milliseconds hold the rest of the moment
--- (RFC 9562, section 6.2, method 3), four steps a microsecond.
+-- A version 7 UUID of a moment (RFC 9562): the key of tables that are partitioned by time. The 12 bits after the
+-- milliseconds hold the rest of the moment (section 6.2, method 3), four steps a microsecond, so keys have the order of
+-- the changes of a record. One expression that names the moment once, so that Postgres inlines it into set-based
+-- statements.
 CREATE FUNCTION uuid_v7_at(moment timestamptz) RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN encode(
-    overlay(uuid_send(gen_random_uuid())
-        PLACING int8send((((extract(epoch FROM moment) * 1000000)::bigint / 1000) << 16)
-                         | 28672 | (((extract(epoch FROM moment) * 1000000)::bigint % 1000) << 2))
-        FROM 1 FOR 8),
-    'hex')::uuid;
+RETURN (overlay(lpad(to_hex((extract(epoch FROM moment) * 4096000)::bigint), 15, '0') PLACING '7' FROM 13 FOR 0)
+        || substring(gen_random_uuid()::text FROM 20))::uuid;
+
+-- A version 7 UUID of now.
+CREATE FUNCTION uuid_v7() RETURNS uuid
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN uuid_v7_at(clock_timestamp());
 
 -- The least version 7 UUID of a moment: the bound of a partition, the start of a scan by time.
 CREATE FUNCTION uuid_v7_floor(moment timestamptz) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (lpad(to_hex((extract(epoch FROM moment) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid;
+RETURN (overlay(lpad(to_hex((extract(epoch FROM moment) * 4096000)::bigint), 15, '0') PLACING '7' FROM 13 FOR 0)
+        || '8000000000000000')::uuid;
 
 -- Acceptance numbers: a later acceptance has a greater number.
 CREATE SEQUENCE acceptance AS bigint;

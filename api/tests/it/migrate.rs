@@ -5,10 +5,11 @@ mod rule;
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::migration::migrate_by;
+use longshore_shared::kernel::migration::{MIGRATIONS, migrate_by};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, SqlSafeStr as _};
+use uuid::{Uuid, Variant};
 
 use crate::command::run;
 
@@ -162,4 +163,27 @@ async fn a_database_from_before_the_first_release_is_refused_with_a_message(
         .await
         .unwrap();
     assert_eq!(tables, 3, "its two, and the list of what was applied");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn ids_have_the_order_in_which_they_were_made(pool: PgPool) {
+    let mut connection = pool.acquire().await.unwrap();
+    let mut last = Uuid::nil();
+    for _ in 0..200 {
+        let sql = "SELECT uuid_v7_floor(m), uuid_v7_at(m), uuid_v7() FROM clock_timestamp() AS m";
+        let (floor, at, now): (Uuid, Uuid, Uuid) =
+            sqlx::query_as(sql).fetch_one(&mut *connection).await.unwrap();
+        assert!(last < floor && floor < at.min(now), "{last} {floor} {at} {now}");
+        assert!([at, now].iter().all(|id| id.get_version_num() == 7 && id.get_variant() == Variant::RFC4122));
+        last = now;
+    }
+    let moments: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM generate_series(0, 999999, 7) AS n, to_timestamp(1800000000) AS second,
+                LATERAL (SELECT second + n * interval '1 microsecond' AS moment) AS m
+         WHERE uuid_v7_at(moment) BETWEEN uuid_v7_floor(moment) AND uuid_v7_floor(moment + interval '1 microsecond')",
+    )
+    .fetch_one(&mut *connection)
+    .await
+    .unwrap();
+    assert_eq!(moments, 142_858);
 }

@@ -271,7 +271,7 @@ async fn the_rule_refuses_removals_and_locks_that_block_writers(_: PgPoolOptions
         ),
         ("DROP TABLE product_image", "takes away the table product_image"),
         ("DROP VIEW partner_stock_wanted", "takes away the view partner_stock_wanted"),
-        ("DROP FUNCTION uuid_v7_at", "takes away the function uuid_v7_at(timestamp with time zone)"),
+        ("DROP FUNCTION uuid_v7_floor", "takes away the function uuid_v7_floor(timestamp with time zone)"),
         ("UPDATE product SET services = '{}'", "writes to product"),
         ("DO $$ BEGIN DELETE FROM job; END $$", "writes to job"),
         (
