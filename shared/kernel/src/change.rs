@@ -336,8 +336,12 @@ impl<'s> Change<'s> {
         recorded.changed
     }
 
-    /// Remembers lanes that are due.
+    /// Remembers lanes that are due; what is committed by its statement is handed over at once.
     pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = WebhookId>) {
+        if let Held::Connection(_) = self.held {
+            hand_over(&self.services.queues, lanes.into_iter().collect());
+            return;
+        }
         for lane in lanes {
             if !self.lanes.contains(&lane) {
                 self.lanes.push(lane);

@@ -49,6 +49,12 @@ impl Stock {
         (-self.free()).max(0)
     }
 
+    /// Whether it has no pieces, and nobody wants any.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        (self.quantity, self.held, self.missing) == (0, 0, 0)
+    }
+
     /// Adds to it, and marks it where somebody has to be looked at since; the trigger of its table does the same.
     fn add(&mut self, quantity: i64, held: i64, missing: i64) {
         let before = *self;

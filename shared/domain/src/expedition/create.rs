@@ -19,7 +19,7 @@ use super::import;
 use super::order::{Order, State};
 use super::references::{Draft, Resolved, resolve};
 use super::stocks;
-use super::write::{StockColumns, booked_event, record_orders, status_event};
+use super::write::{StockColumns, Were, booked_event, record_orders, status_event};
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use crate::record::{FieldChange, changes_json};
@@ -29,7 +29,7 @@ use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::idempotency::KeyClaim;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, StockId, WebhookId};
 use longshore_kernel::input::{self, Object, Schema};
 use longshore_kernel::metrics::OrderCounts;
 use longshore_kernel::problem::{CONFLICT, Problem};
@@ -149,27 +149,79 @@ pub(super) async fn each(
             }),
         }
     }
+    if let Some(ledger) = looked_up(asked, &news) {
+        let change = Change::begin_single(services, None).await?;
+        let written = write(change, scope, asked, &mut news, Booking::LookedUp(ledger), &mut answers).await?;
+        if written {
+            return Ok(answers);
+        }
+    }
     let mut sent: Vec<&mut Order> =
         news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order).collect();
     stocks::make_missing(services, &mut sent).await?;
-    let mut change = Change::begin(services).await?;
-    for full in beyond_quota(&mut change, &mut news).await? {
-        answers[full] = Some(Err(services.quotas.refusal(Kind::Expedition)));
+    let change = Change::begin(services).await?;
+    write(change, scope, asked, &mut news, Booking::Locked, &mut answers).await?;
+    Ok(answers)
+}
+
+/// By what orders are booked.
+enum Booking {
+    /// Their stocks, which are locked first.
+    Locked,
+    /// Their stocks as they were looked up: the statement that writes the orders finds out whether they still are so.
+    LookedUp(Ledger),
+}
+
+/// What a single order is booked in if nobody changes it meanwhile: that takes one statement, and no lock before it. `None` where
+/// more is to be done.
+fn looked_up(asked: &[Arc<Asked>], news: &[New]) -> Option<Ledger> {
+    let [new] = news else { return None };
+    let New { resolved, send, .. } = new;
+    if asked[new.origin].claim.is_some() {
+        return None;
+    }
+    if !send {
+        return Some(Ledger::default());
+    }
+    // of a stock that is all zeros, the product may have stopped being physical
+    let is_known = |stock: StockId| resolved.stocks.get(&stock).is_some_and(|stock| !stock.is_zero());
+    let are_known = resolved.order.items.iter().all(|item| item.stock.is_some_and(is_known));
+    are_known.then(|| resolved.stocks.iter().map(|(id, stock)| (*id, *stock)).collect())
+}
+
+/// Writes new orders and answers them. `false`: a stock has changed since it was looked up, and nothing was written.
+async fn write(
+    mut change: Change<'_>,
+    scope: &Scope,
+    asked: &[Arc<Asked>],
+    news: &mut Vec<New>,
+    booking: Booking,
+    answers: &mut [Option<Result<Answer, Problem>>],
+) -> Result<bool, Problem> {
+    for full in beyond_quota(&mut change, news).await? {
+        answers[full] = Some(Err(change.quotas().refusal(Kind::Expedition)));
     }
     if news.is_empty() {
-        return Ok(answers);
+        return Ok(true);
     }
     let places: HashMap<Uuid, usize> =
         news.iter().map(|new| (new.resolved.order.id.get(), new.origin)).collect();
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
-    match insert(change.connection(), &origins, news).await {
-        Ok((lanes, counts)) => {
+    let inserted = match booking {
+        Booking::Locked => place(change.connection(), &origins, news).await.map(Some),
+        Booking::LookedUp(mut ledger) => {
+            insert(change.connection(), &origins, news, &mut ledger, false).await
+        }
+    };
+    match inserted {
+        Ok(Some((lanes, counts))) => {
             change.note_lanes(lanes);
             change.note_orders(counts);
         }
+        Ok(None) => return Ok(false),
         Err(error) if is_locked(&error) => return Err(error.into()),
         // another order took a number, or a product changed: the next look-up says which
-        Err(error) if is_contention(&error) || is_taken(&error) => return Ok(answers),
+        Err(error) if is_contention(&error) || is_taken(&error) => return Ok(true),
         Err(error) => return Err(error.into()),
     }
     let ids: Vec<Uuid> = places.keys().copied().collect();
@@ -186,7 +238,7 @@ pub(super) async fn each(
         asked[*place].claim.map(|claim| (claim, answer))
     });
     change.answer_each(&made.collect::<Vec<_>>()).await?;
-    Ok(answers)
+    Ok(true)
 }
 
 /// Whether no earlier one of the company wants the same number or external id.
@@ -246,12 +298,15 @@ pub(super) fn is_taken(error: &sqlx::Error) -> bool {
     )
 }
 
-/// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due, and what to count.
-pub(super) async fn insert(
+/// What inserting orders amounts to: the webhooks that have something due, and what to count.
+type Inserted = (Vec<WebhookId>, OrderCounts);
+
+/// Locks the stocks of those orders that are to be sent, then inserts all.
+async fn place(
     connection: &mut PgConnection,
     origins: &[&Origin],
-    mut orders: Vec<New>,
-) -> Result<(Vec<WebhookId>, OrderCounts), sqlx::Error> {
+    orders: &mut [New],
+) -> Result<Inserted, sqlx::Error> {
     let sent: Vec<Order> =
         orders.iter().filter(|new| new.send).map(|new| new.resolved.order.clone()).collect();
     let mut ledger = Ledger::default();
@@ -261,16 +316,27 @@ pub(super) async fn insert(
         orders.iter_mut().filter(|new| new.send).for_each(|new| turned.judge(&mut new.resolved.order));
         ledger = locked.ledger;
     }
-    insert_placed(connection, origins, &orders, &mut ledger).await
+    insert_placed(connection, origins, orders, &mut ledger).await
 }
 
-/// Inserts orders whose stocks are locked.
+/// Inserts orders whose stocks are locked, and books those that are to be sent.
 pub(super) async fn insert_placed(
     connection: &mut PgConnection,
     origins: &[&Origin],
     orders: &[New],
     ledger: &mut Ledger,
-) -> Result<(Vec<WebhookId>, OrderCounts), sqlx::Error> {
+) -> Result<Inserted, sqlx::Error> {
+    Ok(insert(connection, origins, orders, ledger, true).await?.unwrap_or_default())
+}
+
+/// The same; where the stocks are not locked, only if they still are as the ledger has them. `None`: they are not.
+async fn insert(
+    connection: &mut PgConnection,
+    origins: &[&Origin],
+    orders: &[New],
+    ledger: &mut Ledger,
+    are_locked: bool,
+) -> Result<Option<Inserted>, sqlx::Error> {
     let mut rows = Rows::default();
     let mut counts = OrderCounts { placed: orders.len(), ..OrderCounts::default() };
     for new in orders {
@@ -278,12 +344,24 @@ pub(super) async fn insert_placed(
         counts.booked += usize::from(state.status.is_booked());
         rows.push(new, &state);
     }
-    let stocks: StockColumns = ledger.settle().into_iter().collect();
+    let mut stocks: StockColumns = ledger.settle().into_iter().collect();
+    if are_locked {
+        stocks.were = Were::default();
+    }
     let recorded: RecordedRows = record_orders!(
         connection,
         origins,
         stocks,
-        "WITH given AS MATERIALIZED (
+        "WITH stands AS MATERIALIZED (
+             SELECT count(*) = cardinality($27::int[]) AS ok
+             FROM unnest($9::uuid[], $27::int[], $28::bigint[], $29::bigint[], $30::boolean[])
+                 AS r (id, quantity, held, missing, is_marked)
+             CROSS JOIN LATERAL (
+                 SELECT FROM product_stock s
+                 WHERE s.id = r.id AND s.quantity = r.quantity AND s.held = r.held AND s.missing = r.missing
+                   AND (s.marked_at IS NOT NULL) = r.is_marked FOR UPDATE
+             ) AS locked
+         ), given AS MATERIALIZED (
              SELECT * FROM unnest($21::uuid[], $22::bigint[], $23::text[], $24::text[], $25::text[], $26::text[])
              AS g (id, origin, created, sent, told, booked)
          ), head AS (
@@ -293,20 +371,23 @@ pub(super) async fn insert_placed(
              SELECT id, organisation_id, eshop_id, warehouse_id, wms_id, status, coalesce(priority, 0),
                     wait_before_processing, count_of_items, count_of_sku, sum_of_quantity, waits_for_id, waits_quantity,
                     errors, address_validation_executed, coalesce(created_at, now())
-             FROM jsonb_populate_recordset(NULL::expedition, $17::jsonb)
+             FROM jsonb_populate_recordset(NULL::expedition, $17::jsonb) WHERE (SELECT ok FROM stands)
              RETURNING id, version, changed_at, organisation_id, eshop_id
          ), detail AS (
              INSERT INTO expedition_detail
              SELECT d.* FROM jsonb_array_elements($18::jsonb) AS r (value)
              CROSS JOIN LATERAL jsonb_populate_record(NULL::expedition_detail,
                                                       r.value || jsonb_build_object('modified_at', now())) AS d
+             WHERE (SELECT ok FROM stands)
          ), bundles AS (
              INSERT INTO expedition_bundle SELECT * FROM jsonb_populate_recordset(NULL::expedition_bundle, $19::jsonb)
+             WHERE (SELECT ok FROM stands)
          ), items AS (
              INSERT INTO expedition_item
              SELECT i.* FROM jsonb_array_elements($20::jsonb) AS r (value)
              CROSS JOIN LATERAL jsonb_populate_record(
                  NULL::expedition_item, r.value || jsonb_build_object('created_at', now(), 'changed_at', now())) AS i
+             WHERE (SELECT ok FROM stands)
          ), written AS (
              SELECT h.*, g.origin, g.created, g.sent, g.told, g.booked FROM head h JOIN given g ON g.id = h.id
          )",
@@ -333,9 +414,13 @@ pub(super) async fn insert_placed(
         &rows.sent as &[Option<String>],
         &rows.told,
         &rows.booked as &[Option<String>],
+        &stocks.were.quantities,
+        &stocks.were.held,
+        &stocks.were.missing,
+        &stocks.were.are_marked,
     )
     .await?;
-    Ok((recorded.lanes, counts))
+    Ok(Some((recorded.lanes, counts)).filter(|_| !recorded.entities.is_empty()))
 }
 
 /// The rows of new orders, and what is recorded of each.

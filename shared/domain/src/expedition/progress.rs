@@ -389,7 +389,7 @@ async fn write(
         connection,
         &[origin],
         stocks,
-        "WITH written AS (
+        "WITH stands AS (SELECT true AS ok), written AS (
              UPDATE expedition
              SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
                  expedited_completely = coalesce($23, expedited_completely), version = version + 1

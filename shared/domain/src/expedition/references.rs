@@ -3,7 +3,7 @@
 //! (`docs/reference/orders.md#bundles`).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::allocator::Stock;
 use super::body::{Body, Detail, MAX_ITEMS, MAX_PIECES, MAX_QUANTITY, NewItem};
 use super::order::{Item, Order, Place, Sendable, State};
 use longshore_kernel::access::Scope;
@@ -43,6 +44,8 @@ pub(super) struct Resolved {
     /// Rows of `expedition_bundle`.
     pub(super) bundles: Vec<Value>,
     pub(super) removed_virtual_products: Vec<Value>,
+    /// The stocks of its items, as they are unless they have changed since.
+    pub(super) stocks: HashMap<StockId, Stock>,
 }
 
 /// A part of a bundle.
@@ -51,7 +54,17 @@ struct Part {
     product: ProductId,
     sku: String,
     quantity: i64,
-    stock: Option<StockId>,
+    stock: Option<Shelf>,
+}
+
+/// The stock of a product in the place of an order.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Shelf {
+    id: StockId,
+    quantity: i64,
+    held: i64,
+    missing: i64,
+    is_marked: bool,
 }
 
 /// Looks up the references of drafts, and says what is wrong with each that cannot be taken.
@@ -246,7 +259,7 @@ struct Found {
     product_sku: Option<String>,
     kind: Option<String>,
     is_sold: bool,
-    stock: Option<Uuid>,
+    stock: Option<Json<Shelf>>,
     parts: Option<Json<Vec<Part>>>,
 }
 
@@ -271,12 +284,17 @@ async fn products(connection: &mut PgConnection, placed: &[Placed<'_>]) -> Resul
         r#"SELECT p.id AS "product?", p.product_sku AS "product_sku?", p.type AS "kind?",
                   coalesce(p.active AND (SELECT true FROM product_eshop x WHERE x.product_id = p.id AND x.eshop_id = g.eshop),
                            false) AS "is_sold!",
-                  (SELECT k.id FROM product_stock k
-                   WHERE k.product_id = p.id AND k.warehouse_id = g.warehouse AND k.wms_id = g.wms) AS "stock?",
+                  (SELECT jsonb_build_object('id', k.id, 'quantity', k.quantity, 'held', k.held, 'missing', k.missing,
+                                             'is_marked', k.marked_at IS NOT NULL)
+                   FROM product_stock k
+                   WHERE k.product_id = p.id AND k.warehouse_id = g.warehouse AND k.wms_id = g.wms)
+                      AS "stock?: Json<Shelf>",
                   CASE WHEN p.type = 'bundle' THEN (
                       SELECT jsonb_agg(jsonb_build_object(
                                  'product', c.product_id, 'sku', q.product_sku, 'quantity', c.quantity,
-                                 'stock', (SELECT k.id FROM product_stock k
+                                 'stock', (SELECT jsonb_build_object('id', k.id, 'quantity', k.quantity, 'held', k.held,
+                                               'missing', k.missing, 'is_marked', k.marked_at IS NOT NULL)
+                                           FROM product_stock k
                                            WHERE k.product_id = c.product_id AND k.warehouse_id = g.warehouse
                                              AND k.wms_id = g.wms)) ORDER BY c.position)
                       FROM product_child c JOIN product q ON q.id = c.product_id WHERE c.bundle_id = p.id)
@@ -311,6 +329,7 @@ struct Items {
     list: Vec<Item>,
     bundles: Vec<Value>,
     removed: Vec<Value>,
+    stocks: HashMap<StockId, Stock>,
 }
 
 impl Items {
@@ -330,7 +349,11 @@ impl Items {
         self.list.push(item);
     }
 
-    fn next(&self, product: ProductId, product_sku: String, quantity: i32, stock: Option<StockId>) -> Item {
+    fn next(&mut self, product: ProductId, product_sku: String, quantity: i32, shelf: Option<Shelf>) -> Item {
+        let stock = shelf.map(|Shelf { id, quantity, held, missing, is_marked }| {
+            self.stocks.insert(id, Stock { quantity, held, missing, is_marked });
+            id
+        });
         let position = i32::try_from(self.list.len()).unwrap_or(i32::MAX);
         let id = ExpeditionItemId::new();
         Item { id, position, product, product_sku, quantity, stock, is_physical: true, is_sold: true }
@@ -414,6 +437,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         items: items.rows,
         bundles: items.bundles,
         removed_virtual_products: items.removed,
+        stocks: items.stocks,
     })
 }
 
@@ -461,8 +485,8 @@ fn take_item(
             }
         }
         _ => {
-            let stock = stock.map(StockId::from);
-            let item = items.next(product.into(), product_sku.unwrap_or_default(), given.quantity, stock);
+            let shelf = stock.map(|Json(shelf)| shelf);
+            let item = items.next(product.into(), product_sku.unwrap_or_default(), given.quantity, shelf);
             items.push(order, &given.columns, None, item);
         }
     }

@@ -112,6 +112,17 @@ pub(super) struct StockColumns {
     pub(super) missing: Vec<i64>,
     /// Whether it shows another quantity, or another number of available pieces.
     pub(super) is_told: Vec<bool>,
+    /// What they were before.
+    pub(super) were: Were,
+}
+
+/// Stocks as they were when it was decided.
+#[derive(Default)]
+pub(super) struct Were {
+    pub(super) quantities: Vec<i32>,
+    pub(super) held: Vec<i64>,
+    pub(super) missing: Vec<i64>,
+    pub(super) are_marked: Vec<bool>,
 }
 
 impl FromIterator<Adjustment> for StockColumns {
@@ -123,6 +134,10 @@ impl FromIterator<Adjustment> for StockColumns {
             columns.held.push(is.held - was.held);
             columns.missing.push(is.missing - was.missing);
             columns.is_told.push(is.quantity != was.quantity || is.available() != was.available());
+            columns.were.quantities.push(i32::try_from(was.quantity).unwrap_or(i32::MAX));
+            columns.were.held.push(was.held);
+            columns.were.missing.push(was.missing);
+            columns.were.are_marked.push(was.is_marked);
         }
         columns
     }
@@ -130,7 +145,8 @@ impl FromIterator<Adjustment> for StockColumns {
 
 /// Runs [`record_each!`](longshore_kernel::record_each) for orders and the stocks that they changed: `ctes` write the orders, `rows`
 /// are theirs in `changed`; the macro appends what belongs to the stocks. Its own parameters are `$9` to `$16`, of which `$14` and
-/// `$15` are the names of the events of an order; those of the caller start at `$17`.
+/// `$15` are the names of the events of an order; those of the caller start at `$17`. Nothing is written unless the first of
+/// `ctes`, `stands (ok)`, says so.
 ///
 /// `record_orders!(connection, origins, stocks, "WITH ctes", "rows", parameters from $17 …)`
 macro_rules! record_orders {
@@ -148,7 +164,7 @@ macro_rules! record_orders {
                      version = s.version + 1
                  FROM unnest($9::uuid[], $10::int[], $11::bigint[], $12::bigint[], $13::boolean[])
                      AS a (id, quantity, held, missing, is_told)
-                 WHERE s.id = ANY (ARRAY[a.id])
+                 WHERE s.id = ANY (ARRAY[a.id]) AND (SELECT ok FROM stands)
                  RETURNING s.id, s.version, s.changed_at, s.organisation_id, s.product_id, s.warehouse_id, s.wms_id,
                            s.quantity, s.booked, a.quantity AS added, a.is_told
              ), stock_told AS (
@@ -228,7 +244,7 @@ pub(super) async fn write(
         connection,
         origins,
         stocks,
-        "WITH given AS MATERIALIZED (
+        "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
                                   $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[])
              AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised)

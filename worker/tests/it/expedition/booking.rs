@@ -215,3 +215,43 @@ async fn a_transition_is_in_one_audit_record_and_one_event_and_versions_have_no_
     let audited = "SELECT count(*) FROM audit WHERE entity_type = 'expedition'";
     assert_eq!(place.world.count(audited).await, 5);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_is_booked_in_its_stocks_as_they_are_when_it_is_written(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    for (number, (were, are)) in [(10, 9), (10, 4), (10, 0), (3, 10), (3, 4)].into_iter().enumerate() {
+        place.count(&[(0, were), (1, 10)]).await;
+        let mut changing = place.world.owner.begin().await.unwrap();
+        sqlx::query(
+            "WITH counted AS (
+                 UPDATE product_stock s SET quantity = $1 FROM product p
+                 WHERE p.id = s.product_id AND p.product_sku = 'P0' RETURNING s.*
+             )
+             INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming,
+                                         actor_type, actor_name)
+             SELECT uuid_v7(), organisation_id, product_id, warehouse_id, wms_id, 'counted', quantity - $2, 0, 'token', 'x'
+             FROM counted",
+        )
+        .bind(are)
+        .bind(were)
+        .execute(&mut *changing)
+        .await
+        .unwrap();
+        let number = number.to_string();
+        let create = place.send(&number, &[(0, 5), (1, 1)]);
+        let change = async {
+            place.world.until_blocked(1).await;
+            changing.commit().await.unwrap();
+        };
+        let (order, ()) = tokio::join!(create, change);
+        let booked = i64::from(are >= 5);
+        let stocks = [place.stock(0).await, place.stock(1).await];
+        let missing = 1 - booked;
+        assert_eq!(stocks, [(are, 5 * booked, 5 * missing), (10, booked, missing)], "{were} to {are}");
+        place.must_hold().await;
+        place.command(order, &Command::Cancel { reason: None }).await.unwrap();
+    }
+}
