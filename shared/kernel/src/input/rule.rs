@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -280,13 +280,18 @@ pub fn id() -> impl Rule<Out = Uuid> + Clone {
     })
 }
 
+/// Years that can be written with four digits. There is no year 0.
+const YEARS: RangeInclusive<i32> = 1..=9_999;
+
 /// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
 pub fn timestamp() -> impl Rule<Out = DateTime<Utc>> + Clone {
     custom(Schema::Timestamp, |reader, value| match &value {
         Value::String(text) => {
-            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).ok();
+            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
+            let at = at.ok().filter(|at| YEARS.contains(&at.year()));
             if at.is_none() {
-                reader.refuse("invalid_timestamp", "must be an ISO 8601 date-time with a UTC offset");
+                let message = "must be an ISO 8601 date-time with a UTC offset, of the years 1 to 9999";
+                reader.refuse("invalid_timestamp", message);
             }
             at
         }
@@ -301,7 +306,8 @@ pub fn timestamp() -> impl Rule<Out = DateTime<Utc>> + Clone {
 pub fn date() -> impl Rule<Out = NaiveDate> + Clone {
     custom(Schema::Date, |reader, value| match &value {
         Value::String(text) => {
-            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
+            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
+            let date = date.filter(|date| text.len() == 10 && YEARS.contains(&date.year()));
             if date.is_none() {
                 reader.refuse("invalid_date", "must be a date such as 2026-05-31");
             }
