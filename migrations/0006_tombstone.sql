@@ -4,6 +4,8 @@ CREATE TABLE tombstone (
     entity_type text NOT NULL,
     entity_id uuid NOT NULL,
     organisation_id uuid,
+    -- of a record that only those see who see its e-shop
+    eshop_id uuid,
     -- a setting that is created again under the same path goes on counting
     version bigint,
     deleted_at timestamptz NOT NULL DEFAULT now(),

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::problem::{GONE, Problem};
 use crate::access::Scope;
-use crate::ids::OrganisationId;
+use crate::ids::{EshopId, OrganisationId};
 
 /// Why a record is not there: [`GONE`] where the caller could have seen it before it was deleted, else
 /// [`NOT_FOUND`](super::problem::NOT_FOUND).
@@ -31,10 +31,12 @@ pub async fn missing<'c>(
         r#"SELECT EXISTS (
                SELECT FROM tombstone
                WHERE entity_id = $1 AND entity_type = $2 AND in_scope($3, organisation_id)
+                 AND (eshop_id IS NULL OR in_eshop($4, eshop_id))
            ) AS "buried!""#,
         id.into(),
         entity_type,
         scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_one(connection)
     .await;

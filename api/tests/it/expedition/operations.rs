@@ -224,6 +224,21 @@ async fn operations_on_a_deleted_order_are_410_and_on_an_unknown_one_404(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_that_a_warehouse_had_is_kept(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let order = world.at("awaiting_processing", "1").await;
+    let torn = json!({"status": "incorrect", "errors": [{"message": "torn"}]});
+    for body in [json!({"status": "take_out"}), torn] {
+        world.on(Method::PUT, &order, "status", body).await.expect(200);
+    }
+    for operation in ["", "rollback", ""] {
+        let method = if operation.is_empty() { Method::DELETE } else { Method::PUT };
+        let status = if operation.is_empty() { 409 } else { 200 };
+        world.on(method, &order, operation, Value::Null).await.expect(status);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_body_may_be_absent_and_needs_no_content_type(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     for (number, operation) in ["send", "cancel"].into_iter().enumerate() {

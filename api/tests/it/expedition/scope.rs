@@ -127,7 +127,7 @@ async fn what_is_foreign_is_not_there(_: PgPoolOptions, options: PgConnectOption
     // deleted, it was never there for them
     world.act(&order, "rollback", Value::Null).await.expect(200);
     world.on(Method::DELETE, &order, "", Value::Null).await.expect(204);
-    for (token, status) in [(&admin, 404), (&api.user, 410), (&api.viewer, 410)] {
+    for (token, status) in [(&admin, 404), (&neighbour, 404), (&api.user, 410), (&api.viewer, 410)] {
         api.get(token, &path(&order, "")).await.expect(status);
     }
 }

@@ -324,7 +324,7 @@ pub(super) async fn lock(
     connection: &mut PgConnection,
     scope: &Scope,
     ids: &[ExpeditionId],
-) -> Result<Vec<Stored>, Problem> {
+) -> Result<Vec<Stored>, sqlx::Error> {
     let orders = order::lock(connection, scope, ids).await?;
     let ids: Vec<Uuid> = orders.iter().map(|order| order.id.get()).collect();
     let rows = sqlx::query!(
@@ -345,7 +345,8 @@ pub(super) async fn lock(
     .await?;
     let stored = orders.into_iter().zip(rows).map(|(order, row)| {
         Ok(Stored {
-            detail: Detail::of_columns(order.id.get(), order.version, row.columns.0)?,
+            detail: Detail::of_columns(order.id.get(), order.version, row.columns.0)
+                .map_err(|error| sqlx::Error::Decode(error.into()))?,
             order,
             user: row.user_id,
             digest: row.digest,
@@ -497,6 +498,9 @@ pub async fn delete(
     if !status.is_editable() && status != Status::Canceled {
         return Err(wrong_status(status, "roll it back or cancel it first"));
     }
+    if was_handed_over(change.connection(), id).await? {
+        return Err(wrong_status(status, "an order that was handed over to its warehouse is kept"));
+    }
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -504,10 +508,10 @@ pub async fn delete(
         ENTITY,
         None,
         "WITH made AS (
-             DELETE FROM expedition WHERE id = $9 RETURNING id, organisation_id, version, status
+             DELETE FROM expedition WHERE id = $9 RETURNING id, organisation_id, eshop_id, version, status
          ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, version, deleted_by)
-             SELECT $7, id, organisation_id, version, $3 FROM made
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, version, deleted_by)
+             SELECT $7, id, organisation_id, eshop_id, version, $3 FROM made
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('orderNumber', jsonb_build_array($10::text, NULL)) AS changes, '{}'::jsonb AS data
@@ -519,4 +523,17 @@ pub async fn delete(
     .await?;
     change.note(recorded);
     change.answer(context.claim, Answer::done()).await
+}
+
+/// Whether its warehouse has ever reported on it.
+async fn was_handed_over(connection: &mut PgConnection, id: ExpeditionId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM audit
+               WHERE entity_type = $2 AND entity_id = $1 AND action = 'expedition.status') AS "was!""#,
+        id.get(),
+        ENTITY,
+    )
+    .fetch_one(connection)
+    .await
 }

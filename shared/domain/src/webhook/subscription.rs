@@ -275,8 +275,8 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
         "WITH made AS (
              DELETE FROM webhook WHERE id = $9 RETURNING *
          ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
-             SELECT $7, id, organisation_id, $3 FROM made
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, deleted_by)
+             SELECT $7, id, organisation_id, eshop_id, $3 FROM made
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
