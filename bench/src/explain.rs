@@ -16,6 +16,7 @@ use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::context::{Context, Origin};
 use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::services::Services;
+use longshore_shared::list::fields::expedition::EXPEDITION;
 use longshore_shared::list::fields::product::PRODUCT;
 use longshore_shared::list::fields::stock::PRODUCT_STOCK;
 use longshore_shared::list::{self, Request};
@@ -26,6 +27,8 @@ use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+
+use crate::measure::orders::page;
 
 /// The log target of `sqlx` for notices of Postgres.
 pub const TARGET: &str = "sqlx::postgres::notice";
@@ -43,8 +46,8 @@ const EXPLAINED: [(&str, &str); 6] = [
 /// Ids of a bulk chunk, or rows of a sync chunk.
 const CHUNK: i64 = 1_000;
 
-/// Fills a database with this many products, nine tenths of them in one organisation, and makes typical
-/// calls.
+/// Fills a database with this many products, nine tenths of them in one organisation, and as many orders, and makes
+/// typical calls.
 ///
 /// # Errors
 /// When the database refuses.
@@ -70,7 +73,38 @@ pub async fn run(stack: &Stack, products: i64) -> anyhow::Result<()> {
     let caller = caller.as_ref().clone();
     let context = Context { caller, origin: Origin::command_line(), claim: None };
     activation::set_active(&services, &context, id.get(), false).await?;
-    chunks(&services, &large, &ids).await
+    chunks(&services, &large, &ids).await?;
+    orders(&mut psql, &services, &large, usize::try_from(products)?).await
+}
+
+/// Fills the database with orders, and requests pages of their list with old, absent and new statistics.
+async fn orders(
+    psql: &mut PgConnection,
+    services: &Services,
+    tenant: &Tenant,
+    count: usize,
+) -> anyhow::Result<()> {
+    let (organisation, eshop) = (tenant.organisation.get(), tenant.eshop.get());
+    psql.execute("ANALYZE expedition, expedition_detail, expedition_item").await?;
+    let sql = page::orders(organisation, eshop, tenant.warehouse, count);
+    psql.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
+    for (statistics, get) in page::STATISTICS {
+        if let Some(sql) = get {
+            psql.execute(sql).await?;
+        }
+        for question in page::questions() {
+            let (criteria, sort) = (question.criteria, question.sort);
+            let body = json!({ "criteria": criteria, "sort": sort, "limit": 100 });
+            for (whose, scope) in [
+                ("a tenant's", Scope::Organisations([tenant.organisation].into())),
+                ("everybody's", Scope::Everything),
+            ] {
+                say(&format!("{whose} orders {}, {statistics} statistics", question.name));
+                list::page(services, &scope, &Request::read(&EXPEDITION, Some(body.clone()))?).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "a program for people, who read it there")]

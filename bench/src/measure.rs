@@ -18,7 +18,7 @@ mod limit;
 mod load;
 mod memory;
 mod meter;
-mod orders;
+pub(crate) mod orders;
 mod page;
 pub(crate) mod process;
 mod read;

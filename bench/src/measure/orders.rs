@@ -2,7 +2,7 @@
 
 mod depot;
 mod import;
-mod page;
+pub(crate) mod page;
 mod place;
 mod receipt;
 mod wait;

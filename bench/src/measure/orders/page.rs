@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use longshore_testkit::stack::Stack;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::depot::Depot;
 use crate::measure::floor::Psql;
@@ -16,18 +17,32 @@ const ORDERS: usize = 1_000_000;
 /// Pages of each kind, of which the median counts.
 const PAGES: usize = 10;
 
+/// The ages of the statistics that the planner has of orders, one after the other, and how to get there.
+pub(crate) const STATISTICS: [(&str, Option<&str>); 3] = [
+    // analysed before the orders came
+    ("old", None),
+    (
+        "absent",
+        Some(
+            "DELETE FROM pg_statistic WHERE starelid IN ('expedition'::regclass, 'expedition_detail'::regclass,
+                                                         'expedition_item'::regclass)",
+        ),
+    ),
+    ("new", Some("VACUUM (ANALYZE) expedition, expedition_detail, expedition_item")),
+];
+
 /// A query of a client.
-struct Question {
-    name: &'static str,
-    criteria: Value,
-    sort: Value,
+pub(crate) struct Question {
+    pub(crate) name: &'static str,
+    pub(crate) criteria: Value,
+    pub(crate) sort: Value,
     /// The same as conditions in SQL …
     conditions: &'static str,
     /// … and an order.
     order: &'static str,
 }
 
-fn questions() -> [Question; 2] {
+pub(crate) fn questions() -> [Question; 2] {
     [
         Question {
             name: "by status and time",
@@ -50,20 +65,12 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let count = effort.of(ORDERS);
     let depot = Depot::on(stack, "pages", 1_000, 0).await?;
     let mut psql = Psql::connect(stack).await?;
-    psql.run(&orders(&depot, count)).await?;
+    let site = &depot.site;
+    psql.run(&orders(site.organisation, site.eshop, site.warehouse, count)).await?;
     let mut rows = Vec::new();
-    for statistics in ["old", "absent", "new"] {
-        match statistics {
-            // analysed before the orders came
-            "old" => {}
-            "absent" => {
-                psql.run(
-                    "DELETE FROM pg_statistic WHERE starelid IN ('expedition'::regclass, 'expedition_detail'::regclass,
-                                                                 'expedition_item'::regclass)",
-                )
-                .await?;
-            }
-            _ => psql.settle().await?,
+    for (statistics, get) in STATISTICS {
+        if let Some(sql) = get {
+            psql.run(sql).await?;
         }
         for question in questions() {
             let (mut ours, mut floors) = (Vec::new(), Vec::new());
@@ -104,8 +111,7 @@ fn sql(question: &Question, depot: &Depot) -> String {
 }
 
 /// Orders of a year, most of them delivered long ago.
-fn orders(depot: &Depot, count: usize) -> String {
-    let (of, eshop, warehouse) = (depot.site.organisation, depot.site.eshop, depot.site.warehouse);
+pub(crate) fn orders(of: Uuid, eshop: Uuid, warehouse: Uuid, count: usize) -> String {
     format!(
         "ALTER TABLE expedition DISABLE TRIGGER expedition_moves;
          INSERT INTO expedition (id, organisation_id, eshop_id, warehouse_id, wms_id, status, status_since, priority,
