@@ -144,6 +144,14 @@ impl List {
     }
 }
 
+/// What an order waits for, as its items name it.
+fn waits_for(order: &Value) -> String {
+    let product = &order["waitsFor"];
+    let items = order["items"].as_array().into_iter().flatten();
+    let mut of = items.filter(|item| !product.is_null() && item["product"] == *product);
+    of.next().map_or_else(|| table::cell(order, "waitsFor"), |item| table::cell(item, "productSku"))
+}
+
 /// Writes the details of an order, one per line.
 fn show(order: &Value) -> anyhow::Result<()> {
     let said = |path: &str| table::cell(order, path);
@@ -152,7 +160,7 @@ fn show(order: &Value) -> anyhow::Result<()> {
         ("order", said("orderNumber")),
         ("status", said("status")),
         ("since", said("statusSince")),
-        ("waits for", said("waitsFor")),
+        ("waits for", waits_for(order)),
         ("tracking", said("trackingNumber")),
     ] {
         writeln!(out, "{name:<10} {value}")?;

@@ -14,10 +14,21 @@ pub struct Broken {
     pub rule: &'static str,
     /// The first rows that break it, by what identifies them.
     pub rows: Vec<String>,
+    /// What an operator does about it.
+    pub remedy: &'static str,
 }
 
-/// The rules, each with the query of the rows that break it. A marked stock is one that the allocator is about to look at.
-const RULES: &[(&str, &str)] = &[
+/// No fault of another program leads there.
+const REPORT: &str =
+    "keep a copy of these rows and of the audit, and report it: no operation of the service should lead here";
+/// An order was forgotten.
+const REBOOK: &str = "PATCH /api/expedition/{id}/rebook, or Rebook on its page of the console, lets each of these orders take its turn again; report it, too";
+/// Nobody looks at a stock.
+const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
+
+/// The rules, each with the query of the rows that break it, and the remedy. A marked stock is one that the allocator is about to
+/// look at.
+const RULES: &[(&str, &str, &str)] = &[
     (
         "a stock holds what its orders have booked, and misses what they wait for",
         "SELECT format('stock %s has held %s and missing %s; its orders have %s and %s', s.id, s.held, s.missing,
@@ -34,6 +45,7 @@ const RULES: &[(&str, &str)] = &[
              GROUP BY 1, 2, 3
          ) i ON i.product_id = s.product_id AND i.warehouse_id = s.warehouse_id AND i.wms_id = s.wms_id
          WHERE (s.held, s.missing) IS DISTINCT FROM (coalesce(i.held, 0), coalesce(i.missing, 0))",
+        REPORT,
     ),
     (
         "a stock has what its movements come to",
@@ -44,6 +56,7 @@ const RULES: &[(&str, &str)] = &[
                     FROM stock_movement GROUP BY 1, 2, 3) m
              ON m.product_id = s.product_id AND m.warehouse_id = s.warehouse_id AND m.wms_id = s.wms_id
          WHERE (s.quantity, s.incoming) IS DISTINCT FROM (coalesce(m.quantity, 0), coalesce(m.incoming, 0))",
+        REPORT,
     ),
     (
         "an order waits for no stock that has enough for it, and that nobody looks at",
@@ -51,6 +64,7 @@ const RULES: &[(&str, &str)] = &[
                        s.quantity - s.held)
          FROM expedition e JOIN product_stock s ON s.id = e.waits_for_id
          WHERE s.marked_at IS NULL AND (e.status = 'awaiting_reservation' OR e.waits_quantity <= s.quantity - s.held)",
+        REBOOK,
     ),
     (
         "bookings are covered by what is there, but for those that the warehouse has begun with",
@@ -60,15 +74,17 @@ const RULES: &[(&str, &str)] = &[
              SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
              WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
                AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing'))",
+        REPORT,
     ),
     (
-        "an order that waits for goods names one of its own stocks",
-        "SELECT format('order %s waits for stock %s', e.id, e.waits_for_id)
+        "an order that waits for goods names one of its own stocks, and what it needs of it",
+        "SELECT format('order %s waits for %s pieces of stock %s', e.id, e.waits_quantity, e.waits_for_id)
          FROM expedition e
-         WHERE e.waits_for_id IS NOT NULL AND NOT EXISTS (
-             SELECT FROM expedition_item i JOIN product_stock s ON s.product_id = i.product_id
+         WHERE e.waits_for_id IS NOT NULL AND e.waits_quantity IS DISTINCT FROM (
+             SELECT sum(i.quantity) FROM expedition_item i JOIN product_stock s ON s.product_id = i.product_id
              WHERE i.expedition_id = e.id AND s.id = e.waits_for_id AND s.warehouse_id = e.warehouse_id
                AND s.wms_id = e.wms_id)",
+        REBOOK,
     ),
     (
         "a packed order says what left, and no other does",
@@ -76,29 +92,59 @@ const RULES: &[(&str, &str)] = &[
          FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
          WHERE (i.expedited IS NOT NULL)
                <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered'))",
+        REPORT,
     ),
     (
         "marks go within a minute",
-        "SELECT format('stock %s has been marked since %s', id, marked_at) FROM product_stock
-         WHERE marked_at < now() - interval '1 minute'",
+        "SELECT format('%s in %s, %s: marked since %s', p.product_sku, w.name, m.name, s.marked_at)
+         FROM product_stock s
+         JOIN product p ON p.id = s.product_id JOIN warehouse w ON w.id = s.warehouse_id JOIN wms m ON m.id = s.wms_id
+         WHERE s.marked_at < now() - interval '1 minute'",
+        ALLOCATE,
     ),
 ];
 
 /// The rules by their names.
 pub fn rules() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|(rule, _)| *rule)
+    RULES.iter().map(|(rule, ..)| *rule)
 }
 
 /// Finds what does not hold. It reads all open orders and all stocks.
 pub async fn broken(pool: &PgPool) -> Result<Vec<Broken>, Problem> {
     let mut found = Vec::new();
-    for (rule, query) in RULES {
-        let limited = format!("SELECT * FROM ({query}) AS broken LIMIT $1");
-        let rows: Vec<String> =
-            sqlx::query_scalar(sqlx::AssertSqlSafe(limited)).bind(NAMED).fetch_all(pool).await?;
+    for (rule, query, remedy) in RULES {
+        let rows = first(pool, query).await?;
         if !rows.is_empty() {
-            found.push(Broken { rule, rows });
+            found.push(Broken { rule, rows, remedy });
         }
     }
     Ok(found)
+}
+
+/// Products that orders wait for in one place while there are enough in another: no rule is broken, and yet nobody is served.
+pub async fn elsewhere(pool: &PgPool) -> Result<Vec<String>, Problem> {
+    first(
+        pool,
+        "SELECT format('%s: %s wait in %s, %s; free in %s, %s: %s', p.product_sku, lack.orders, w.name, m.name, ow.name, om.name,
+                       other.free)
+         FROM (SELECT waits_for_id AS stock, count(*) AS orders, min(waits_quantity) AS least
+               FROM expedition WHERE waits_for_id IS NOT NULL GROUP BY waits_for_id) AS lack
+         JOIN product_stock s ON s.id = lack.stock AND s.marked_at IS NULL AND s.quantity - s.held < lack.least
+         CROSS JOIN LATERAL (
+             SELECT o.warehouse_id, o.wms_id, o.quantity - o.held AS free FROM product_stock o
+             WHERE o.product_id = s.product_id AND o.id <> s.id AND o.quantity - o.held >= lack.least
+             ORDER BY o.quantity - o.held DESC, o.id LIMIT 1
+         ) AS other
+         JOIN product p ON p.id = s.product_id
+         JOIN warehouse w ON w.id = s.warehouse_id JOIN wms m ON m.id = s.wms_id
+         JOIN warehouse ow ON ow.id = other.warehouse_id JOIN wms om ON om.id = other.wms_id
+         ORDER BY lack.orders DESC, s.id",
+    )
+    .await
+}
+
+/// The first rows of a query.
+async fn first(pool: &PgPool, query: &str) -> Result<Vec<String>, Problem> {
+    let limited = format!("SELECT * FROM ({query}) AS found LIMIT $1");
+    Ok(sqlx::query_scalar(sqlx::AssertSqlSafe(limited)).bind(NAMED).fetch_all(pool).await?)
 }

@@ -7,6 +7,7 @@ use longshore_kernel::config::{ObjectStoreSettings, VaultSettings};
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::database::Database;
 use longshore_kernel::objects::Objects;
+use longshore_kernel::problem::Problem;
 
 const SECRETS: &str = "secrets";
 const OBJECTS: &str = "objects";
@@ -49,16 +50,30 @@ pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Databas
     }
 }
 
-/// Whether orders and stocks agree.
+/// Whether orders and stocks agree, and whether orders wait where their pieces are not.
 pub(super) async fn examine_orders(database: &Database) -> Finding {
-    let remedy = "keep a copy of these rows and of the audit, and report it: no operation of the service should lead here";
-    // without a time limit: it reads all open orders and all stocks
-    match invariants::broken(&database.main).await {
-        Ok(broken) if broken.is_empty() => Finding::ok(ORDERS, "orders and stocks agree"),
-        Ok(broken) => {
+    // without a time limit: they read all open orders and all stocks
+    let found = async {
+        let broken = invariants::broken(&database.main).await?;
+        let elsewhere =
+            if broken.is_empty() { invariants::elsewhere(&database.main).await? } else { Vec::new() };
+        Ok::<_, Problem>((broken, elsewhere))
+    };
+    match found.await {
+        Ok((broken, elsewhere)) if broken.is_empty() && elsewhere.is_empty() => {
+            Finding::ok(ORDERS, "orders and stocks agree")
+        }
+        Ok((broken, elsewhere)) if broken.is_empty() => Finding::warn(
+            ORDERS,
+            format!("orders wait where their pieces are not ({})", elsewhere.join("; ")),
+            "move the pieces, or give the orders the other wms (PUT /api/expedition/{id} after a rollback)",
+        ),
+        Ok((broken, _)) => {
             let rules =
                 broken.iter().map(|broken| format!("not so: {} ({})", broken.rule, broken.rows.join("; ")));
-            Finding::fail(ORDERS, rules.collect::<Vec<_>>().join(". "), remedy)
+            let mut remedies: Vec<_> = broken.iter().map(|broken| broken.remedy).collect();
+            remedies.dedup();
+            Finding::fail(ORDERS, rules.collect::<Vec<_>>().join(". "), remedies.join(". "))
         }
         Err(problem) => Finding::fail(ORDERS, reason(&problem), "see the error"),
     }

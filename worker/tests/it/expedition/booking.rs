@@ -1,5 +1,6 @@
 use futures::future::join_all;
 use longshore_shared::expedition::command::Command;
+use longshore_shared::expedition::invariants;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -254,4 +255,41 @@ async fn an_order_is_booked_in_its_stocks_as_they_are_when_it_is_written(
         place.must_hold().await;
         place.command(order, &Command::Cancel { reason: None }).await.unwrap();
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_operator_learns_where_pieces_are_and_which_order_was_forgotten(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let owner = &place.world.owner;
+    let order = place.send("A", &[(0, 3)]).await;
+    place.send("B", &[(0, 7)]).await;
+    assert_eq!(invariants::elsewhere(owner).await.unwrap(), [""; 0]);
+    place
+        .world
+        .execute(
+            "WITH other AS (
+                 INSERT INTO wms (id, organisation_id, name, distribution_center, store_key, internal_id)
+                 SELECT uuid_v7(), organisation_id, 'Loft', gen_random_uuid(), 'x', 'x' FROM wms LIMIT 1 RETURNING id
+             )
+             INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+             SELECT uuid_v7(), s.organisation_id, s.product_id, s.warehouse_id, other.id, 4 FROM product_stock s, other",
+        )
+        .await;
+    let found = invariants::elsewhere(owner).await.unwrap();
+    let [named] = &found[..] else { panic!("{found:?}") };
+    assert!(named.starts_with("P0: 2 wait in ") && named.ends_with(", Loft: 4"), "{named}");
+    place.world.execute("DELETE FROM product_stock WHERE quantity = 4").await;
+
+    place.world.execute("UPDATE expedition SET waits_quantity = 2000000 WHERE waits_quantity = 3").await;
+    place.count(&[(0, 5)]).await;
+    place.allocate().await;
+    let broken = invariants::broken(owner).await.unwrap();
+    let [broken] = &broken[..] else { panic!("{broken:?}") };
+    assert!(broken.rows[0].starts_with(&format!("order {order} waits for 2000000 pieces")), "{broken:?}");
+    assert!(broken.remedy.contains("rebook"), "{broken:?}");
+    assert_eq!(place.command(order, &Command::Rebook).await.unwrap()["status"], "awaiting_processing");
+    place.must_hold().await;
 }

@@ -135,7 +135,8 @@ impl References {
             violations.push(violation("type", "not_allowed", message));
         }
         if self.turned().is_some_and(|id| found.stocked.contains(&id)) {
-            let message = "must stay physical: the product is in stock, or in an open stock advice";
+            let message =
+                "must stay physical: the product is in stock, in an open stock advice, or orders wait for it";
             violations.push(violation("type", "in_stock", message));
         }
         violations
