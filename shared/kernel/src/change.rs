@@ -277,7 +277,17 @@ pub struct EndedJob {
 impl<'s> Change<'s> {
     /// Begins it.
     pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
-        let tx = services.db.main.transaction(None).await?;
+        Self::begin_with(services, None).await
+    }
+
+    /// Begins it for several requests that are served together: it waits for a lock for a tenth of a second at most, since each
+    /// of them waits with the one that is locked out.
+    pub async fn begin_together(services: &'s Services) -> Result<Self, Problem> {
+        Self::begin_with(services, Some("BEGIN; SET LOCAL lock_timeout = '100ms'")).await
+    }
+
+    async fn begin_with(services: &'s Services, statement: Option<&'static str>) -> Result<Self, Problem> {
+        let tx = services.db.main.transaction(statement).await?;
         Ok(Self::holding(services, Held::Transaction(tx)))
     }
 

@@ -12,6 +12,7 @@ pub use super::decision::Command;
 use super::order;
 use super::stocks;
 use super::tally;
+use super::together::Company;
 use super::write::{ENTITY, Transition, write};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
@@ -73,7 +74,9 @@ pub async fn run(
 /// Does a command in a transaction of its own.
 pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
     for _ in 0..ATTEMPTS {
-        if let Some(answer) = each(services, scope, slice::from_ref(asked)).await?.pop().flatten() {
+        if let Some(answer) =
+            each(services, scope, slice::from_ref(asked), Company::Alone).await?.pop().flatten()
+        {
             return answer;
         }
     }
@@ -86,6 +89,7 @@ pub(super) async fn each(
     services: &Services,
     scope: &Scope,
     asked: &[Arc<Asked>],
+    company: Company,
 ) -> Result<Vec<Option<Result<Answer, Problem>>>, Problem> {
     let mut answers: Vec<Option<Result<Answer, Problem>>> = asked.iter().map(|_| None).collect();
     let mut places: HashMap<Uuid, usize> = HashMap::new();
@@ -97,7 +101,7 @@ pub(super) async fn each(
     let told: Vec<Told<'_>> =
         told.map(|(origin, asked)| Told { id: asked.id, command: &asked.command, origin }).collect();
     prepare(services, &told).await?;
-    let mut change = Change::begin(services).await?;
+    let mut change = company.begin(services).await?;
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
     let done = match apply(&mut change, &origins, scope, &told).await {
         Ok(done) => done,

@@ -19,6 +19,7 @@ use super::import;
 use super::order::{Order, State};
 use super::references::{Draft, Resolved, resolve};
 use super::stocks;
+use super::together::Company;
 use super::write::{StockColumns, Were, booked_event, record_orders, status_event};
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
@@ -113,7 +114,9 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 /// Creates an order in a transaction of its own.
 pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
     for _ in 0..ATTEMPTS {
-        if let Some(answer) = each(services, scope, slice::from_ref(asked)).await?.pop().flatten() {
+        if let Some(answer) =
+            each(services, scope, slice::from_ref(asked), Company::Alone).await?.pop().flatten()
+        {
             return answer;
         }
     }
@@ -126,6 +129,7 @@ pub(super) async fn each(
     services: &Services,
     scope: &Scope,
     asked: &[Arc<Asked>],
+    company: Company,
 ) -> Result<Vec<Option<Result<Answer, Problem>>>, Problem> {
     let mut answers: Vec<Option<Result<Answer, Problem>>> = asked.iter().map(|_| None).collect();
     let mut connection = services.db.main.acquire().await?;
@@ -159,7 +163,7 @@ pub(super) async fn each(
     let mut sent: Vec<&mut Order> =
         news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order).collect();
     stocks::make_missing(services, &mut sent).await?;
-    let change = Change::begin(services).await?;
+    let change = company.begin(services).await?;
     write(change, scope, asked, &mut news, Booking::Locked, &mut answers).await?;
     Ok(answers)
 }
@@ -359,7 +363,9 @@ async fn insert(
              CROSS JOIN LATERAL (
                  SELECT FROM product_stock s
                  WHERE s.id = r.id AND s.quantity = r.quantity AND s.held = r.held AND s.missing = r.missing
-                   AND (s.marked_at IS NOT NULL) = r.is_marked FOR UPDATE
+                   AND (s.marked_at IS NOT NULL) = r.is_marked
+                 -- one that somebody else has locked is about to change
+                 FOR UPDATE SKIP LOCKED
              ) AS locked
          ), given AS MATERIALIZED (
              SELECT * FROM unnest($21::uuid[], $22::bigint[], $23::text[], $24::text[], $25::text[], $26::text[])

@@ -11,7 +11,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::body::Body;
+use super::body::{Body, NewItem};
 use super::create::{self, New};
 use super::decision::{self, Command};
 use super::edit::{self, Edited, Stored};
@@ -20,15 +20,21 @@ use super::references::{Draft, Resolved, resolve};
 use super::stocks;
 use super::tally;
 use super::write::{Transition, write};
+use crate::job::halving::{Refused, Statement, halve};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::sha256;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
-use longshore_kernel::input::{Object, Reader, Schema, boolean, int32};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WebhookId};
+use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, int32};
+use longshore_kernel::metrics::OrderCounts;
+use longshore_kernel::problem::{QUOTA_REACHED, Violation};
 use longshore_kernel::quota::Kind;
+use longshore_kernel::services::Services;
+
+/// Items that are taken over together, bundles taken apart: a row of a kilobyte may name a bundle of a thousand parts.
+const ITEMS: usize = 5_000;
 
 /// A row of an import.
 #[derive(Clone, Debug)]
@@ -42,6 +48,25 @@ pub struct Row {
 enum Asked {
     Take { body: Box<Body>, digest: [u8; 32] },
     Cancel,
+}
+
+impl Row {
+    fn items(&self) -> &[NewItem] {
+        match &self.asked {
+            Asked::Take { body, .. } => body.items.as_deref().unwrap_or_default(),
+            Asked::Cancel => &[],
+        }
+    }
+
+    fn external_id(&self) -> Option<&str> {
+        match &self.asked {
+            Asked::Take { body, .. } => match &body.fields.external_id {
+                Given::Value(id) => Some(id),
+                _ => None,
+            },
+            Asked::Cancel => None,
+        }
+    }
 }
 
 /// A row that takes over an order.
@@ -125,6 +150,16 @@ pub struct Applied {
     pub changed: usize,
     /// Rows that were refused, by their position.
     pub refused: Vec<(usize, Vec<Violation>)>,
+    /// Webhooks that have something due.
+    lanes: Vec<WebhookId>,
+    counts: OrderCounts,
+}
+
+/// A row, and its position in the job.
+#[derive(Clone, Copy, Debug)]
+struct Placed<'r> {
+    row: &'r Row,
+    index: i32,
 }
 
 /// Takes over rows; `indexes` are their positions in the job.
@@ -133,23 +168,100 @@ pub async fn apply(
     import: Import<'_>,
     rows: &[Row],
     indexes: &[i32],
-) -> Result<Applied, Problem> {
+) -> Result<Applied, sqlx::Error> {
+    let placed: Vec<Placed<'_>> =
+        rows.iter().zip(indexes).map(|(row, index)| Placed { row, index: *index }).collect();
+    let parts = count_parts(change.connection(), import.organisation, rows).await?;
+    let taking = Taking { import, services: change.services() };
     let mut applied = Applied::default();
     let mut start = 0;
-    // a number may be created and cancelled in one chunk: each group has it once
     while start < rows.len() {
-        let mut seen = HashSet::new();
-        let count = rows[start..].iter().take_while(|row| seen.insert(row.order_number.as_str())).count();
-        let group =
-            Group { import, rows: &rows[start..start + count], indexes: &indexes[start..start + count] };
-        let done = group.apply(change).await?;
-        applied.changed += done.changed;
-        applied
-            .refused
-            .extend(done.refused.into_iter().map(|(position, violations)| (start + position, violations)));
+        let count = group(&rows[start..], &parts[start..]);
+        let halved = halve(change.connection(), &placed[start..start + count], &taking).await?;
+        for (part, done) in halved.applied {
+            let start = start + part.start;
+            let refused = done.refused.into_iter().map(|(at, violations)| (start + at, violations));
+            applied.refused.extend(refused);
+            applied.changed += done.changed;
+            change.note_lanes(done.lanes);
+            change.note_orders(done.counts);
+        }
+        for Refused { position, message } in halved.refused {
+            applied.refused.push((start + position, vec![Violation::new("", "refused", message)]));
+        }
         start += count;
     }
     Ok(applied)
+}
+
+/// How many of the first rows are taken over together. Each number is among them once, since an order may be created and
+/// cancelled in one chunk; each external id too, so that the later of two orders is refused for it.
+fn group(rows: &[Row], parts: &[usize]) -> usize {
+    let (mut numbers, mut external_ids, mut items) = (HashSet::new(), HashSet::new(), 0);
+    for (count, (row, parts)) in rows.iter().zip(parts).enumerate() {
+        items += row.items().len() + parts;
+        let is_new = row.external_id().is_none_or(|id| external_ids.insert(id));
+        if !(numbers.insert(&row.order_number) && is_new) || (items > ITEMS && count > 0) {
+            return count;
+        }
+    }
+    rows.len()
+}
+
+/// How many items each row has in the place of its bundles.
+async fn count_parts(
+    connection: &mut PgConnection,
+    organisation: OrganisationId,
+    rows: &[Row],
+) -> Result<Vec<usize>, sqlx::Error> {
+    let (mut of, mut products, mut skus) = (Vec::new(), Vec::new(), Vec::new());
+    for (row, at) in rows.iter().zip(0_i64..) {
+        for item in row.items() {
+            of.push(at);
+            products.push(item.product);
+            skus.push(item.product_sku.as_deref());
+        }
+    }
+    let found = sqlx::query!(
+        // each by its key, whatever the statistics say
+        r#"SELECT g.row AS "row!", count(*) AS "parts!"
+           FROM unnest($2::bigint[], $3::uuid[], $4::text[]) AS g (row, product, sku)
+           CROSS JOIN LATERAL (
+               (SELECT id, type FROM product WHERE id = g.product AND organisation_id = $1)
+               UNION ALL
+               (SELECT id, type FROM product
+                WHERE organisation_id = $1 AND product_sku >= g.sku AND product_sku <= g.sku ORDER BY product_sku LIMIT 1)
+           ) p
+           CROSS JOIN LATERAL (SELECT FROM product_child WHERE bundle_id = p.id OFFSET 0) c
+           WHERE p.type = 'bundle' GROUP BY g.row"#,
+        organisation.get(),
+        &of,
+        &products as &[Option<Uuid>],
+        &skus as &[Option<&str>],
+    )
+    .fetch_all(connection)
+    .await?;
+    let mut parts = vec![0; rows.len()];
+    for found in found {
+        if let Some(parts) = usize::try_from(found.row).ok().and_then(|row| parts.get_mut(row)) {
+            *parts = usize::try_from(found.parts).unwrap_or(usize::MAX);
+        }
+    }
+    Ok(parts)
+}
+
+/// Takes over rows of different orders, all or none.
+struct Taking<'i> {
+    import: Import<'i>,
+    services: &'i Services,
+}
+
+impl<'r> Statement<Placed<'r>> for Taking<'_> {
+    type Out = Applied;
+
+    async fn apply(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<Applied, sqlx::Error> {
+        Group { import: self.import, services: self.services, rows }.apply(tx).await
+    }
 }
 
 /// An order, and the digest of the row that it was last taken from.
@@ -158,8 +270,8 @@ type Known = (ExpeditionId, Option<Vec<u8>>);
 /// Rows of different orders.
 struct Group<'g> {
     import: Import<'g>,
-    rows: &'g [Row],
-    indexes: &'g [i32],
+    services: &'g Services,
+    rows: &'g [Placed<'g>],
 }
 
 /// What is done with a row, before stocks are locked.
@@ -175,22 +287,22 @@ enum Plan {
 }
 
 impl Group<'_> {
-    async fn apply(&self, change: &mut Change<'_>) -> Result<Applied, Problem> {
+    async fn apply(&self, tx: &mut PgConnection) -> Result<Applied, sqlx::Error> {
         let scope = Scope::Eshop { organisation: self.import.organisation, eshop: self.import.eshop };
-        let known = self.known(change.connection()).await?;
+        let known = self.known(tx).await?;
         let is_same = |row: &Row| match (&row.asked, known.get(&row.order_number)) {
             (Asked::Take { digest, .. }, Some((_, last))) => last.as_deref() == Some(digest),
             _ => false,
         };
         // what was said before needs no lock, and no look at the rest of it
-        let touched = self.rows.iter().filter(|row| !is_same(row));
+        let touched = self.rows().filter(|row| !is_same(row));
         let ids: Vec<ExpeditionId> =
             touched.filter_map(|row| known.get(&row.order_number)).map(|(id, _)| *id).collect();
-        let stored = edit::lock(change.connection(), &scope, &ids).await?;
+        let stored = edit::lock(tx, &scope, &ids).await?;
         let mut by_number: HashMap<String, Stored> =
             stored.into_iter().map(|stored| (stored.order.order_number.clone(), stored)).collect();
         let (mut plans, mut drafts, mut known) = (Vec::new(), Vec::new(), Vec::new());
-        for row in self.rows {
+        for row in self.rows() {
             if is_same(row) {
                 plans.push(Plan::Unchanged);
                 continue;
@@ -230,17 +342,17 @@ impl Group<'_> {
                 },
             });
         }
-        let mut resolved = resolve(change.connection(), drafts).await?.into_iter();
+        let mut resolved = resolve(tx, drafts).await?.into_iter();
         let mut stored = known.into_iter();
         let mut work = Work::default();
         let mut applied = Applied::default();
-        for (position, (plan, row)) in plans.into_iter().zip(self.rows).enumerate() {
+        for (position, (plan, placed)) in plans.into_iter().zip(self.rows).enumerate() {
             match plan {
                 Plan::Unchanged => {}
                 Plan::Refused(violations) => applied.refused.push((position, violations)),
                 Plan::Cancel => work.cancels.extend(stored.next().map(|(order, _)| (position, order))),
                 Plan::Create | Plan::Edit => {
-                    let Asked::Take { body, digest } = &row.asked else { continue };
+                    let Asked::Take { body, digest } = &placed.row.asked else { continue };
                     let known = if matches!(plan, Plan::Edit) { stored.next() } else { None };
                     match (resolved.next(), known) {
                         (Some(Err(violations)), _) => applied.refused.push((position, violations)),
@@ -250,16 +362,42 @@ impl Group<'_> {
                             work.edit(edited(stored, resolved, *digest), sends);
                         }
                         (Some(Ok(resolved)), _) => {
-                            work.news.push(self.create(body, resolved, *digest, position));
+                            work.news.push((position, self.create(body, resolved, *digest, placed.index)));
                         }
-                        (None, _) => return Err(Problem::internal("a row was not resolved")),
+                        (None, _) => return Err(sqlx::Error::Protocol("a row was not resolved".to_owned())),
                     }
                 }
             }
         }
+        self.keep_to_quota(tx, &mut work, &mut applied).await?;
         applied.changed += work.news.len() + work.edits.len();
-        self.write(change, work, &mut applied).await?;
+        self.write(tx, work, &mut applied).await?;
         Ok(applied)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().map(|placed| placed.row)
+    }
+
+    /// Refuses the new orders for which there is no room, the last ones.
+    async fn keep_to_quota(
+        &self,
+        tx: &mut PgConnection,
+        work: &mut Work,
+        applied: &mut Applied,
+    ) -> Result<(), sqlx::Error> {
+        if work.news.is_empty() {
+            return Ok(());
+        }
+        let quotas = &self.services.quotas;
+        let room = quotas.room(tx, self.import.organisation, Kind::Expedition, work.news.len()).await?;
+        let over = work.news.split_off(room);
+        if !over.is_empty() {
+            quotas.refused(Kind::Expedition, over.len());
+            let refusal = || vec![Violation::new("", QUOTA_REACHED.code, quotas.sentence(Kind::Expedition))];
+            applied.refused.extend(over.into_iter().map(|(position, _)| (position, refusal())));
+        }
+        Ok(())
     }
 
     /// Whether an order is sent: as its row says, else the header, else unless the e-shop edits it first.
@@ -267,8 +405,7 @@ impl Group<'_> {
         body.send.or(self.import.send).unwrap_or(!resolved.edits_before)
     }
 
-    fn create(&self, body: &Body, resolved: Resolved, digest: [u8; 32], position: usize) -> New {
-        let index = self.indexes.get(position).copied().unwrap_or_default();
+    fn create(&self, body: &Body, resolved: Resolved, digest: [u8; 32], index: i32) -> New {
         New {
             send: self.sends(body, &resolved),
             resolved,
@@ -281,7 +418,7 @@ impl Group<'_> {
 
     /// The orders of the e-shop that the rows name, by their numbers, and the digests of the rows that they were last taken from.
     async fn known(&self, connection: &mut PgConnection) -> Result<HashMap<String, Known>, sqlx::Error> {
-        let numbers: Vec<&str> = self.rows.iter().map(|row| row.order_number.as_str()).collect();
+        let numbers: Vec<&str> = self.rows().map(|row| row.order_number.as_str()).collect();
         let rows = sqlx::query!(
             // each by its key, whatever the statistics say
             "SELECT d.id, d.order_number, d.digest
@@ -299,22 +436,27 @@ impl Group<'_> {
     }
 
     /// Writes what was planned; what can no longer be cancelled is refused.
-    async fn write(&self, change: &mut Change<'_>, work: Work, applied: &mut Applied) -> Result<(), Problem> {
-        let Work { mut news, edits, again, cancels, same } = work;
+    async fn write(
+        &self,
+        tx: &mut PgConnection,
+        work: Work,
+        applied: &mut Applied,
+    ) -> Result<(), sqlx::Error> {
+        let mut news: Vec<New> = work.news.into_iter().map(|(_, new)| new).collect();
+        let Work { edits, again, cancels, same, .. } = work;
         let origins = [self.import.origin];
         if !edits.is_empty() {
-            let lanes = edit::write(change.connection(), &origins, &edits).await?;
-            change.note_lanes(lanes);
+            applied.lanes.extend(edit::write(tx, &origins, &edits).await?);
         }
-        note_taken(change.connection(), &same).await?;
+        note_taken(tx, &same).await?;
         let (raised, mut again): (Vec<bool>, Vec<Order>) = again.into_iter().unzip();
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
-        stocks::make_missing(change.services(), &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
+        stocks::make_missing(self.services, &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
         let cancelled = cancels.iter().map(|(_, order)| order);
         let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();
-        let mut locked = stocks::lock(change.connection(), &all).await?;
-        let turned = stocks::turned(change.connection(), &locked).await?;
+        let mut locked = stocks::lock(tx, &all).await?;
+        let turned = stocks::turned(tx, &locked).await?;
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         sent.chain(&mut again).for_each(|order| turned.judge(order));
         let mut transitions = Vec::new();
@@ -345,15 +487,13 @@ impl Group<'_> {
         }
         // one that was edited is counted as that
         applied.changed += transitions.iter().filter(|t| t.is_change() && !t.is_raised).count();
-        let (_, lanes) = write(change.connection(), &origins, &transitions, &mut locked.ledger).await?;
-        change.note_lanes(lanes);
-        change.note_orders(tally::of(&transitions));
+        let (_, lanes) = write(tx, &origins, &transitions, &mut locked.ledger).await?;
+        applied.lanes.extend(lanes);
+        applied.counts += tally::of(&transitions);
         if !news.is_empty() {
-            change.must_have_room(self.import.organisation, Kind::Expedition).await?;
-            let (lanes, counts) =
-                create::insert_placed(change.connection(), &origins, &news, &mut locked.ledger).await?;
-            change.note_lanes(lanes);
-            change.note_orders(counts);
+            let (lanes, counts) = create::insert_placed(tx, &origins, &news, &mut locked.ledger).await?;
+            applied.lanes.extend(lanes);
+            applied.counts += counts;
         }
         Ok(())
     }
@@ -362,7 +502,8 @@ impl Group<'_> {
 /// What is to be written of the rows of a group.
 #[derive(Default)]
 struct Work {
-    news: Vec<New>,
+    /// New orders, with the positions of their rows.
+    news: Vec<(usize, New)>,
     edits: Vec<Edited>,
     /// Orders that are sent again, with whether an edit raises their version.
     again: Vec<(bool, Order)>,

@@ -1,7 +1,8 @@
 //! What requests of the same moment do together: orders that are created, and commands, share the statements that look up, lock
 //! and write ([`gather`](longshore_kernel::gather)). A stock that everybody wants is locked once for all of them.
 //!
-//! Those of one scope are served together, and wait for nobody else. One that fails with others is tried alone.
+//! Those of one scope are served together, and wait for nobody else. One that fails with others is tried alone; so is one whose
+//! order or stock stays locked, so that it does not hold up those that want another.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +12,7 @@ use super::command::{self, Command};
 use super::create;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::gather::{Gather, GatherBy};
 use longshore_kernel::ids::ExpeditionId;
@@ -25,6 +27,25 @@ const AT_ONCE: usize = 2;
 
 /// An order with more items is created alone.
 const ITEMS: usize = 50;
+
+/// Whether requests are served with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// Others wait with them.
+    Together,
+    /// Nobody does.
+    Alone,
+}
+
+impl Company {
+    /// Begins their transaction.
+    pub(super) async fn begin(self, services: &Services) -> Result<Change<'_>, Problem> {
+        match self {
+            Self::Together => Change::begin_together(services).await,
+            Self::Alone => Change::begin(services).await,
+        }
+    }
+}
 
 /// What came of one; `None`: it is to be tried alone.
 type Came = Option<Result<Answer, Problem>>;
@@ -81,14 +102,14 @@ impl Batcher {
                     let (services, scope) = (creates.clone(), scope.clone());
                     Gather::start(MOST, AT_ONCE, move |asked: Vec<Arc<create::Asked>>| {
                         let (services, scope) = (services.clone(), scope.clone());
-                        async move { create::each(&services, &scope, &asked).await }
+                        async move { create::each(&services, &scope, &asked, Company::Together).await }
                     })
                 }),
                 commands: GatherBy::new(move |scope: &Scope| {
                     let (services, scope) = (commands.clone(), scope.clone());
                     Gather::start(MOST, AT_ONCE, move |asked: Vec<Arc<command::Asked>>| {
                         let (services, scope) = (services.clone(), scope.clone());
-                        async move { command::each(&services, &scope, &asked).await }
+                        async move { command::each(&services, &scope, &asked, Company::Together).await }
                     })
                 }),
             }

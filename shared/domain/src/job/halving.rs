@@ -53,6 +53,7 @@ pub async fn halve<I, S: Statement<I>>(
         return Ok(halved);
     }
     let mut parts: Vec<Range<usize>> = std::iter::once(0..items.len()).collect();
+    let mut tried = None;
     while let Some(part) = parts.pop() {
         let Some(slice) = items.get(part.clone()) else { continue };
         let mut savepoint = tx.begin().await?;
@@ -63,7 +64,9 @@ pub async fn halve<I, S: Statement<I>>(
             }
             Err(error) if is_refused_value(&error) => {
                 savepoint.rollback().await?;
-                if part.len() == 1 {
+                if part.len() == 1 && tried.replace(part.start) != Some(part.start) {
+                    parts.push(part);
+                } else if part.len() == 1 {
                     halved.refused.push(Refused { position: part.start, message: sentence(&error) });
                 } else {
                     let middle = part.start + part.len() / 2;

@@ -4,10 +4,13 @@ use longshore_shared::expedition::command::Command;
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::kernel::context::Origin;
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::partner::push::{self, Push};
 use longshore_shared::warehouse::warehouse::{self, NewWarehouse};
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::support::{Place, id};
 
@@ -210,4 +213,130 @@ async fn a_row_that_says_what_a_create_said_is_unchanged(_: PgPoolOptions, optio
     let mut other = row(&place, "A");
     other["note"] = json!("wrap it");
     assert_eq!(import(&place, json!({}), &[other]).await, [0, 0, 1], "it is sent already");
+}
+
+/// Codes of the refused rows by their numbers, with what the first violation is about.
+async fn refused(place: &Place) -> Vec<(String, String)> {
+    sqlx::query_as("SELECT key, code FROM job_item_error ORDER BY job_id, index")
+        .fetch_all(&place.world.owner)
+        .await
+        .unwrap()
+}
+
+fn named(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+    rows.iter().map(|(key, code)| ((*key).to_owned(), (*code).to_owned())).collect()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_later_of_two_rows_with_one_external_id_is_refused_alone(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let mut rows: Vec<Value> = (0..6).map(|n| row(&place, &format!("R{n}"))).collect();
+    for (number, id) in [(1, "same"), (3, "other"), (4, "same")] {
+        rows[number]["externalId"] = json!(id);
+    }
+    assert_eq!(import(&place, json!({}), &rows).await, [5, 0, 1]);
+    assert_eq!(refused(&place).await, named(&[("R4", "already_taken")]));
+    assert_eq!(import(&place, json!({}), &rows).await, [0, 5, 1], "the same again");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_that_only_the_database_refuses_is_refused_alone(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 100)]).await;
+    place
+        .world
+        .execute("ALTER TABLE expedition_detail ADD CONSTRAINT nobody_is_called_thirteen CHECK (billing_last_name <> '13')")
+        .await;
+    let mut rows: Vec<Value> = (0..20).map(|n| row(&place, &format!("R{n}"))).collect();
+    for number in [0, 13, 19] {
+        rows[number]["billingLastName"] = json!("13");
+    }
+    assert_eq!(import(&place, json!({}), &rows).await, [17, 0, 3]);
+    assert_eq!(refused(&place).await, named(&[("R0", "refused"), ("R13", "refused"), ("R19", "refused")]));
+    assert_eq!(place.stock(0).await, (100, 17, 0));
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_day_before_the_first_year_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let mut rows: Vec<Value> = (0..6).map(|n| row(&place, &format!("R{n}"))).collect();
+    for (number, (field, value)) in (1..).zip([
+        ("requiredExpeditionDate", "0000-01-01"),
+        ("eshopOrderDate", "0001-01-01T00:00:00+01:00"),
+        ("eshopOrderDate", "9999-12-31T23:59:59-12:00"),
+        ("eshopOrderDate", "0001-01-01T00:00:00Z"),
+    ]) {
+        rows[number][field] = json!(value);
+    }
+    assert_eq!(import(&place, json!({}), &rows).await, [3, 0, 3]);
+    let codes = [("R1", "invalid_date"), ("R2", "invalid_timestamp"), ("R3", "invalid_timestamp")];
+    assert_eq!(refused(&place).await, named(&codes));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn new_orders_above_the_quota_are_refused_and_all_others_are_taken(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    let mut settings = services::quota_settings().unwrap();
+    settings.quota_expeditions = 3;
+    services.quotas = Quotas::new(settings, services.metrics.clone());
+    let place = Place::over(services, &options, 1).await;
+    let first: Vec<Value> = (0..2).map(|n| row(&place, &format!("R{n}"))).collect();
+    assert_eq!(import(&place, json!({}), &first).await, [2, 0, 0]);
+    let mut rows: Vec<Value> = (0..5).map(|n| row(&place, &format!("R{n}"))).collect();
+    rows.push(json!({"orderNumber": "R1", "cancel": true}));
+    assert_eq!(import(&place, json!({}), &rows).await, [2, 2, 2], "one is new, one cancelled");
+    assert_eq!(refused(&place).await, named(&[("R3", "quota_reached"), ("R4", "quota_reached")]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn rows_of_large_bundles_are_taken_in_small_groups(_: PgPoolOptions, options: PgConnectOptions) {
+    const PARTS: usize = 400;
+    const ROWS: i64 = 30;
+    let place = Place::new(&options, PARTS).await;
+    let bundle: Uuid = sqlx::query_scalar(
+        "WITH made AS (
+             INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers, packaging_type,
+                 imei_check_required, work_around_sn_in, work_around_ean_sticker, work_around_warranty_inf,
+                 work_around_lot, active, active_acceptance, type)
+             VALUES (uuid_v7(), $1, 'SET', 'SET', 'Set', '{}', 'A', false, false, false, false, false, true,
+                     nextval('acceptance'), 'bundle')
+             RETURNING id
+         ), sold AS (
+             INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $2 FROM made
+         ), parts AS (
+             INSERT INTO product_child (bundle_id, position, product_id, quantity)
+             SELECT made.id, row_number() OVER (ORDER BY p.id) - 1, p.id, 1 FROM made, product p
+         )
+         SELECT id FROM made",
+    )
+    .bind(place.world.tenant.organisation)
+    .bind(place.world.tenant.eshop)
+    .fetch_one(&place.world.owner)
+    .await
+    .unwrap();
+    let rows: Vec<Value> = (0..ROWS)
+        .map(|n| {
+            let mut row = row(&place, &format!("R{n}"));
+            row["items"] = if n % 2 == 0 {
+                json!([{"productSku": "SET", "quantity": 1}])
+            } else {
+                json!([{"product": bundle, "quantity": 1}])
+            };
+            row
+        })
+        .collect();
+    assert_eq!(import(&place, json!({}), &rows).await, [ROWS, 0, 0]);
+    let most = "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM expedition_item GROUP BY created_at, xmin::text) t";
+    let written = "SELECT count(*) FROM expedition_item";
+    assert_eq!(place.world.count(written).await, ROWS * 400);
+    let most = place.world.count(most).await;
+    assert!(most <= 5_000, "{most} items by one statement");
+    place.must_hold().await;
 }

@@ -6,6 +6,7 @@ use longshore_shared::expedition::together::Batcher;
 use longshore_shared::expedition::{invariants, progress};
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::push::Push;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -22,7 +23,15 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) async fn new(options: &PgConnectOptions, products: usize) -> Self {
-        let world = World::new(options).await;
+        Self::in_world(World::new(options).await, products).await
+    }
+
+    /// The same with services of one's own.
+    pub(crate) async fn over(services: Services, options: &PgConnectOptions, products: usize) -> Self {
+        Self::in_world(World::over(services, options).await, products).await
+    }
+
+    async fn in_world(world: World, products: usize) -> Self {
         world.products(products).await;
         let carrier = sqlx::query_scalar(
             "WITH made AS (

@@ -100,3 +100,26 @@ async fn each_key_is_answered_with_its_own_order(_: PgPoolOptions, options: PgCo
         assert!(answer.body.unwrap().contains(&format!("\"N-{n}\"")));
     }
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_locked_stock_holds_up_no_order_of_another(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 100), (1, 100)]).await;
+    let mut holder = place.world.owner.begin().await.unwrap();
+    let lock = "SELECT FROM product_stock s JOIN product p ON p.id = s.product_id WHERE p.product_sku = 'P0' FOR UPDATE OF s";
+    sqlx::query(lock).execute(&mut *holder).await.unwrap();
+    let locked = join_all((0..6).map(|n| place.create(sent(&place, &format!("locked-{n}"), &[(0, 1)]))));
+    let others = async {
+        // more one after the other than would fit in the time that a lock is waited for, if each had to
+        for n in 0..10 {
+            let made = place.create(sent(&place, &format!("other-{n}"), &[(1, 1)])).await.unwrap();
+            assert_eq!(made["status"], "awaiting_processing");
+        }
+        holder.commit().await.unwrap();
+    };
+    let (locked, ()) = tokio::join!(locked, others);
+    assert!(
+        locked.iter().all(|made| made.as_ref().is_ok_and(|made| made["status"] == "awaiting_processing"))
+    );
+    place.must_hold().await;
+}
