@@ -30,6 +30,7 @@ pub mod migration;
 pub mod objects;
 pub mod origin;
 pub mod outage;
+pub mod place;
 pub mod pool;
 pub mod problem;
 pub mod proxy;

@@ -280,6 +280,10 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
     assert_eq!(yard.status(&id).await, "canceled");
     let shown = admin.open(&page(&id)).await.expect(200).text;
     assert!(shown.contains("Reason: a change of mind"), "{shown}");
+    // its warehouse had it, so it is kept
+    let refused = admin.act(&format!("{}/delete", page(&id)), &[]).await.expect(409).text;
+    assert!(refused.contains("was handed over to its warehouse"), "{refused}");
+    let id = yard.order("TWO", 2, &json!({})).await;
     let reply = admin.act(&format!("{}/delete", page(&id)), &[]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console/order?done=order-deleted"));
     admin.open(&page(&id)).await.expect(404);

@@ -12,7 +12,7 @@ pub use super::decision::Command;
 use super::order;
 use super::stocks;
 use super::tally;
-use super::together::Company;
+use super::together::{self, Came, Company};
 use super::write::{ENTITY, Transition, write};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
@@ -23,12 +23,9 @@ use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::idempotency::KeyClaim;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input::{Reader, Rule, boolean, object, text};
-use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
-
-/// How often an operation is tried that is refused because of a concurrent change.
-const ATTEMPTS: usize = 3;
 
 /// Characters of the reason of a cancellation.
 pub const REASON_LENGTH: usize = 255;
@@ -73,14 +70,7 @@ pub async fn run(
 
 /// Does a command in a transaction of its own.
 pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
-    for _ in 0..ATTEMPTS {
-        if let Some(answer) =
-            each(services, scope, slice::from_ref(asked), Company::Alone).await?.pop().flatten()
-        {
-            return answer;
-        }
-    }
-    Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
+    together::alone(|| each(services, scope, slice::from_ref(asked), Company::Alone)).await
 }
 
 /// Does commands that one scope asks for, all in one transaction. `None`: another change came first, and it is to be tried again
@@ -90,8 +80,8 @@ pub(super) async fn each(
     scope: &Scope,
     asked: &[Arc<Asked>],
     company: Company,
-) -> Result<Vec<Option<Result<Answer, Problem>>>, Problem> {
-    let mut answers: Vec<Option<Result<Answer, Problem>>> = asked.iter().map(|_| None).collect();
+) -> Result<Vec<Came>, Problem> {
+    let mut answers: Vec<Came> = asked.iter().map(|_| None).collect();
     let mut places: HashMap<Uuid, usize> = HashMap::new();
     for (place, asked) in asked.iter().enumerate() {
         // the later of two for the same order finds what the earlier has made of it

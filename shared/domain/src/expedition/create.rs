@@ -19,7 +19,7 @@ use super::import;
 use super::order::{Order, State};
 use super::references::{Draft, Resolved, resolve};
 use super::stocks;
-use super::together::Company;
+use super::together::{self, Came, Company};
 use super::write::{StockColumns, Were, booked_event, record_orders, status_event};
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
@@ -33,13 +33,10 @@ use longshore_kernel::idempotency::KeyClaim;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, StockId, WebhookId};
 use longshore_kernel::input::{self, Object, Schema};
 use longshore_kernel::metrics::OrderCounts;
-use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::{is_contention, is_locked, violated_constraint};
-
-/// How often a create is tried that is refused because of a concurrent one.
-const ATTEMPTS: usize = 3;
 
 /// An order that is to be created.
 #[derive(Debug)]
@@ -113,14 +110,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 
 /// Creates an order in a transaction of its own.
 pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
-    for _ in 0..ATTEMPTS {
-        if let Some(answer) =
-            each(services, scope, slice::from_ref(asked), Company::Alone).await?.pop().flatten()
-        {
-            return answer;
-        }
-    }
-    Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
+    together::alone(|| each(services, scope, slice::from_ref(asked), Company::Alone)).await
 }
 
 /// Creates orders that one scope asks for, all in one transaction; one that is refused is refused alone. `None`: another change
@@ -130,12 +120,11 @@ pub(super) async fn each(
     scope: &Scope,
     asked: &[Arc<Asked>],
     company: Company,
-) -> Result<Vec<Option<Result<Answer, Problem>>>, Problem> {
-    let mut answers: Vec<Option<Result<Answer, Problem>>> = asked.iter().map(|_| None).collect();
-    let mut connection = services.db.main.acquire().await?;
+) -> Result<Vec<Came>, Problem> {
+    let mut answers: Vec<Came> = asked.iter().map(|_| None).collect();
+    let mut single = Change::begin_single(services, None).await?;
     let drafts = asked.iter().map(|a| draft(a.id, a.body.eshop.unwrap_or_default(), scope, &a.body));
-    let resolved = resolve(&mut connection, drafts.collect()).await?;
-    drop(connection);
+    let resolved = resolve(single.connection(), drafts.collect()).await?;
     let mut news = Vec::with_capacity(asked.len());
     let mut taken = HashSet::new();
     for (origin, (asked, resolved)) in asked.iter().zip(resolved).enumerate() {
@@ -154,11 +143,13 @@ pub(super) async fn each(
         }
     }
     if let Some(ledger) = looked_up(asked, &news) {
-        let change = Change::begin_single(services, None).await?;
-        let written = write(change, scope, asked, &mut news, Booking::LookedUp(ledger), &mut answers).await?;
+        let written = write(single, scope, asked, &mut news, Booking::LookedUp(ledger), &mut answers).await?;
         if written {
             return Ok(answers);
         }
+    } else {
+        // no connection is held while another is waited for
+        drop(single);
     }
     let mut sent: Vec<&mut Order> =
         news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order).collect();
@@ -200,7 +191,7 @@ async fn write(
     asked: &[Arc<Asked>],
     news: &mut Vec<New>,
     booking: Booking,
-    answers: &mut [Option<Result<Answer, Problem>>],
+    answers: &mut [Came],
 ) -> Result<bool, Problem> {
     for full in beyond_quota(&mut change, news).await? {
         answers[full] = Some(Err(change.quotas().refusal(Kind::Expedition)));

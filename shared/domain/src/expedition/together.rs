@@ -16,7 +16,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::gather::{Gather, GatherBy};
 use longshore_kernel::ids::ExpeditionId;
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
 /// Orders of one transaction.
@@ -47,8 +47,24 @@ impl Company {
     }
 }
 
-/// What came of one; `None`: it is to be tried alone.
-type Came = Option<Result<Answer, Problem>>;
+/// How often a request is tried that fails because of a concurrent change.
+const ATTEMPTS: usize = 3;
+
+/// What came of one; `None`: another change came first, and it is to be tried alone.
+pub(super) type Came = Option<Result<Answer, Problem>>;
+
+/// Serves a request that nobody waits with: `serve` answers it alone.
+pub(super) async fn alone<S>(serve: impl Fn() -> S) -> Result<Answer, Problem>
+where
+    S: Future<Output = Result<Vec<Came>, Problem>>,
+{
+    for _ in 0..ATTEMPTS {
+        if let Some(answer) = serve().await?.pop().flatten() {
+            return answer;
+        }
+    }
+    Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
+}
 
 /// Creates orders and does commands of a process; cheap to clone. It begins when it is first asked.
 #[derive(Clone, Debug, Default)]

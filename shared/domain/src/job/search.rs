@@ -4,9 +4,6 @@
 //! else is looked at job by job, and at most [`WINDOW`] of them. A page that is cut short by that says so, and where the
 //! next one begins.
 
-use std::fmt;
-use std::str::FromStr;
-
 use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -51,30 +48,8 @@ pub struct Filter {
     pub after: Option<Place>,
 }
 
-/// A place in the order of time; written `<microseconds>.<id>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The moment.
-    pub at: DateTime<Utc>,
-    /// The job at that moment.
-    pub id: JobId,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at.timestamp_micros(), self.id)
-    }
-}
-
-impl FromStr for Place {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (micros, id) = text.split_once('.').ok_or(())?;
-        let at = micros.parse().ok().and_then(DateTime::from_timestamp_micros).ok_or(())?;
-        Ok(Self { at, id: JobId::parse(id).ok_or(())? })
-    }
-}
+/// A place in the order of time.
+pub type Place = longshore_kernel::place::Place<JobId>;
 
 /// A job as a list of them shows it.
 #[derive(Clone, Debug)]
@@ -261,19 +236,4 @@ async fn jobs_of(db: &Database, entity: Uuid) -> Result<Vec<JobId>, Problem> {
     .fetch_all(&db.lists)
     .await?;
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_comes_back_as_it_was_written() {
-        let at = DateTime::from_timestamp_micros(1_767_225_600_123_456).unwrap();
-        let place = Place { at, id: JobId::new() };
-        assert_eq!(place.to_string().parse(), Ok(place));
-        for text in ["", ".", "1.2", "x.00000000-0000-0000-0000-000000000007", "9223372036854775807.x"] {
-            assert_eq!(text.parse::<Place>(), Err(()), "{text}");
-        }
-    }
 }

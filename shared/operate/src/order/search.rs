@@ -4,8 +4,6 @@
 //! of a status by the time since which they have been in it.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
@@ -40,30 +38,8 @@ pub struct Filter {
     pub after: Option<Place>,
 }
 
-/// A place in the order of time; written `<microseconds>.<id>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The moment.
-    pub at: DateTime<Utc>,
-    /// The order at that moment.
-    pub id: ExpeditionId,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at.timestamp_micros(), self.id)
-    }
-}
-
-impl FromStr for Place {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (micros, id) = text.split_once('.').ok_or(())?;
-        let at = micros.parse().ok().and_then(DateTime::from_timestamp_micros).ok_or(())?;
-        Ok(Self { at, id: ExpeditionId::parse(id).ok_or(())? })
-    }
-}
+/// A place in the order of time.
+pub type Place = longshore_kernel::place::Place<ExpeditionId>;
 
 /// An order as a list of them shows it.
 #[derive(Clone, Debug)]
@@ -306,19 +282,4 @@ async fn by_sku(db: &Database, scope: &Scope, sku: &str) -> Result<HashSet<Exped
     .fetch_all(&db.lists)
     .await?;
     Ok(ids.into_iter().map(ExpeditionId::from).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_comes_back_as_it_was_written() {
-        let at = DateTime::from_timestamp_micros(1_767_225_600_123_456).unwrap();
-        let place = Place { at, id: ExpeditionId::new() };
-        assert_eq!(place.to_string().parse(), Ok(place));
-        for text in ["", ".", "1.2", "x.00000000-0000-0000-0000-000000000007", "9223372036854775807.x"] {
-            assert_eq!(text.parse::<Place>(), Err(()), "{text}");
-        }
-    }
 }
