@@ -32,6 +32,7 @@ pub mod origin;
 pub mod outage;
 pub mod place;
 pub mod pool;
+pub mod precondition;
 pub mod problem;
 pub mod proxy;
 pub mod queue;

@@ -1,35 +1,24 @@
 //! Request headers that change what an operation does.
 
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
-use longshore_shared::kernel::answer::etag;
-use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::kernel::precondition::Precondition;
 
 /// The versions from which an update may start.
 #[derive(Clone, Debug, Default)]
-pub struct IfMatch(Option<Vec<String>>);
+pub struct IfMatch(Precondition);
 
-impl IfMatch {
-    /// Whether the caller requires a version.
-    #[must_use]
-    pub fn given(&self) -> bool {
-        self.0.is_some()
-    }
+impl Deref for IfMatch {
+    type Target = Precondition;
 
-    /// Refuses the update of a version that the caller has not seen.
-    pub fn check(&self, version: i64) -> Result<(), Problem> {
-        let current = etag(version);
-        match &self.0 {
-            Some(tags) if !tags.iter().any(|tag| *tag == "*" || *tag == current) => {
-                Err(Problem::new(&PRECONDITION_FAILED, "the record has changed since it was read"))
-            }
-            _ => Ok(()),
-        }
+    fn deref(&self) -> &Precondition {
+        &self.0
     }
 }
 
@@ -39,7 +28,8 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         // an unreadable header still requires a version, which nothing matches
         let tags = || values(&parts.headers, IF_MATCH.as_str()).map(str::to_owned).collect();
-        Ok(Self(parts.headers.contains_key(IF_MATCH).then(tags)))
+        let is_given = parts.headers.contains_key(IF_MATCH);
+        Ok(Self(if is_given { Precondition::of(tags()) } else { Precondition::default() }))
     }
 }
 

@@ -69,7 +69,7 @@ async fn set_active(
     active: bool,
     if_match: &IfMatch,
 ) -> Result<Answer, Problem> {
-    if if_match.given() {
+    if if_match.is_given() {
         activation::set_active_if(services, context, id, active, |version| if_match.check(version)).await
     } else {
         activation::set_active(services, context, id, active).await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, IfMatch, May, OptionalJson, permit};
 use longshore_shared::expedition::command::{self, Command};
 use longshore_shared::expedition::together::Batcher;
 use longshore_shared::kernel::ids::ExpeditionId;
@@ -20,10 +20,11 @@ pub async fn send_expedition(
     State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
+    if_match: IfMatch,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     let command = command::read(body, command::send_body())?;
-    Ok(view::answer(&orders.run(&services, &may, id, &command).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &command, &if_match).await?)?)
 }
 
 /// `PUT /api/expedition/{id}/process`.
@@ -32,8 +33,9 @@ pub async fn process_expedition(
     State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&orders.run(&services, &may, id, &Command::Process).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Process, &if_match).await?)?)
 }
 
 /// `PUT /api/expedition/{id}/rollback`.
@@ -42,8 +44,9 @@ pub async fn roll_back_expedition(
     State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&orders.run(&services, &may, id, &Command::Rollback).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Rollback, &if_match).await?)?)
 }
 
 /// `PUT /api/expedition/{id}/cancel`: the body may be absent.
@@ -52,10 +55,11 @@ pub async fn cancel_expedition(
     State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
+    if_match: IfMatch,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     let command = command::read(body, command::cancel_body())?;
-    Ok(view::answer(&orders.run(&services, &may, id, &command).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &command, &if_match).await?)?)
 }
 
 /// `PATCH /api/expedition/{id}/rebook`.
@@ -64,8 +68,9 @@ pub async fn rebook_expedition(
     State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&orders.run(&services, &may, id, &Command::Rebook).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Rebook, &if_match).await?)?)
 }
 
 /// `PATCH /api/expedition/{id}/unbook`.
@@ -74,6 +79,7 @@ pub async fn unbook_expedition(
     State(orders): State<Batcher>,
     may: Write,
     Id(id): Id<ExpeditionId>,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&orders.run(&services, &may, id, &Command::Unbook).await?)?)
+    Ok(view::answer(&orders.run(&services, &may, id, &Command::Unbook, &if_match).await?)?)
 }

@@ -224,6 +224,39 @@ async fn operations_on_a_deleted_order_are_410_and_on_an_unknown_one_404(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_operation_starts_from_the_version_that_its_caller_requires(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let operate = async |order: &Value, method: Method, operation: &str, tag: &str| {
+        let headers = [("if-match", tag)];
+        world.api.call_with(&world.api.user, method, &path(order, operation), Value::Null, &headers).await
+    };
+    for (number, (method, operation, status)) in [
+        (Method::PUT, "send", "on_hold"),
+        (Method::PUT, "process", "stock_ok"),
+        (Method::PUT, "rollback", "stock_ok"),
+        (Method::PUT, "cancel", "stock_ok"),
+        (Method::PATCH, "rebook", "stock_ok"),
+        (Method::PATCH, "unbook", "stock_ok"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let order = world.at(status, &number.to_string()).await;
+        let version = order["version"].as_i64().unwrap();
+        for stale in [format!("\"{}\"", version + 1), "x".to_owned()] {
+            let refused = operate(&order, method.clone(), operation, &stale).await.expect(412);
+            assert_eq!(refused.json()["code"], "precondition_failed", "{operation}");
+            assert_eq!(world.read(&order).await, order, "{operation}");
+        }
+        operate(&order, method, operation, &format!("\"{version}\"")).await.expect(200);
+    }
+    world.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_order_that_a_warehouse_had_is_kept(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let order = world.at("awaiting_processing", "1").await;

@@ -10,6 +10,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{ExpeditionId, OrganisationId};
+use longshore_kernel::precondition::Precondition;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -69,7 +70,8 @@ pub async fn execute(
     ids: &[ExpeditionId],
     command: &Command,
 ) -> Result<(usize, Vec<Refused>), Problem> {
-    let told: Vec<Told<'_>> = ids.iter().map(|id| Told { id: *id, command, origin: 0 }).collect();
+    let told: Vec<Told<'_>> =
+        ids.iter().map(|id| Told { id: *id, command, precondition: Precondition::NONE, origin: 0 }).collect();
     command::prepare(change.services(), &told).await?;
     let done = command::apply(change, &[origin], &within.scope(), &told).await?;
     let changed = done.iter().filter(|done| matches!(done, Done::Changed)).count();

@@ -23,6 +23,7 @@ use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::idempotency::KeyClaim;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input::{Reader, Rule, boolean, object, text};
+use longshore_kernel::precondition::Precondition;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -48,13 +49,20 @@ pub enum Done {
 pub(super) struct Asked {
     id: ExpeditionId,
     command: Command,
+    precondition: Precondition,
     origin: Origin,
     claim: Option<KeyClaim>,
 }
 
 impl Asked {
-    pub(super) fn new(context: &Context, id: ExpeditionId, command: &Command) -> Self {
-        Self { id, command: command.clone(), origin: context.origin.clone(), claim: context.claim }
+    pub(super) fn new(
+        context: &Context,
+        id: ExpeditionId,
+        command: &Command,
+        precondition: &Precondition,
+    ) -> Self {
+        let (origin, claim) = (context.origin.clone(), context.claim);
+        Self { id, command: command.clone(), precondition: precondition.clone(), origin, claim }
     }
 }
 
@@ -65,7 +73,7 @@ pub async fn run(
     id: ExpeditionId,
     command: &Command,
 ) -> Result<Answer, Problem> {
-    alone(services, context.scope(), &Arc::new(Asked::new(context, id, command))).await
+    alone(services, context.scope(), &Arc::new(Asked::new(context, id, command, Precondition::NONE))).await
 }
 
 /// Does a command in a transaction of its own.
@@ -88,8 +96,12 @@ pub(super) async fn each(
         places.entry(asked.id.get()).or_insert(place);
     }
     let told = asked.iter().enumerate().filter(|(place, asked)| places[&asked.id.get()] == *place);
-    let told: Vec<Told<'_>> =
-        told.map(|(origin, asked)| Told { id: asked.id, command: &asked.command, origin }).collect();
+    let told: Vec<Told<'_>> = told
+        .map(|(origin, asked)| {
+            let Asked { id, command, precondition, .. } = &**asked;
+            Told { id: *id, command, precondition, origin }
+        })
+        .collect();
     prepare(services, &told).await?;
     let mut change = company.begin(services).await?;
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
@@ -128,6 +140,8 @@ pub struct Told<'c> {
     pub id: ExpeditionId,
     /// What is asked of it.
     pub command: &'c Command,
+    /// The versions that it may start from.
+    pub precondition: &'c Precondition,
     /// Its place among the origins.
     pub origin: usize,
 }
@@ -161,13 +175,15 @@ pub async fn apply(
     let mut done: Vec<Done> = Vec::with_capacity(told.len());
     let mut transitions = Vec::with_capacity(orders.len());
     // in turn, as far as the caller says: in the order of the commands
-    for Told { id, command, origin } in told {
+    for Told { id, command, precondition, origin } in told {
         let Some(order) = orders.binary_search_by_key(id, |order| order.id).ok().map(|place| &orders[place])
         else {
             done.push(Done::NotFound);
             continue;
         };
-        match command.decide(order, &mut locked.ledger) {
+        let decided =
+            precondition.check(order.version).and_then(|()| command.decide(order, &mut locked.ledger));
+        match decided {
             Ok(state) => {
                 let transition = Transition {
                     order,

@@ -16,6 +16,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::gather::{Gather, GatherBy};
 use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::precondition::Precondition;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -101,8 +102,9 @@ impl Batcher {
         context: &Context,
         id: ExpeditionId,
         command: &Command,
+        precondition: &Precondition,
     ) -> Result<Answer, Problem> {
-        let asked = Arc::new(command::Asked::new(context, id, command));
+        let asked = Arc::new(command::Asked::new(context, id, command, precondition));
         let came = self.gathers(services).commands.ask(context.scope(), Arc::clone(&asked)).await;
         match settled(came) {
             Some(answer) => answer,

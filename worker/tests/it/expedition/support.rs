@@ -5,6 +5,7 @@ use longshore_shared::expedition::command::Command;
 use longshore_shared::expedition::together::Batcher;
 use longshore_shared::expedition::{invariants, progress};
 use longshore_shared::kernel::ids::ExpeditionId;
+use longshore_shared::kernel::precondition::Precondition;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::push::Push;
@@ -77,7 +78,10 @@ impl Place {
 
     /// Does a command; returns the record.
     pub(crate) async fn command(&self, id: ExpeditionId, command: &Command) -> Result<Value, Problem> {
-        let answer = self.orders.run(&self.world.services, &self.world.context, id, command).await?;
+        let answer = self
+            .orders
+            .run(&self.world.services, &self.world.context, id, command, Precondition::NONE)
+            .await?;
         Ok(serde_json::from_str(&answer.body.unwrap()).unwrap())
     }
 
