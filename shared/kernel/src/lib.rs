@@ -13,6 +13,7 @@ pub mod config;
 pub mod context;
 pub mod country;
 pub mod crypto;
+pub mod currency;
 pub mod database;
 pub mod destination;
 pub mod echo;

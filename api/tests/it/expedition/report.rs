@@ -69,7 +69,12 @@ async fn a_report_is_checked_before_anything_is_taken(_: PgPoolOptions, options:
     let packed = world.report(&order, json!({"status": "waiting_for_the_carrier"})).await.expect(200).json();
     let refused = world.report(&order, json!({"status": "delivered", "items": [item(&other, 1)]})).await;
     assert_eq!(refused.expect(400).violations(), ["items[0].id unknown_reference"]);
+    let contradicting = json!({"status": "delivered", "items": [item(&order, 0)]});
+    let refused = world.report(&order, contradicting).await.expect(400);
+    assert_eq!(refused.violations(), ["items[0].expedited contradiction"]);
     assert_eq!(world.read(&order).await, packed);
+    let same = json!({"status": "waiting_for_the_carrier", "items": [item(&order, 1)]});
+    assert_eq!(world.report(&order, same).await.expect(200).json()["version"], packed["version"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

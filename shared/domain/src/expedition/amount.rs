@@ -100,22 +100,6 @@ fn read(reader: &mut Reader, value: Value) -> Option<Amount> {
     }
 }
 
-/// A currency: three uppercase letters, as in ISO 4217.
-pub fn currency() -> impl Rule<Out = String> + Clone {
-    let schema = Schema::Text { length: 3..=3, pattern: Some("^[A-Z]{3}$"), format: None };
-    custom(schema, |reader, value| match value {
-        Value::String(code) if code.len() == 3 && code.bytes().all(|b| b.is_ascii_uppercase()) => Some(code),
-        Value::String(_) => {
-            reader.refuse("unknown_currency", "must be an ISO 4217 currency code, such as EUR");
-            None
-        }
-        other => {
-            reader.wrong_type("a currency code", &other);
-            None
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

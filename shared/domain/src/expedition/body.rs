@@ -5,10 +5,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::amount::{Amount, amount, currency};
+use super::amount::{Amount, amount};
 use crate::account::person::email;
 use crate::record_fields;
 use longshore_kernel::country::country;
+use longshore_kernel::currency::currency;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{
     Given, Object, Reader, Rule, Schema, array, boolean, custom, date, id, int32, object, one_of, text,

@@ -66,7 +66,7 @@ pub async fn report(
     };
     check(order.version)?;
     let times = times(change.connection(), id.get()).await?;
-    let told = Told::read(change.connection(), id.get(), &news.parcels).await?;
+    let told = Told::read(change.connection(), id.get(), &news).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
     let mut step = decide(&order, &news, now, times, &told, locked.ledger)?;
     if step.is_change(&order) {
@@ -187,6 +187,16 @@ impl Times {
     }
 }
 
+async fn left(connection: &mut PgConnection, id: Uuid) -> Result<Vec<Left>, sqlx::Error> {
+    sqlx::query_as!(
+        Left,
+        r#"SELECT id, expedited AS "expedited!" FROM expedition_item WHERE expedition_id = $1 AND expedited IS NOT NULL"#,
+        id,
+    )
+    .fetch_all(connection)
+    .await
+}
+
 async fn times(connection: &mut PgConnection, id: Uuid) -> Result<Times, sqlx::Error> {
     sqlx::query_as!(
         Times,
@@ -204,14 +214,27 @@ struct Told {
     tracking_url: Option<String>,
     /// Those of the parcels that are told again.
     parcels: Vec<Parcel>,
+    /// What left of the items, if they are told again.
+    left: Vec<Left>,
+}
+
+/// What left of an item of an order that is packed.
+#[derive(Clone, Debug)]
+struct Left {
+    id: ExpeditionItemId,
+    expedited: i32,
 }
 
 impl Told {
-    async fn read(connection: &mut PgConnection, id: Uuid, parcels: &[Parcel]) -> Result<Self, sqlx::Error> {
-        if parcels.is_empty() {
-            return Ok(Self::default());
+    async fn read(connection: &mut PgConnection, id: Uuid, news: &News) -> Result<Self, sqlx::Error> {
+        let left = match news.items {
+            Some(_) => left(connection, id).await?,
+            None => Vec::new(),
+        };
+        if news.parcels.is_empty() {
+            return Ok(Self { left, ..Self::default() });
         }
-        let numbers: Vec<&str> = parcels.iter().map(|parcel| parcel.number.as_str()).collect();
+        let numbers: Vec<&str> = news.parcels.iter().map(|parcel| parcel.number.as_str()).collect();
         let known = sqlx::query_as!(
             Parcel,
             "SELECT ext_package_number AS number, ext_package_tracking_number AS package_tracking_number,
@@ -227,7 +250,7 @@ impl Told {
                 .fetch_one(connection)
                 .await?;
         let (tracking_number, tracking_url) = (detail.tracking_number, detail.tracking_url);
-        Ok(Self { tracking_number, tracking_url, parcels: known })
+        Ok(Self { tracking_number, tracking_url, parcels: known, left })
     }
 
     /// Those of parcels that say something new, each number once and in full.
@@ -294,6 +317,7 @@ fn decide(
                 times = had.reach(new, news.at.unwrap_or(now));
             }
             let leaves = leaving(order, news)?;
+            contradict_nothing(news, &told.left, &leaves)?;
             if new.is_packed() && !old.is_packed() {
                 let demand = Demand::new(leaves.iter().map(|(_, stock, n)| (*stock, i64::from(*n))));
                 found = ledger.pack(&order.demand(), &demand);
@@ -348,6 +372,31 @@ fn leaving(order: &Order, news: &News) -> Result<Vec<(ExpeditionItemId, StockId,
         }
     }
     if violations.is_empty() { Ok(left) } else { Err(Problem::invalid(violations)) }
+}
+
+/// Checks that a report on an order that is packed says of no item that another quantity left.
+fn contradict_nothing(
+    news: &News,
+    left: &[Left],
+    leaves: &[(ExpeditionItemId, StockId, i32)],
+) -> Result<(), Problem> {
+    let Some(told) = news.items.as_deref() else { return Ok(()) };
+    let differs = |item: &Left| leaves.iter().any(|(id, _, n)| *id == item.id && *n != item.expedited);
+    let violations: Vec<_> = left
+        .iter()
+        .filter(|item| differs(item))
+        .map(|item| {
+            let index = told.iter().position(|(id, _)| *id == item.id);
+            let path = index.map_or_else(|| "items".to_owned(), |index| format!("items[{index}].expedited"));
+            let message = format!(
+                "must say that {} of item {} left, as was reported when the order was packed",
+                item.expedited,
+                item.id.get()
+            );
+            Violation::new(path, "contradiction", message)
+        })
+        .collect();
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
 async fn write(

@@ -402,7 +402,7 @@ mod tests {
             let is_known = |b: u8| b.is_ascii_alphanumeric() || b == b'.' && field.shown == Shown::Nowhere;
             assert!(field.name.bytes().all(is_known), "{place}");
             for template in [field.sql, field.json.unwrap_or_default()] {
-                assert!(marks(template).is_subset(&HashSet::from(["t"])), "{place}: {template}");
+                assert!(marks(template).is_subset(&HashSet::from(["t", "e"])), "{place}: {template}");
             }
             if let Kind::Rows(link, _) | Kind::Many(link, _) = field.kind {
                 let of = marks(link.of);

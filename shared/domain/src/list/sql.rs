@@ -61,6 +61,7 @@ impl Sql {
     pub(super) fn expression(&mut self, template: &'static str, row: Alias) -> &mut Self {
         self.fill(template, |sql, mark| match mark {
             "t" => sql.alias(row),
+            "e" => sql.push(ESHOP),
             _ => sql.push(ORGANISATIONS),
         })
     }

@@ -24,6 +24,18 @@ pub static STOCK_MOVEMENT: Resource = Resource {
     look_up: LookUp::new(),
 };
 
+/// A column about an order, which a caller of one e-shop sees of orders of that e-shop only.
+macro_rules! of_own_eshop {
+    ($column:literal) => {
+        concat!(
+            "(CASE WHEN {e} IS NULL OR EXISTS (SELECT 1 FROM expedition x WHERE x.id = {t}.expedition_id
+                                               AND x.eshop_id = {e}) THEN {t}.",
+            $column,
+            " END)"
+        )
+    };
+}
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("product", "{t}.product_id", &PRODUCT),
@@ -37,8 +49,8 @@ const FIELDS: &[Field] = &[
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
     Field::one("warehouse", "{t}.warehouse_id", &WAREHOUSE),
     Field::one("wms", "{t}.wms_id", &WMS),
-    Field::one("expedition", "{t}.expedition_id", &EXPEDITION).or_null(),
-    Field::id("expeditionItem", "{t}.expedition_item_id").or_null(),
+    Field::one("expedition", of_own_eshop!("expedition_id"), &EXPEDITION).or_null(),
+    Field::id("expeditionItem", of_own_eshop!("expedition_item_id")).or_null(),
     Field::integer("quantity", "abs({t}.quantity)"),
     Field::text("lot", "NULL::text").or_null(),
     Field::texts("serialNumbers", "ARRAY[]::text[]"),
