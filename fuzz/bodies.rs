@@ -215,7 +215,7 @@ pub fn request_headers(data: &[u8]) {
         let Ok(prefer) = Prefer::from_request_parts(&mut parts, &()).await;
         assert!(prefer.wait(Duration::ZERO) <= Duration::from_mins(1));
         if let Some(applied) = prefer.applied() {
-            // what is told was understood: it reads back as itself
+            // what is read was understood: it reads back as itself
             let again = Request::builder().header("prefer", &applied).body(()).unwrap();
             let Ok(again) = Prefer::from_request_parts(&mut again.into_parts().0, &()).await;
             assert_eq!(again, prefer, "{applied}");
@@ -272,11 +272,11 @@ pub fn destination(data: &[u8]) {
 }
 
 /// What a partner answers: every method's answer, the products in it, and the text of a block. Whatever it is, an answer is
-/// read or told of in words; a row has a SKU, and its measures are whole numbers; and nobody waits for longer than a day.
+/// read or described in words; a row has a SKU, and its measures are whole numbers; and no one waits for longer than a day.
 pub fn baselinker(data: &[u8]) {
     let now = DateTime::<Utc>::from_timestamp(1_651_598_000, 0).unwrap();
     assert!(release::wait(&String::from_utf8_lossy(data), now) <= release::LONGEST);
-    let told = |unanswered: Unanswered| {
+    let described = |unanswered: Unanswered| {
         assert!(unanswered.to_string().starts_with("BaseLinker"), "{unanswered}");
         if let Unanswered::Blocked(text) = unanswered {
             assert!(release::wait(&text, now) <= release::LONGEST);
@@ -284,12 +284,12 @@ pub fn baselinker(data: &[u8]) {
     };
     match answer::products_list(data) {
         Ok(page) => assert_eq!(page.is_full(), page.products.len() >= 1_000),
-        Err(unanswered) => told(unanswered),
+        Err(unanswered) => described(unanswered),
     }
     for unanswered in
         [answer::inventories(data).err(), answer::warehouses(data).err(), answer::updated(data).err()]
     {
-        unanswered.into_iter().for_each(told);
+        unanswered.into_iter().for_each(described);
     }
     let Ok(products) = answer::products_data(data) else { return };
     for product in products.into_iter().flat_map(|(key, raw)| product::read(&key, raw)) {

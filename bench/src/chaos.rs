@@ -238,7 +238,7 @@ async fn on(
         faults,
         answers: load.caller.tally().answers.clone(),
         neighbour: neighbour.caller.tally().answers.clone(),
-        partners: partners::told(&partners).flat_map(|partner| partner.serves.book().figures).collect(),
+        partners: partners::synced(&partners).flat_map(|partner| partner.serves.book().figures).collect(),
         promised,
         changes: changes.unsigned_abs(),
         webhooks: (shops.len() + neighbour.shops.len()) as u64,

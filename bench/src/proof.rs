@@ -155,15 +155,16 @@ impl Watch<'_> {
             .wait_for_ids(ids, DEADLINE)
             .await
             .with_context(|| format!("\"{name}\": {changes} changes, {ids} webhooks in all were expected"))?;
-        let told = self.receiver.latest().map_or(executed, |latest| latest.duration_since(started));
-        self.phases.push(Phase { name, changes, executed, told });
+        let delivered = self.receiver.latest().map_or(executed, |latest| latest.duration_since(started));
+        self.phases.push(Phase { name, changes, executed, delivered });
         Ok(job)
     }
 }
 
 /// Counts the requests to the e-shop.
 fn count(receiver: &Receiver, verifier: &Verifier, products: &[Uuid], report: &mut Report) {
-    let mut told: HashMap<Uuid, HashSet<String>> = products.iter().map(|id| (*id, HashSet::new())).collect();
+    let mut delivered: HashMap<Uuid, HashSet<String>> =
+        products.iter().map(|id| (*id, HashSet::new())).collect();
     let mut product_of: HashMap<String, Uuid> = HashMap::new();
     for receipt in receiver.receipts() {
         if verifier.verify(&receipt).is_err() {
@@ -173,7 +174,7 @@ fn count(receiver: &Receiver, verifier: &Verifier, products: &[Uuid], report: &m
         let Some(id) = receipt.header("webhook-id").map(str::to_owned) else { continue };
         let body = receipt.json().unwrap_or_default();
         let product = body["id"].as_str().and_then(|id| id.parse::<Uuid>().ok());
-        match product.and_then(|product| Some((product, told.get_mut(&product)?))) {
+        match product.and_then(|product| Some((product, delivered.get_mut(&product)?))) {
             Some((product, ids)) if body["type"] == EVENT => {
                 // The same id repeats the same change; it must not belong to another product.
                 if *product_of.entry(id.clone()).or_insert(product) != product {
@@ -187,6 +188,6 @@ fn count(receiver: &Receiver, verifier: &Verifier, products: &[Uuid], report: &m
         }
     }
     let changes = report.phases.len();
-    report.lost = told.values().map(|ids| changes.saturating_sub(ids.len()) as u64).sum();
-    report.invented = told.values().map(|ids| ids.len().saturating_sub(changes) as u64).sum();
+    report.lost = delivered.values().map(|ids| changes.saturating_sub(ids.len()) as u64).sum();
+    report.invented = delivered.values().map(|ids| ids.len().saturating_sub(changes) as u64).sum();
 }

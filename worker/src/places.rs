@@ -317,7 +317,7 @@ impl Places {
                 if state.quick.line.has(turn) || state.slow.line.has(turn) {
                     return None;
                 }
-                let (tell, told) = oneshot::channel();
+                let (tell, signal) = oneshot::channel();
                 state.kind(slow).line.join(organisation, turn, tell);
                 if state.waiting() > WAITING {
                     // slow turns can best wait a second longer
@@ -325,11 +325,11 @@ impl Places {
                     state.kind(from_slow).line.turn_away();
                 }
                 state.admit();
-                (slow, Some(told))
+                (slow, Some(signal))
             }
         };
-        if let Some(told) = entered {
-            let waiting = Waiting { places: self, turn, organisation, slow, told: Some(told) };
+        if let Some(signal) = entered {
+            let waiting = Waiting { places: self, turn, organisation, slow, signal: Some(signal) };
             waiting.wait().await?;
         }
         if let Some(long) = &mut self.lock().long {
@@ -350,25 +350,25 @@ struct Waiting<'p> {
     turn: Uuid,
     organisation: OrganisationId,
     slow: bool,
-    told: Option<oneshot::Receiver<()>>,
+    signal: Option<oneshot::Receiver<()>>,
 }
 
 impl Waiting<'_> {
     async fn wait(mut self) -> Option<()> {
-        let told = self.told.as_mut()?;
-        let told = tokio::time::timeout(PATIENCE, told).await.ok()?;
+        let signal = self.signal.as_mut()?;
+        let signal = tokio::time::timeout(PATIENCE, signal).await.ok()?;
         // given a place or turned away: in either case it has left the line
-        self.told = None;
-        told.ok()
+        self.signal = None;
+        signal.ok()
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let Some(mut told) = self.told.take() else { return };
+        let Some(mut signal) = self.signal.take() else { return };
         let mut state = self.places.lock();
         state.kind(self.slow).line.leave(self.organisation, self.turn);
-        if told.try_recv().is_ok() {
+        if signal.try_recv().is_ok() {
             state.kind(self.slow).leave(self.organisation);
             state.began(self.organisation);
             state.admit();

@@ -364,7 +364,8 @@ impl Answer {
     }
 
     fn into_problem(self) -> Error {
-        let problem = serde_json::from_slice::<Problem>(&self.body).ok().filter(|told| !told.code.is_empty());
+        let problem =
+            serde_json::from_slice::<Problem>(&self.body).ok().filter(|problem| !problem.code.is_empty());
         let Self { call, client, status, .. } = self;
         match problem {
             Some(problem) => Error::Problem { call, problem: Box::new(problem) },

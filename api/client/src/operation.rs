@@ -26,7 +26,7 @@ const IMPORT_ORDERS: &str = "/api/partner-integration/eshop/sync/expeditions";
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookToCreate {
-    /// The e-shop whose events it is told.
+    /// The e-shop whose events it receives.
     pub eshop: Uuid,
     /// The type of its events, as in `product_change`; `*` for all.
     pub event: String,

@@ -269,7 +269,7 @@ pub struct ItemError {
     pub message: String,
 }
 
-/// A webhook: where an e-shop is told of events.
+/// A webhook: where an e-shop receives events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

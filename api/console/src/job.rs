@@ -104,8 +104,8 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
         @if let Some(waiting) = &job.waits_for {
             p { (waits(waiting, found.ahead.as_ref(), now)) "." }
         }
-        @if let Some(told) = recovery::told(&job.kind, job.released.into(), job.resent.into()) {
-            p { strong { (told) } @if !job.ended() { " So far." } }
+        @if let Some(outcome) = recovery::outcome(&job.kind, job.released.into(), job.resent.into()) {
+            p { strong { (outcome) } @if !job.ended() { " So far." } }
         }
         @if let Some(error) = &job.error {
             p.error { strong { "Error: " } (error) }

@@ -158,9 +158,10 @@ mod tests {
     #[test]
     fn an_operation_shows_its_request_and_its_responses() {
         let page = find("list_products").unwrap().content;
-        for told in ["/api/product/list", "&quot;limit&quot;: 100", "ProductQuery", "not_acceptable", "curl"]
+        for expected in
+            ["/api/product/list", "&quot;limit&quot;: 100", "ProductQuery", "not_acceptable", "curl"]
         {
-            assert!(page.contains(told), "{told}");
+            assert!(page.contains(expected), "{expected}");
         }
     }
 }

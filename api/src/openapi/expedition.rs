@@ -102,7 +102,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 "Moves the order along the line from `take_out` to `delivered`, or to `incorrect` with `errors`. From `waiting_for_the_carrier` on, its pieces leave the stock; `items` says how many of each, otherwise all.",
             )
             .says(wrong)
-            .body("Progress", told(), json!({
+            .body("Progress", report(), json!({
                 "status": "waiting_for_the_carrier",
                 "parcels": [{"extPackageNumber": "1", "extPackageTrackingNumber": "Z123"}],
             }))
@@ -157,7 +157,7 @@ pub(super) fn parts(body: Shape) -> Shape {
     .part("carrierOptions", |options| options.called("CarrierOptions"))
 }
 
-fn told() -> Shape {
+fn report() -> Shape {
     body_of(&progress::body())
         .about("What the warehouse did.")
         .part("items", |item| item.called("ProgressItem"))

@@ -159,8 +159,8 @@ macro_rules! handlers {
             Function: Fn($($input),*) -> Answer,
         {
             fn inputs() -> Inputs {
-                let told: &[fn(&mut Inputs)] = &[$($input::tell),*];
-                told.iter().fold(Inputs::default(), |mut inputs, tell| {
+                let inputs_of: &[fn(&mut Inputs)] = &[$($input::tell),*];
+                inputs_of.iter().fold(Inputs::default(), |mut inputs, tell| {
                     tell(&mut inputs);
                     inputs
                 })

@@ -107,6 +107,6 @@ pub async fn once<F>(
 where
     F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
 {
-    let told = once.answer(services, context, body_hash, use_case).await?;
-    Ok(told.mark(answer(&told.answer)?))
+    let answered = once.answer(services, context, body_hash, use_case).await?;
+    Ok(answered.mark(answer(&answered.answer)?))
 }

@@ -228,8 +228,8 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     let sent = as_user(&["webhook", "test", id, "--wait", "0", "--json"]).await.ends_with(0).json();
     assert!(sent["id"].is_string(), "{sent}");
     // no attempt was made, so it did not arrive
-    let told = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
-    assert!(told.contains("is pending: no worker has tried it yet"), "{told}");
+    let printed = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
+    assert!(printed.contains("is pending: no worker has tried it yet"), "{printed}");
     // the answer to the previous delivery explains it
     let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::query(
@@ -241,16 +241,16 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     .execute(&owner)
     .await
     .unwrap();
-    let told = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
-    assert!(told.contains("is held by the breaker") && told.contains("status 503, 41 ms"), "{told}");
+    let printed = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
+    assert!(printed.contains("is held by the breaker") && printed.contains("status 503, 41 ms"), "{printed}");
     world
         .api
         .put(&world.api.user, &format!("/api/eshop-webhook/deactivate/{id}"), json!(null))
         .await
         .expect(204);
     for (wait, status) in [("0", 0), ("30", 1)] {
-        let told = as_user(&["webhook", "test", id, "--wait", wait]).await.ends_with(status).stdout;
-        assert!(told.contains("is kept: the webhook is inactive"), "{told}");
+        let printed = as_user(&["webhook", "test", id, "--wait", wait]).await.ends_with(status).stdout;
+        assert!(printed.contains("is kept: the webhook is inactive"), "{printed}");
     }
     let recover = ["webhook", "recover", id, "--since", "6h", "--detach", "--json"];
     let job = as_user(&recover).await.ends_with(0).json();
@@ -273,8 +273,8 @@ async fn a_refusal_is_shown_with_its_fields_and_has_its_own_exit_status(
     std::fs::write(&file, "{\"productSku\":\"1\"}\n").unwrap();
     let sync = ["sync", "products", file.to_str().unwrap(), "--eshop", &nobody];
     let wrong = world.run(&world.api.user, &sync).await.ends_with(3);
-    let told = "error: eshop there is no such e-shop (400 invalid_data, request ";
-    assert!(wrong.stderr.starts_with(told), "{wrong:?}");
+    let expected = "error: eshop there is no such e-shop (400 invalid_data, request ";
+    assert!(wrong.stderr.starts_with(expected), "{wrong:?}");
     assert_eq!(wrong.stdout, "");
 
     let stranger = world.run("lsh_nobody", &["job", "list"]).await.ends_with(3);

@@ -41,7 +41,7 @@ async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: 
         "active": null, "type": {"is": "bundle"}, "colour": ["red"], "childrenProducts": [{"quantity": true}],
     });
     let reply = api.post(&api.user, "/api/product", body).await.expect(400).json();
-    let told: Vec<(String, Value)> = reply["violations"]
+    let refused: Vec<(String, Value)> = reply["violations"]
         .as_array()
         .unwrap()
         .iter()
@@ -62,22 +62,22 @@ async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: 
         ("childrenProducts[0].quantity", "true"),
     ] {
         let expected = (path.to_owned(), json!({"{{ value }}": value}));
-        assert!(told.contains(&expected), "{expected:?} is not among {told:?}");
+        assert!(refused.contains(&expected), "{expected:?} is not among {refused:?}");
     }
     let detail = "organisation must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits, and 12 more";
     assert_eq!((&reply["detail"], &reply["message"]), (&json!(detail), &json!(detail)));
     assert_eq!(reply["code"], "invalid_data");
     // for a reference that is checked after the body was read, for a whole body, and for an invalid body
     let body = json!({"criteria": {"eshops.name": {"like": true}}});
-    let told = |reply: &Value| reply["violations"][0]["parameters"].clone();
+    let parameters = |reply: &Value| reply["violations"][0]["parameters"].clone();
     let reply = api.post(&api.user, "/api/product/list", body).await.expect(400).json();
-    assert_eq!(told(&reply), json!({"{{ value }}": "true"}));
+    assert_eq!(parameters(&reply), json!({"{{ value }}": "true"}));
     let reply = api.post(&api.user, "/api/product/list", json!(["x"])).await.expect(400).json();
-    assert_eq!(told(&reply), json!({"{{ value }}": "array"}));
+    assert_eq!(parameters(&reply), json!({"{{ value }}": "array"}));
     assert_eq!(reply["detail"], "must be an object, not an array");
     let supplier = json!({"organisation": uuid::Uuid::nil(), "name": "x"});
     let reply = api.post(&api.user, "/api/supplier", supplier).await.expect(400).json();
-    assert_eq!(told(&reply), json!({"{{ value }}": uuid::Uuid::nil()}));
+    assert_eq!(parameters(&reply), json!({"{{ value }}": uuid::Uuid::nil()}));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

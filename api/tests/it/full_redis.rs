@@ -26,10 +26,10 @@ async fn switch(api: &Api) {
 }
 
 async fn queue(api: &Api) -> (Value, Value) {
-    let told = api.get(&api.viewer, "/api/queue").await.expect(200).json();
-    let chunk = told["queues"][0].clone();
+    let shown = api.get(&api.viewer, "/api/queue").await.expect(200).json();
+    let chunk = shown["queues"][0].clone();
     assert_eq!(chunk["name"], "chunk");
-    (told, chunk)
+    (shown, chunk)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -54,8 +54,8 @@ async fn the_api_stays_ready_accepts_jobs_and_reports_that_redis_is_down(
     }
     assert_eq!(full["redisMemory"]["maxBytes"], MAX_MEMORY);
     switch(&api).await;
-    let (told, chunk) = queue(&api).await;
-    assert_eq!((&told["redis"], &told["redisReason"]), (&json!("down"), &json!("refuses_writes")));
+    let (shown, chunk) = queue(&api).await;
+    assert_eq!((&shown["redis"], &shown["redisReason"]), (&json!("down"), &json!("refuses_writes")));
     assert_eq!(
         (&chunk["state"], &chunk["reachable"], &chunk["depth"]),
         (&json!("redis_down"), &json!(true), &json!(0))
@@ -84,9 +84,9 @@ async fn the_api_stays_ready_accepts_jobs_and_reports_that_redis_is_down(
 
     redis.free().await.unwrap();
     assert_eq!(ready().await["redis"], "up");
-    let (told, chunk) = queue(&api).await;
+    let (shown, chunk) = queue(&api).await;
     // the queue is not read, and Postgres knows the waiting work
-    assert_eq!((&told["redis"], &chunk["state"]), (&json!("up"), &json!("no_worker")));
+    assert_eq!((&shown["redis"], &chunk["state"]), (&json!("up"), &json!("no_worker")));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -210,12 +210,12 @@ async fn each_change_of_images_is_audited_and_sent(_: PgPoolOptions, options: Pg
         ("product.image_remove".to_owned(), json!({"images": [[a, b], [b]]})),
     ];
     assert_eq!(audited, expected);
-    let told: Vec<Value> =
+    let events: Vec<Value> =
         sqlx::query_scalar("SELECT data FROM event ORDER BY at").fetch_all(&world.owner).await.unwrap();
-    let images: Vec<_> = told.iter().map(|data| &data["fields"]["images"]).collect();
+    let images: Vec<_> = events.iter().map(|data| &data["fields"]["images"]).collect();
     assert_eq!(images, [&json!([a]), &json!([a, b]), &json!([b])]);
-    assert_eq!(told[0]["changedFields"], json!(["images"]));
-    assert_eq!(told[0]["id"], world.product.as_str());
+    assert_eq!(events[0]["changedFields"], json!(["images"]));
+    assert_eq!(events[0]["id"], world.product.as_str());
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

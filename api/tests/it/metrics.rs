@@ -23,9 +23,9 @@ async fn requests_are_counted_by_route_and_never_by_path(_: PgPoolOptions, optio
     api.get(&api.user, "/api/nothing").await.expect(404);
     api.put(&api.user, "/api/organisation/list", json!({})).await.expect(405);
 
-    let told = read(&api).await;
+    let exposed = read(&api).await;
 
-    assert!(told.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(exposed.header("content-type").unwrap().starts_with("application/openmetrics-text"));
     for line in [
         "longshore_http_requests_total{route=\"/api/product/{id}\",method=\"GET\",status=\"404\"} 1",
         "longshore_http_requests_total{route=\"none\",method=\"GET\",status=\"404\"} 1",
@@ -38,9 +38,9 @@ async fn requests_are_counted_by_route_and_never_by_path(_: PgPoolOptions, optio
         "longshore_jobs_open 0",
         "longshore_build_info{version=",
     ] {
-        assert!(told.text.contains(line), "{line} is not in\n{}", told.text);
+        assert!(exposed.text.contains(line), "{line} is not in\n{}", exposed.text);
     }
-    assert!(!told.text.contains(&missing.to_string()), "{}", told.text);
+    assert!(!exposed.text.contains(&missing.to_string()), "{}", exposed.text);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -54,7 +54,7 @@ async fn every_metric_of_the_dashboards_exists(_: PgPoolOptions, options: PgConn
         "delivered",
         std::time::Duration::from_secs(1),
     );
-    let told = read(&api).await.text;
+    let exposed = read(&api).await.text;
     for (name, kind) in [
         ("longshore_build", "info"),
         ("longshore_http_requests", "counter"),
@@ -84,10 +84,13 @@ async fn every_metric_of_the_dashboards_exists(_: PgPoolOptions, options: PgConn
         ("longshore_up", "gauge"),
     ] {
         let line = format!("# TYPE {name} {kind}\n");
-        assert!(told.contains(&line), "{line} is not in\n{told}");
+        assert!(exposed.contains(&line), "{line} is not in\n{exposed}");
     }
     for queue in ["chunk", "lane", "upkeep"] {
-        assert!(told.contains(&format!("longshore_queue_oldest_seconds{{queue=\"{queue}\"}} ")), "{told}");
+        assert!(
+            exposed.contains(&format!("longshore_queue_oldest_seconds{{queue=\"{queue}\"}} ")),
+            "{exposed}"
+        );
     }
 }
 
@@ -106,7 +109,7 @@ async fn due_work_and_an_unavailable_redis_are_reported(_: PgPoolOptions, option
     });
     api.post(&api.user, "/api/product", product).await.expect(201);
 
-    let told = read(&api).await.text;
+    let exposed = read(&api).await.text;
 
     for line in [
         "longshore_up{part=\"postgres\"} 1",
@@ -115,7 +118,7 @@ async fn due_work_and_an_unavailable_redis_are_reported(_: PgPoolOptions, option
         "longshore_webhook_due_lanes 1",
         "longshore_webhook_held 0",
     ] {
-        assert!(told.contains(line), "{line} is not in\n{told}");
+        assert!(exposed.contains(line), "{line} is not in\n{exposed}");
     }
 }
 
@@ -146,7 +149,7 @@ async fn deliveries_that_wait_for_a_failing_destination_are_counted_apart_from_t
         sqlx::query(sql).execute(&pool).await.unwrap();
     }
 
-    let told = read(&api).await.text;
+    let exposed = read(&api).await.text;
 
     for line in [
         "longshore_webhook_due 1",
@@ -158,7 +161,7 @@ async fn deliveries_that_wait_for_a_failing_destination_are_counted_apart_from_t
         "longshore_queue_paused{queue=\"chunk\"} 0",
         "longshore_database_connections_max{pool=\"main\"} 12",
     ] {
-        assert!(told.contains(line), "{line} is not in\n{told}");
+        assert!(exposed.contains(line), "{line} is not in\n{exposed}");
     }
 }
 
@@ -201,7 +204,7 @@ async fn orders_are_counted_by_status_and_the_one_that_waits_longest_is_told(
         sqlx::query(sql).execute(&pool).await.unwrap();
     }
 
-    let told = read(&api).await.text;
+    let exposed = read(&api).await.text;
 
     for line in [
         "longshore_orders{status=\"on_hold\"} 1\n",
@@ -219,7 +222,10 @@ async fn orders_are_counted_by_status_and_the_one_that_waits_longest_is_told(
         "longshore_orders_booked_total 1\n",
         "longshore_orders_taken_back_total 0\n",
     ] {
-        assert!(told.contains(line), "{line} is not in\n{told}");
+        assert!(exposed.contains(line), "{line} is not in\n{exposed}");
     }
-    assert!(!told.contains("status=\"delivered\"") && !told.contains("status=\"canceled\""), "{told}");
+    assert!(
+        !exposed.contains("status=\"delivered\"") && !exposed.contains("status=\"canceled\""),
+        "{exposed}"
+    );
 }

@@ -146,7 +146,7 @@ impl World {
     }
 
     /// The data of the last event.
-    pub(crate) async fn told(&self) -> Value {
+    pub(crate) async fn last_event(&self) -> Value {
         sqlx::query_scalar("SELECT data FROM event ORDER BY id DESC LIMIT 1")
             .fetch_one(&self.owner)
             .await

@@ -306,13 +306,13 @@ async fn one_or_many_deliveries_are_sent_again(_: PgPoolOptions, options: PgConn
     let id: Uuid = create(&api, webhook(&api)).await["id"].as_str().unwrap().parse().unwrap();
     let pool = PgPool::connect_with(options).await.unwrap();
     let deliveries: Vec<Uuid> = sqlx::query_scalar(
-        "WITH told AS (
+        "WITH recorded AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
              SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{}' FROM generate_series(1, 3)
              RETURNING id
          )
          INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
-         SELECT uuid_v7(), $2, $3, id, now() + interval '1 day' FROM told RETURNING id",
+         SELECT uuid_v7(), $2, $3, id, now() + interval '1 day' FROM recorded RETURNING id",
     )
     .bind(api.tenant.organisation)
     .bind(id)

@@ -226,13 +226,13 @@ pub(crate) async fn open_all(
 }
 
 /// The e-shops that send stocks: one for each partner.
-pub(crate) fn told(partners: &[Partner]) -> impl Iterator<Item = &Partner> {
+pub(crate) fn synced(partners: &[Partner]) -> impl Iterator<Item = &Partner> {
     partners.iter().filter(|partner| !partner.shares)
 }
 
 /// Makes the worker read each partner's last edition, and send it all differing stocks.
 pub(crate) async fn conclude(partners: &[Partner]) -> anyhow::Result<()> {
-    told(partners).for_each(|partner| partner.serves.publish());
+    synced(partners).for_each(|partner| partner.serves.publish());
     try_join_all(partners.iter().map(Partner::conclude)).await.map(drop)
 }
 

@@ -130,7 +130,7 @@ impl fmt::Display for Report {
         writeln!(f, "neighbour   {}", listed(&self.neighbour))?;
         writeln!(f, "promised    {}", listed(&self.promised))?;
         writeln!(f, "webhooks    {} changes to {} webhooks", self.changes, self.webhooks)?;
-        writeln!(f, "told again  {}", listed(&self.duplicates))?;
+        writeln!(f, "delivered again  {}", listed(&self.duplicates))?;
         writeln!(f, "partners    {}", listed(&self.partners))?;
         writeln!(f, "disk        {}", self.disk)?;
         for check in &self.checks {

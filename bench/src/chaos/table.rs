@@ -163,8 +163,8 @@ impl Scene {
         }
         shop.accepts(accepted + products.len(), HUNG).await?;
         let book = shop.book();
-        let told = book.moments[before..].iter();
-        let mut waits: Vec<f64> = told
+        let recorded = book.moments[before..].iter();
+        let mut waits: Vec<f64> = recorded
             .filter_map(|(product, came)| Some(1_000.0 * (*came - *asked.get(product)?).as_secs_f64()))
             .collect();
         waits.sort_by(f64::total_cmp);

@@ -86,7 +86,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Vec<R
 }
 
 /// The rows of several drains without a floor.
-pub(super) fn told(what: &str, runs: &[Drained]) -> Vec<Row> {
+pub(super) fn rows_of(what: &str, runs: &[Drained]) -> Vec<Row> {
     let rate = median(runs.iter().map(|drained| drained.rate).collect());
     let mut rows = vec![Row::absolute(format!("drain, {what}"), rate, "1/s", Reach::Anywhere)];
     let taken: Vec<Taken> = runs.iter().map(|drained| drained.taken).collect();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use longshore_testkit::receiver::Receiver;
 use longshore_testkit::stack::Stack;
 
-use super::drain::{Drained, HUNG, Shop, drain, released, told};
+use super::drain::{Drained, HUNG, Shop, drain, released, rows_of};
 use super::floor::Psql;
 use super::load::{self, runs};
 use super::meter::Meter;
@@ -42,17 +42,17 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let mut rows = Vec::new();
     for due in BACKLOGS.map(|due| effort.of(due)) {
         let drains = to_one(stack, &mut meter, effort, due).await?;
-        rows.extend(told(&format!("{due} due to one webhook"), &drains));
+        rows.extend(rows_of(&format!("{due} due to one webhook"), &drains));
     }
     let deliveries = effort.of(DELIVERIES);
     let webhooks = WEBHOOKS.map(|webhooks| effort.of(webhooks).max(1));
     for webhooks in webhooks {
         let drained = to_many(stack, &mut meter, deliveries, webhooks).await?;
-        rows.extend(told(&format!("{deliveries} due, webhooks: {webhooks}"), &[drained]));
+        rows.extend(rows_of(&format!("{deliveries} due, webhooks: {webhooks}"), &[drained]));
     }
     let (due, idle) = (effort.of(ALONE), webhooks.iter().sum::<usize>());
     let drains = to_one(stack, &mut meter, effort, due).await?;
-    rows.extend(told(&format!("{due} due to one webhook, {idle} idle"), &drains));
+    rows.extend(rows_of(&format!("{due} due to one webhook, {idle} idle"), &drains));
     Ok(rows)
 }
 

@@ -84,8 +84,8 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (pid, mut told) = (shell.id(), shell.stdout.take().unwrap());
-        let mut wait_for_it = || told.read_exact(&mut [0]).unwrap();
+        let (pid, mut output) = (shell.id(), shell.stdout.take().unwrap());
+        let mut wait_for_it = || output.read_exact(&mut [0]).unwrap();
 
         wait_for_it();
         let own = busy(&[pid]).unwrap();

@@ -10,7 +10,7 @@ use longshore_testkit::receiver::Answer;
 use longshore_testkit::stack::Stack;
 use sqlx::{Connection as _, PgConnection};
 
-use super::drain::{Shop, drain, told};
+use super::drain::{Shop, drain, rows_of};
 use super::load::runs;
 use super::meter::Meter;
 use super::{Effort, Row};
@@ -57,7 +57,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
                 }
             }
             let what = format!("{deliveries} due, answered {what}, workers: {workers}");
-            rows.extend(told(&what, &drains));
+            rows.extend(rows_of(&what, &drains));
         }
     }
     run_at_once(stack, None).await?;

@@ -42,7 +42,7 @@ pub struct OrdersReport {
     pub transitions: usize,
     /// Requests to the e-shop.
     pub webhooks: u64,
-    /// Transitions that were never told.
+    /// Transitions that were never delivered.
     pub lost: usize,
     /// What was told and has not happened.
     pub invented: usize,
@@ -66,7 +66,7 @@ impl OrdersReport {
                 "an order was refused without a reason".to_owned(),
             ),
             (self.changed_again == 0, format!("the same import changed {} orders", self.changed_again)),
-            (self.lost == 0, format!("{} transitions were never told", self.lost)),
+            (self.lost == 0, format!("{} transitions were never delivered", self.lost)),
             (self.invented == 0, format!("{} webhooks tell of no transition", self.invented)),
             (self.unsigned == 0, format!("{} webhooks about orders had no valid signature", self.unsigned)),
         ];
@@ -95,7 +95,7 @@ impl fmt::Display for OrdersReport {
         writeln!(f, "broken        worker killed during the import, Redis emptied as the goods came")?;
         writeln!(
             f,
-            "webhooks      {} came for {} transitions: {} lost, {} told again, {} with a bad signature",
+            "webhooks      {} came for {} transitions: {} lost, {} delivered again, {} with a bad signature",
             self.webhooks, self.transitions, self.lost, self.duplicates, self.unsigned
         )?;
         let faults = self.faults();

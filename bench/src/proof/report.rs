@@ -17,7 +17,7 @@ pub struct Phase {
     /// The time from the request to the end of its job.
     pub executed: Duration,
     /// The time from the request to its last webhook.
-    pub told: Duration,
+    pub delivered: Duration,
 }
 
 /// The result of a proof; printed as a summary for people.
@@ -97,10 +97,10 @@ impl Report {
             (self.phases.iter().all(each_change), "a bulk switch did not change every product".to_owned()),
             (self.told_at_kill < taken || taken < 2, "the worker was killed too late".to_owned()),
             (self.told_at_flush < taken || taken < 2, "Redis was emptied too late".to_owned()),
-            (self.lost == 0, format!("{} changes were never told", self.lost)),
+            (self.lost == 0, format!("{} changes were never delivered", self.lost)),
             (self.invented == 0, format!("{} webhook ids stand for no change", self.invented)),
             (self.unsigned == 0, format!("{} webhooks had no valid signature", self.unsigned)),
-            (self.foreign == 0, format!("{} webhooks told of something else", self.foreign)),
+            (self.foreign == 0, format!("{} webhooks reported something else", self.foreign)),
         ];
         facts.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Report {
                 phase.name,
                 phase.changes,
                 phase.executed.as_secs_f64(),
-                phase.told.as_secs_f64()
+                phase.delivered.as_secs_f64()
             )?;
         }
         writeln!(f, "broken        worker killed when {} of its webhooks had come,", self.told_at_kill)?;
@@ -137,12 +137,12 @@ impl fmt::Display for Report {
         let changes: u64 = self.phases.iter().map(|phase| phase.changes).sum();
         writeln!(
             f,
-            "webhooks      {} came for {changes} changes: {} lost, {} told again, {} with a bad signature",
+            "webhooks      {} came for {changes} changes: {} lost, {} delivered again, {} with a bad signature",
             self.webhooks, self.lost, self.duplicates, self.unsigned
         )?;
         let faults = self.faults();
         if faults.is_empty() {
-            return write!(f, "proof         holds: each change told, each signature valid, none lost");
+            return write!(f, "proof         holds: each change delivered, each signature valid, none lost");
         }
         write!(f, "proof         FAILS")?;
         faults.iter().try_for_each(|fault| write!(f, "\n              {fault}"))
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn good() -> Report {
-        let phase = |name| Phase { name, changes: 2, executed: Duration::ZERO, told: Duration::ZERO };
+        let phase = |name| Phase { name, changes: 2, executed: Duration::ZERO, delivered: Duration::ZERO };
         Report {
             expected: Expected { taken: 2, refused: 0 },
             synced: Progress { total: 2, done: 2, changed: 2, unchanged: 0, failed: 0 },

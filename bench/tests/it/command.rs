@@ -141,10 +141,10 @@ async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
     let well = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/well")).await.unwrap();
     let broken = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/broken")).await.unwrap();
 
-    let told = world.run(&["webhook", "test", &well.id.to_string()]).await.ends_with(0);
-    assert!(told.stdout.contains("is delivered after 1 attempts; status 204"), "{told:?}");
-    let told = world.run(&["webhook", "test", &broken.id.to_string(), "--json"]).await.ends_with(1).json();
-    assert_eq!(told["attempts"][0]["status"], 500);
+    let tested = world.run(&["webhook", "test", &well.id.to_string()]).await.ends_with(0);
+    assert!(tested.stdout.contains("is delivered after 1 attempts; status 204"), "{tested:?}");
+    let tested = world.run(&["webhook", "test", &broken.id.to_string(), "--json"]).await.ends_with(1).json();
+    assert_eq!(tested["attempts"][0]["status"], 500);
 
     let failing = world.run(&["webhook", "list", "--health", "failing"]).await.ends_with(0).stdout;
     assert!(failing.contains(&broken.id.to_string()) && !failing.contains(&well.id.to_string()), "{failing}");

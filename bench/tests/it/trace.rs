@@ -24,7 +24,7 @@ const REQUEST: &str = "POST /api/partner-integration/eshop/sync/products";
 
 /// A span that the collector received.
 #[derive(Debug)]
-struct Told {
+struct Reported {
     service: String,
     name: String,
     id: String,
@@ -41,7 +41,7 @@ fn text(value: Option<AnyValue>) -> String {
 }
 
 /// The received spans of our trace.
-fn told(seen: &Seen) -> Vec<Told> {
+fn spans_of(seen: &Seen) -> Vec<Reported> {
     let mut all = Vec::new();
     for receipt in &seen.receipts {
         let request = ExportTraceServiceRequest::decode(receipt.body.clone()).unwrap();
@@ -61,8 +61,8 @@ fn told(seen: &Seen) -> Vec<Told> {
     all
 }
 
-fn span_of(service: &str, span: Span) -> Told {
-    Told {
+fn span_of(service: &str, span: Span) -> Reported {
+    Reported {
         service: service.to_owned(),
         name: span.name,
         id: hex::encode(&span.span_id),
@@ -120,7 +120,7 @@ async fn a_request_its_job_its_chunk_and_its_deliveries_share_one_trace_and_one_
     arrived.unwrap_or_else(|error| panic!("{error}\n{}", stack.ends_of_logs()));
     // the api and the worker export their spans at different times
     let whole = |seen: &Seen| {
-        let spans = told(seen);
+        let spans = spans_of(seen);
         let count = |name: &str| spans.iter().filter(|span| span.name == name).count();
         count("delivery") >= 3 && ["job", "chunk", REQUEST].into_iter().all(|name| count(name) >= 1)
     };
@@ -129,7 +129,7 @@ async fn a_request_its_job_its_chunk_and_its_deliveries_share_one_trace_and_one_
 
     let receipts = collector.receipts();
     assert!(receipts.iter().all(|r| r.path == "/otlp/v1/traces" && r.header("x-tenant") == Some("t1")));
-    let spans = told(&Seen { receipts, ..Seen::default() });
+    let spans = spans_of(&Seen { receipts, ..Seen::default() });
     let one = |name: &str| {
         let mut found = spans.iter().filter(|span| span.name == name);
         let first = found.next().unwrap_or_else(|| panic!("no {name} in {spans:#?}"));

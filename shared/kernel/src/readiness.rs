@@ -39,7 +39,7 @@ impl Readiness {
         let mut body = Map::new();
         body.insert("status".to_owned(), if ready { "ready" } else { "unavailable" }.into());
         body.insert("postgres".to_owned(), if self.postgres { "up" } else { "down" }.into());
-        body.extend(self.redis.told());
+        body.extend(self.redis.fields());
         if let Some(ahead) = self.clock_ahead {
             body.insert("clockAheadSeconds".to_owned(), ahead.into());
         }

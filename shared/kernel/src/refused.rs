@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn told(path: &str, body: &Value) -> String {
+    fn value_at(path: &str, body: &Value) -> String {
         Parameters::of(&Violation::new(path, "invalid", "is invalid"), Some(body)).value
     }
 
@@ -110,17 +110,17 @@ mod tests {
             ("a.b.c", "2"),
             ("items[99999999999999999999]", ""),
         ] {
-            assert_eq!(told(path, &body), value, "{path}");
+            assert_eq!(value_at(path, &body), value, "{path}");
         }
-        assert_eq!(told("[1]", &json!(["a", true])), "true");
-        assert_eq!(told("[1][0].x", &json!([0, [{"x": 2.5}]])), "2.5");
+        assert_eq!(value_at("[1]", &json!(["a", true])), "true");
+        assert_eq!(value_at("[1][0].x", &json!([0, [{"x": 2.5}]])), "2.5");
     }
 
     #[test]
     fn a_long_value_is_shortened_and_a_secret_masked() {
         let long = "ü".repeat(101);
-        assert_eq!(told("name", &json!({"name": long})), format!("{}…", "ü".repeat(99)));
-        assert_eq!(told("name", &json!({"name": "ü".repeat(100)})), "ü".repeat(100));
+        assert_eq!(value_at("name", &json!({"name": long})), format!("{}…", "ü".repeat(99)));
+        assert_eq!(value_at("name", &json!({"name": "ü".repeat(100)})), "ü".repeat(100));
         let secret =
             Violation { is_secret: true, ..Violation::new("password", "invalid_length", "is short") };
         assert_eq!(Parameters::of(&secret, Some(&json!({"password": "hush"}))).value, "***");
@@ -133,7 +133,7 @@ mod tests {
     fn a_hostile_path_is_looked_for_once() {
         let dots = ".".repeat(1_000_000);
         let body = json!({"a": {}, dots.as_str(): 1});
-        assert_eq!(told(&dots, &body), "1");
-        assert_eq!(told(&format!("a.{dots}"), &body), "");
+        assert_eq!(value_at(&dots, &body), "1");
+        assert_eq!(value_at(&format!("a.{dots}"), &body), "");
     }
 }

@@ -81,7 +81,7 @@ impl Shown {
     }
 
     /// As `GET /api/queue` shows it.
-    fn told(&self) -> Value {
+    fn fields(&self) -> Value {
         json!({
             "name": self.wish.queue.name(),
             "state": self.verdict().as_str(),
@@ -106,9 +106,9 @@ impl Shown {
 /// The state of all queues (`GET /api/queue`). Redis being away is an answer, not a failure.
 pub async fn list(services: &Services) -> Result<String, Problem> {
     let standing = read(services).await?;
-    let mut told = standing.redis.told();
-    told.insert("queues".to_owned(), standing.queues.iter().map(Shown::told).collect());
-    Ok(Value::Object(told).to_string())
+    let mut fields = standing.redis.fields();
+    fields.insert("queues".to_owned(), standing.queues.iter().map(Shown::fields).collect());
+    Ok(Value::Object(fields).to_string())
 }
 
 /// The state of everything.

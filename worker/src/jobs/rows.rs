@@ -12,14 +12,14 @@ use longshore_shared::kernel::problem::Violation;
 use longshore_shared::partner::push::Push;
 use serde_json::Value;
 
-use crate::partner::row::{Told, read_stored};
+use crate::partner::row::{Remarks, read_stored};
 
 /// The rows of a chunk: the valid ones, and the errors of the others.
 #[derive(Debug)]
 pub struct ReadRows<R> {
     raw: Vec<Bytes>,
     /// The notices and refusals that the partner's code added to each row.
-    told: Vec<Told>,
+    remarks: Vec<Remarks>,
     /// Rows that follow the rules.
     pub good: Vec<R>,
     /// Position in the chunk of each good row.
@@ -37,24 +37,26 @@ impl<R> ReadRows<R> {
     ) -> Result<Self, Unreadable> {
         let entries = payload::unpack_rows(&claim.payload)?;
         let fetched = claim.source.is_some();
-        let (told, raw): (Vec<Told>, Vec<Bytes>) = entries
+        let (remarks, raw): (Vec<Remarks>, Vec<Bytes>) = entries
             .into_iter()
-            .map(|entry| if fetched { read_stored(&entry) } else { (Told::default(), entry) })
+            .map(|entry| if fetched { read_stored(&entry) } else { (Remarks::default(), entry) })
             .unzip();
         let good = Vec::with_capacity(raw.len());
-        let mut rows = Self { good, positions: Vec::new(), errors: Vec::new(), raw, told, push };
+        let mut rows = Self { good, positions: Vec::new(), errors: Vec::new(), raw, remarks, push };
         let mut doubled = vec![false; rows.raw.len()];
         for position in &claim.duplicates {
             if let Some(flag) = usize::try_from(*position).ok().and_then(|p| doubled.get_mut(p)) {
                 *flag = true;
             }
         }
-        for (position, ((row, told), doubled)) in rows.raw.iter().zip(&rows.told).zip(doubled).enumerate() {
+        for (position, ((row, remarks), doubled)) in
+            rows.raw.iter().zip(&rows.remarks).zip(doubled).enumerate()
+        {
             let (index, line) = (claim.index(position), claim.lines.of(position));
-            let item = || told.item.clone();
+            let item = || remarks.item.clone();
             let refused = match json::parse(row) {
-                _ if told.refused.is_some() => {
-                    Some(("malformed_row", item(), told.refused.clone().unwrap_or_default()))
+                _ if remarks.refused.is_some() => {
+                    Some(("malformed_row", item(), remarks.refused.clone().unwrap_or_default()))
                 }
                 Err(unread @ Unread::Malformed(_)) => Some(("malformed_row", item(), unread.to_string())),
                 Err(unread @ Unread::Repeated(_)) => Some((REPEATED_KEY, item(), unread.to_string())),
@@ -132,17 +134,17 @@ impl<R> ReadRows<R> {
     /// Records the notices of accepted rows beside the errors of refused ones.
     fn notice(&mut self, claim: &Claim) {
         let refused: HashSet<i32> = self.errors.iter().map(|error| error.index).collect();
-        for (position, (told, row)) in self.told.iter().zip(&self.raw).enumerate() {
+        for (position, (remarks, row)) in self.remarks.iter().zip(&self.raw).enumerate() {
             let index = claim.index(position);
-            if told.notices.is_empty() || refused.contains(&index) {
+            if remarks.notices.is_empty() || refused.contains(&index) {
                 continue;
             }
             let sentences: Vec<String> =
-                told.notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
+                remarks.notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
             self.errors.push(ItemError {
                 index,
                 line: claim.lines.of(position),
-                key: told.item.clone(),
+                key: remarks.item.clone(),
                 code: "notice",
                 message: sentences.join("; "),
                 payload: row.to_vec(),

@@ -150,7 +150,7 @@ impl Sending<'_> {
             if self.extent != Extent::Changes {
                 return Ok(Hold::Kept);
             }
-            changes::told(services, self.eshop, due).await?;
+            changes::confirm(services, self.eshop, due).await?;
         }
     }
 
@@ -189,9 +189,9 @@ impl Sending<'_> {
             quantity: wanted.pieces,
         };
         let counts: Vec<StockCount> = wanted.iter().map(count).collect();
-        let told = retry(TRIES, || async {
+        let sent = retry(TRIES, || async {
             self.partner.send_stocks(&place, &counts).await.map_err(|error| Broken::from(error).sorted())
         });
-        Ok(told.await?.refused)
+        Ok(sent.await?.refused)
     }
 }

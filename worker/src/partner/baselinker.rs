@@ -268,9 +268,9 @@ struct Reading {
 }
 
 /// The rows of the requested products; a listed product without data was deleted meanwhile.
-fn rows_of(asked: &[Listed], told: Vec<(Vec<answer::Item<Product>>, String)>) -> Vec<Row> {
-    let mut told: HashMap<String, Vec<answer::Item<Product>>> =
-        told.into_iter().map(|(products, key)| (key, products)).collect();
+fn rows_of(asked: &[Listed], answers: Vec<(Vec<answer::Item<Product>>, String)>) -> Vec<Row> {
+    let mut answers: HashMap<String, Vec<answer::Item<Product>>> =
+        answers.into_iter().map(|(products, key)| (key, products)).collect();
     let row = |product: answer::Item<Product>| match product {
         Ok(product) => {
             let notices = product.notes.into_iter();
@@ -282,7 +282,7 @@ fn rows_of(asked: &[Listed], told: Vec<(Vec<answer::Item<Product>>, String)>) ->
     };
     let mut rows = Vec::with_capacity(asked.len());
     for listed in asked {
-        match told.remove(&listed.id.to_string()) {
+        match answers.remove(&listed.id.to_string()) {
             Some(products) => rows.extend(products.into_iter().map(row)),
             None => rows.push(refused_row(
                 listed.id.to_string(),

@@ -25,7 +25,7 @@ pub struct Row {
     /// The SKU, to detect a product that appears twice.
     pub product_sku: Option<String>,
     /// Notices about it, or the reason to refuse it.
-    told: Told,
+    remarks: Remarks,
     /// The row in the shape of the push form, as JSON, which is validated when its chunk is executed.
     pub body: Bytes,
 }
@@ -33,7 +33,7 @@ pub struct Row {
 /// Information stored before a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Told {
+pub struct Remarks {
     /// The partner's own id of the item, which identifies a row without a SKU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
@@ -57,7 +57,7 @@ impl Row {
     #[must_use]
     pub fn raw(body: Bytes) -> Self {
         let product_sku = serde_json::from_slice::<Sku>(&body).ok().and_then(|row| row.product_sku);
-        Self { product_sku, told: Told::default(), body }
+        Self { product_sku, remarks: Remarks::default(), body }
     }
 
     /// A row built from a partner's data.
@@ -65,46 +65,50 @@ impl Row {
     pub fn made(members: Map<String, Value>) -> Self {
         let product_sku = members.get("productSku").and_then(Value::as_str).map(str::to_owned);
         let body = Value::Object(members).to_string().into();
-        Self { product_sku, told: Told::default(), body }
+        Self { product_sku, remarks: Remarks::default(), body }
     }
 
     /// A row that cannot be validated, with the part of its bytes to store.
     #[must_use]
     pub fn refused(reason: impl Into<String>, body: Bytes) -> Self {
-        Self { product_sku: None, told: Told { refused: Some(reason.into()), ..Told::default() }, body }
+        Self {
+            product_sku: None,
+            remarks: Remarks { refused: Some(reason.into()), ..Remarks::default() },
+            body,
+        }
     }
 
     /// Adds the partner's own id of the item.
     #[must_use]
     pub fn of_item(mut self, item: impl Into<String>) -> Self {
-        self.told.item = Some(item.into());
+        self.remarks.item = Some(item.into());
         self
     }
 
     /// Adds notices.
     #[must_use]
     pub fn noticing(mut self, notices: impl IntoIterator<Item = Notice>) -> Self {
-        self.told.notices.extend(notices);
+        self.remarks.notices.extend(notices);
         self
     }
 
     /// The partner's own id of the item.
     #[must_use]
     pub fn item(&self) -> Option<&str> {
-        self.told.item.as_deref()
+        self.remarks.item.as_deref()
     }
 
     /// The entry to store in a chunk.
     #[must_use]
     pub fn stored(&self) -> Bytes {
-        if self.told == Told::default() {
+        if self.remarks == Remarks::default() {
             return self.body.clone();
         }
         // strings and lists of strings: serializing them cannot fail
-        let told = serde_json::to_vec(&self.told).unwrap_or_default();
-        let mut entry = Vec::with_capacity(told.len() + self.body.len() + 2);
+        let remarks = serde_json::to_vec(&self.remarks).unwrap_or_default();
+        let mut entry = Vec::with_capacity(remarks.len() + self.body.len() + 2);
         entry.push(MARK);
-        entry.extend_from_slice(&told);
+        entry.extend_from_slice(&remarks);
         entry.push(b'\n');
         entry.extend_from_slice(&self.body);
         entry.into()
@@ -113,14 +117,14 @@ impl Row {
 
 /// Reads a stored entry of a fetched chunk: the information about the row, and the row.
 #[must_use]
-pub fn read_stored(entry: &Bytes) -> (Told, Bytes) {
+pub fn read_stored(entry: &Bytes) -> (Remarks, Bytes) {
     if entry.first() == Some(&MARK)
         && let Some(end) = entry.iter().position(|byte| *byte == b'\n')
-        && let Ok(told) = serde_json::from_slice(entry.get(1..end).unwrap_or_default())
+        && let Ok(remarks) = serde_json::from_slice(entry.get(1..end).unwrap_or_default())
     {
-        return (told, entry.slice(end + 1..));
+        return (remarks, entry.slice(end + 1..));
     }
-    (Told::default(), entry.clone())
+    (Remarks::default(), entry.clone())
 }
 
 #[cfg(test)]
@@ -133,10 +137,10 @@ mod tests {
     fn a_row_reads_back_with_its_notices() {
         let plain = Row::raw(Bytes::from_static(br#"{"productSku":"A"}"#));
         assert_eq!(plain.product_sku.as_deref(), Some("A"));
-        assert_eq!(read_stored(&plain.stored()), (Told::default(), plain.body.clone()));
+        assert_eq!(read_stored(&plain.stored()), (Remarks::default(), plain.body.clone()));
         let notice = Notice { field: "weight".to_owned(), message: "was rounded".to_owned() };
-        let told = plain.clone().of_item("17").noticing([notice.clone()]);
-        let (read, body) = read_stored(&told.stored());
+        let remarks = plain.clone().of_item("17").noticing([notice.clone()]);
+        let (read, body) = read_stored(&remarks.stored());
         assert_eq!(
             (read.item.as_deref(), read.notices.as_slice(), body),
             (Some("17"), &[notice][..], plain.body)

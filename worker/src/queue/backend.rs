@@ -55,7 +55,8 @@ impl<T> RedisStream<T> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Display,
     {
-        let tell = move |dead| owner(dead).map(|told| told.map_err(|error| error.to_string())).boxed();
+        let tell =
+            move |dead| owner(dead).map(|reported| reported.map_err(|error| error.to_string())).boxed();
         // A second owner of one stream is a mistake of the caller; the first one remains.
         let _ = self.consumer.on_dead.set(Box::new(tell));
         self

@@ -28,14 +28,14 @@ pub struct Once {
 
 /// An answer, and whether it was given before.
 #[derive(Debug)]
-pub struct Told {
+pub struct Answered {
     /// The answer.
     pub answer: Answer,
     /// Whether it was given before.
     pub replayed: bool,
 }
 
-impl Told {
+impl Answered {
     /// Marks a response whose answer was given before.
     #[must_use]
     pub fn mark(&self, mut response: Response) -> Response {
@@ -77,22 +77,22 @@ impl Once {
         mut context: Context,
         body_hash: &[u8],
         use_case: F,
-    ) -> Result<Told, Failure>
+    ) -> Result<Answered, Failure>
     where
         F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
     {
         let Some(key) = self.key(&context) else {
-            return Ok(Told { answer: use_case(&context).await?, replayed: false });
+            return Ok(Answered { answer: use_case(&context).await?, replayed: false });
         };
         let held = match idempotency::claim(&services.db.main, &key, Some(body_hash)).await? {
-            Claimed::Repeated { answer, .. } => return Ok(Told { answer, replayed: true }),
+            Claimed::Repeated { answer, .. } => return Ok(Answered { answer, replayed: true }),
             Claimed::First(held) => held,
         };
         context.claim = held.claim();
         match use_case(&context).await {
             Ok(answer) => {
                 held.keep();
-                Ok(Told { answer, replayed: false })
+                Ok(Answered { answer, replayed: false })
             }
             Err(problem) => {
                 held.give_back().await;

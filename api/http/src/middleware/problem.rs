@@ -36,12 +36,12 @@ struct Body9457<'p> {
     request_id: &'p str,
     /// the same as `detail`: existing clients read this name
     message: &'p str,
-    violations: Vec<Told<'p>>,
+    violations: Vec<Described<'p>>,
 }
 
 /// A violation with the refused value.
 #[derive(Serialize)]
-struct Told<'p> {
+struct Described<'p> {
     #[serde(flatten)]
     violation: &'p Violation,
     parameters: Parameters,
@@ -115,8 +115,8 @@ pub fn log(problem: &Problem, request_id: &str) {
 fn render(problem: &Problem, request_id: &str, sent: &Sent, head: bool, response: &mut Response) {
     let kind = problem.kind();
     let body = if problem.violations().is_empty() { None } else { sent.value() };
-    let told = |violation| Told { violation, parameters: Parameters::of(violation, body.as_ref()) };
-    let violations = problem.violations().iter().map(told).collect();
+    let describe = |violation| Described { violation, parameters: Parameters::of(violation, body.as_ref()) };
+    let violations = problem.violations().iter().map(describe).collect();
     let body = Body9457 {
         r#type: format!("/problems/{}", kind.code),
         title: kind.title,

@@ -57,10 +57,10 @@ async fn change_admins<J: Job>(
 ) -> Result<Response, Failure> {
     let ids = Reader::read(body.value, acceptance::ids())?;
     let ids: Vec<AdminId> = ids.into_iter().map(AdminId::from).collect();
-    let told = once
+    let answered = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             bulk::accept(&app.services, context, job, ids).await
         })
         .await?;
-    answer_when_done(&app, &may, told, prefer).await
+    answer_when_done(&app, &may, answered, prefer).await
 }

@@ -48,10 +48,10 @@ async fn switch_products<J: Job>(
 ) -> Result<Response, Failure> {
     let ids = Reader::read(body.value, acceptance::ids())?;
     let ids: Vec<ProductId> = ids.into_iter().map(ProductId::from).collect();
-    let told = once
+    let answered = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             switch::accept(&app.services, context, job, ids).await
         })
         .await?;
-    answer(&app, &may, told, prefer, Patience::BULK).await
+    answer(&app, &may, answered, prefer, Patience::BULK).await
 }

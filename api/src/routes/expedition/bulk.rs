@@ -72,10 +72,10 @@ async fn accept<J: Job>(
 ) -> Result<Response, Failure> {
     let ids = Reader::read(body.value, acceptance::ids())?;
     let ids: Vec<ExpeditionId> = ids.into_iter().map(ExpeditionId::from).collect();
-    let told = once
+    let answered = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             bulk::accept(&app.services, context, job, ids).await
         })
         .await?;
-    answer_unless_refused(&app, &may, told, prefer).await
+    answer_unless_refused(&app, &may, answered, prefer).await
 }

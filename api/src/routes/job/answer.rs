@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::app::App;
-use longshore_http::extract::once::Told;
+use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Failure, Prefer};
 use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::context::Context;
@@ -37,11 +37,11 @@ impl Patience {
 pub async fn answer(
     app: &App,
     context: &Context,
-    told: Told,
+    answered: Answered,
     prefer: Prefer,
     patience: Patience,
 ) -> Result<Response, Failure> {
-    let (record, ended) = settle(app, context, &told, prefer.wait(patience.wait)).await?;
+    let (record, ended) = settle(app, context, &answered, prefer.wait(patience.wait)).await?;
     let status = if ended {
         StatusCode::OK
     } else if prefer.0.is_some() {
@@ -49,18 +49,18 @@ pub async fn answer(
     } else {
         patience.at_once
     };
-    finish((status, view::json(record.json)).into_response(), &told, prefer)
+    finish((status, view::json(record.json)).into_response(), &answered, prefer)
 }
 
 /// Answers with the jobs accepted for an array, in its order: at once, or when all have ended in time.
 pub async fn answer_all(
     app: &App,
     context: &Context,
-    told: Told,
+    answered: Answered,
     prefer: Prefer,
 ) -> Result<Response, Failure> {
     let ids: Vec<JobId> =
-        serde_json::from_str(told.answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
+        serde_json::from_str(answered.answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
     let end = Instant::now() + prefer.wait(Duration::ZERO);
     let (mut jobs, mut all_ended) = (Vec::with_capacity(ids.len()), true);
     for id in ids {
@@ -69,7 +69,7 @@ pub async fn answer_all(
         jobs.push(view::job(app, context.scope(), id).await?.json);
     }
     let status = if prefer.0.is_some() && !all_ended { StatusCode::ACCEPTED } else { StatusCode::OK };
-    finish((status, view::json(format!("[{}]", jobs.join(",")))).into_response(), &told, prefer)
+    finish((status, view::json(format!("[{}]", jobs.join(",")))).into_response(), &answered, prefer)
 }
 
 /// How a job ended, as its caller sees it.
@@ -84,19 +84,19 @@ struct End {
 pub async fn answer_when_done(
     app: &App,
     context: &Context,
-    told: Told,
+    answered: Answered,
     prefer: Prefer,
 ) -> Result<Response, Failure> {
-    let (record, ended) = settle(app, context, &told, prefer.wait(Patience::BULK.wait)).await?;
+    let (record, ended) = settle(app, context, &answered, prefer.wait(Patience::BULK.wait)).await?;
     if !ended {
-        return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &told, prefer);
+        return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &answered, prefer);
     }
     let end: End = serde_json::from_str(&record.json).map_err(Problem::internal)?;
     if end.state != JobState::Succeeded {
         let reason = end.error.unwrap_or_else(|| format!("the job is {}", end.state));
         return Err(Problem::new(&CONFLICT, reason).into());
     }
-    finish(StatusCode::NO_CONTENT.into_response(), &told, prefer)
+    finish(StatusCode::NO_CONTENT.into_response(), &answered, prefer)
 }
 
 /// Answers for an operation on many records: 204 if all was done in time, 200 with the job if items were refused, and 202 with
@@ -104,45 +104,47 @@ pub async fn answer_when_done(
 pub async fn answer_unless_refused(
     app: &App,
     context: &Context,
-    told: Told,
+    answered: Answered,
     prefer: Prefer,
 ) -> Result<Response, Failure> {
     #[derive(Deserialize)]
     struct Job {
         outcome: Option<JobOutcome>,
     }
-    let (record, ended) = settle(app, context, &told, prefer.wait(Patience::BULK.wait)).await?;
+    let (record, ended) = settle(app, context, &answered, prefer.wait(Patience::BULK.wait)).await?;
     if !ended {
-        return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &told, prefer);
+        return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &answered, prefer);
     }
     let job: Job = serde_json::from_str(&record.json).map_err(Problem::internal)?;
     if job.outcome == Some(JobOutcome::Complete) {
-        return finish(StatusCode::NO_CONTENT.into_response(), &told, prefer);
+        return finish(StatusCode::NO_CONTENT.into_response(), &answered, prefer);
     }
-    finish(view::json(record.json), &told, prefer)
+    finish(view::json(record.json), &answered, prefer)
 }
 
 /// Waits for a job; returns its record after the wait, and whether it has ended.
 async fn settle(
     app: &App,
     context: &Context,
-    told: &Told,
+    answered: &Answered,
     wait: Duration,
 ) -> Result<(Record, bool), Failure> {
-    let job =
-        told.answer.job.ok_or_else(|| Problem::internal("the response does not contain the accepted job"))?;
+    let job = answered
+        .answer
+        .job
+        .ok_or_else(|| Problem::internal("the response does not contain the accepted job"))?;
     let ended = !wait.is_zero() && app.jobs.ended(job, wait).await;
     Ok((view::job(app, context.scope(), job).await?, ended))
 }
 
-fn finish(mut response: Response, told: &Told, prefer: Prefer) -> Result<Response, Failure> {
+fn finish(mut response: Response, answered: &Answered, prefer: Prefer) -> Result<Response, Failure> {
     let headers = response.headers_mut();
-    if let Some(location) = &told.answer.location {
+    if let Some(location) = &answered.answer.location {
         headers.insert(http::header::LOCATION, HeaderValue::from_str(location).map_err(Problem::internal)?);
     }
     if let Some(applied) = prefer.applied() {
         let applied = HeaderValue::from_str(&applied).map_err(Problem::internal)?;
         headers.insert(HeaderName::from_static("preference-applied"), applied);
     }
-    Ok(told.mark(response))
+    Ok(answered.mark(response))
 }

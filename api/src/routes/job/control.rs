@@ -28,10 +28,10 @@ pub async fn retry_job(
     prefer: Prefer,
     Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
-    let told = once
+    let answered = once
         .answer(&app.services, may.0.clone(), b"", async |context| {
             control::retry(&app.services, context, id).await
         })
         .await?;
-    answer(&app, &may, told, prefer, Patience::LATER).await
+    answer(&app, &may, answered, prefer, Patience::LATER).await
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use longshore_http::app::App;
 use longshore_http::extract::body::{Sent, must_be};
 use longshore_http::extract::lines::NDJSON;
-use longshore_http::extract::once::Told;
+use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use longshore_shared::job::receiving::{Receiving, rows_per_chunk};
 use longshore_shared::kernel::answer::Answer;
@@ -75,7 +75,7 @@ async fn receive(
     push: Push,
 ) -> Result<Response, Failure> {
     let budget = Budget::of(request.extensions());
-    let told = if must_be(request.headers(), TYPES)? == JSON {
+    let answered = if must_be(request.headers(), TYPES)? == JSON {
         let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
         let received =
             Document::receive(request, push.rows_member(), rows_per_chunk(push.kind()), JSON_LIMIT).await?;
@@ -92,10 +92,10 @@ async fn receive(
     };
     // while the caller waits for the job, its rows need no memory here
     budget.set(0)?;
-    if told.answer.job.is_none() {
-        return answer_all(app, &context, told, prefer).await;
+    if answered.answer.job.is_none() {
+        return answer_all(app, &context, answered, prefer).await;
     }
-    answer(app, &context, told, prefer, Patience::SYNC).await
+    answer(app, &context, answered, prefer, Patience::SYNC).await
 }
 
 /// The JSON form: one document, whose rows were packed as they arrived.
@@ -148,15 +148,15 @@ async fn stream_once(
     push: Push,
     mut lines: Lines,
     sent: &Sent,
-) -> Result<Told, Failure> {
+) -> Result<Answered, Failure> {
     let Some(key) = once.key(&context) else {
-        return Ok(Told { answer: stream(app, &context, push, lines, sent).await?, replayed: false });
+        return Ok(Answered { answer: stream(app, &context, push, lines, sent).await?, replayed: false });
     };
     match idempotency::claim(&app.services.db.main, &key, None).await? {
         Claimed::Repeated { answer, body_hash } => {
             while lines.next().await?.is_some() {}
             if lines.hash().as_slice() == body_hash {
-                Ok(Told { answer, replayed: true })
+                Ok(Answered { answer, replayed: true })
             } else {
                 Err(idempotency::reused().into())
             }
@@ -166,7 +166,7 @@ async fn stream_once(
             match stream(app, &context, push, lines, sent).await {
                 Ok(answer) => {
                     held.keep();
-                    Ok(Told { answer, replayed: false })
+                    Ok(Answered { answer, replayed: false })
                 }
                 Err(problem) => {
                     // the sender may correct its stream and use the key again

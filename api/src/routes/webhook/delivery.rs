@@ -36,10 +36,10 @@ pub async fn redeliver_deliveries(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    let told = once
+    let answered = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             delivery::redeliver_many(&app.services, context, body.value).await
         })
         .await?;
-    answer(&app, &may, told, prefer, Patience::LATER).await
+    answer(&app, &may, answered, prefer, Patience::LATER).await
 }

@@ -107,10 +107,10 @@ pub async fn recover_webhook(
     prefer: Prefer,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
+    let answered = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             delivery::recover(&app.services, context, id, body.value).await
         })
         .await?;
-    answer(&app, &may, told, prefer, Patience::LATER).await
+    answer(&app, &may, answered, prefer, Patience::LATER).await
 }

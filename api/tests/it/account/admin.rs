@@ -89,8 +89,8 @@ async fn an_address_belongs_to_one_admin_in_any_spelling(_: PgPoolOptions, optio
     let body = admin_body("x", json!({"email": "ANN@Example.com"}));
     let reply = world.api.post(&world.api.superadmin, PATH, body).await.expect(400);
     assert_eq!(reply.violations(), ["email already_taken"]);
-    let told = json!({"{{ value }}": "ANN@Example.com", "{{ id }}": ann});
-    assert_eq!(reply.json()["violations"][0]["parameters"], told);
+    let parameters = json!({"{{ value }}": "ANN@Example.com", "{{ id }}": ann});
+    assert_eq!(reply.json()["violations"][0]["parameters"], parameters);
     let path = format!("{PATH}/{bob}");
     let reply = world.api.put(&world.api.superadmin, &path, json!({"email": email("ann")})).await.expect(400);
     assert_eq!(reply.json()["violations"][0]["parameters"]["{{ id }}"], ann);

@@ -32,8 +32,8 @@ async fn a_business_user_is_created_listed_and_permanently_deleted(
     assert_eq!(list["results"], json!([user]));
     let taken = world.api.post(&world.admin, PATH, body).await.expect(400);
     assert_eq!(taken.violations(), ["email already_taken"]);
-    let told = json!({"{{ value }}": email("uma"), "{{ id }}": user["id"]});
-    assert_eq!(taken.json()["violations"][0]["parameters"], told);
+    let parameters = json!({"{{ value }}": email("uma"), "{{ id }}": user["id"]});
+    assert_eq!(taken.json()["violations"][0]["parameters"], parameters);
     world.api.delete(&world.admin, &path).await.expect(204);
     world.api.delete(&world.admin, &path).await.expect(410);
     world.api.get(&world.admin, &path).await.expect(410);

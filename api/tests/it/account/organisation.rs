@@ -110,7 +110,7 @@ async fn every_eshop_of_an_organisation_gets_its_changes(_: PgPoolOptions, optio
         // its wms had increased it once
         "version": 3,
     });
-    assert_eq!(world.told().await, expected);
+    assert_eq!(world.last_event().await, expected);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

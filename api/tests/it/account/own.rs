@@ -90,15 +90,15 @@ async fn guesses_of_the_current_password_are_limited_like_logins(
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let ann = world.login("ann").await;
-    let mut told = Vec::new();
+    let mut statuses = Vec::new();
     for _ in 0..40 {
         let reply = world.api.put(&ann, PATH, wish("wrong horse battery", "another horse")).await;
-        told.push(reply.status.as_u16());
+        statuses.push(reply.status.as_u16());
         if reply.status == 429 {
             break;
         }
     }
-    assert_eq!((told.first(), told.last()), (Some(&400), Some(&429)), "{told:?}");
+    assert_eq!((statuses.first(), statuses.last()), (Some(&400), Some(&429)), "{statuses:?}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

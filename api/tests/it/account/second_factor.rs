@@ -119,7 +119,7 @@ async fn a_login_requires_a_code_when_the_second_factor_is_on(_: PgPoolOptions, 
     moved.pass();
     let code = moved.code(&totp);
     let wrong = moved.login_with("ann", "wrong horse", json!(code)).await.expect(401);
-    assert_eq!(wrong.json()["code"], "unauthenticated", "nothing is told to who has not the password");
+    assert_eq!(wrong.json()["code"], "unauthenticated", "without the password, the answer says nothing else");
     let spaced = format!("{} {}", &code[..3], &code[3..]);
     let opened = token(&moved.login_with("ann", PASSWORD, json!(spaced)).await.expect(200));
     moved.world.api.post(&opened, LIST, Value::Null).await.expect(200);
@@ -131,9 +131,10 @@ async fn a_login_requires_a_code_when_the_second_factor_is_on(_: PgPoolOptions, 
     let bytes = totp.secret().as_bytes().to_vec();
     let leaks: i64 = sqlx::query_scalar(leaks).bind(bytes).fetch_one(&moved.world.owner).await.unwrap();
     assert_eq!(leaks, 0);
-    let told = "SELECT count(*) FROM audit WHERE changes::text LIKE '%' || $1 || '%'";
-    let told: i64 = sqlx::query_scalar(told).bind(secret).fetch_one(&moved.world.owner).await.unwrap();
-    assert_eq!(told, 0);
+    let recorded = "SELECT count(*) FROM audit WHERE changes::text LIKE '%' || $1 || '%'";
+    let recorded: i64 =
+        sqlx::query_scalar(recorded).bind(secret).fetch_one(&moved.world.owner).await.unwrap();
+    assert_eq!(recorded, 0);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -194,14 +195,14 @@ async fn wrong_codes_count_like_wrong_passwords_and_a_missing_one_does_not(
     for _ in 0..30 {
         moved.login_with("ann", PASSWORD, Value::Null).await.expect(401);
     }
-    let mut told = Vec::new();
+    let mut statuses = Vec::new();
     for _ in 0..40 {
-        told.push(moved.login_with("ann", PASSWORD, json!("12345")).await.status.as_u16());
-        if told.last() == Some(&429) {
+        statuses.push(moved.login_with("ann", PASSWORD, json!("12345")).await.status.as_u16());
+        if statuses.last() == Some(&429) {
             break;
         }
     }
-    assert_eq!((told.first(), told.last()), (Some(&401), Some(&429)), "{told:?}");
+    assert_eq!((statuses.first(), statuses.last()), (Some(&401), Some(&429)), "{statuses:?}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -137,15 +137,15 @@ async fn a_token_expires_after_a_year_by_default(_: PgPoolOptions, options: PgCo
     assert!((TimeDelta::days(365)..TimeDelta::days(367)).contains(&year), "{year}");
     assert_eq!(end(&world.admin, Some(Value::Null)).await.0, None);
     let soon = now + TimeDelta::days(9);
-    let (told, short) = end(&world.admin, Some(json!(soon))).await;
-    assert_eq!(told.unwrap().timestamp_micros(), soon.timestamp_micros());
+    let (ends_at, short) = end(&world.admin, Some(json!(soon))).await;
+    assert_eq!(ends_at.unwrap().timestamp_micros(), soon.timestamp_micros());
     // a token that it creates expires no later, as its record shows
     for given in [None, Some(Value::Null), Some(json!("2999-01-01T00:00:00Z"))] {
-        assert_eq!(end(&short, given).await.0, told);
+        assert_eq!(end(&short, given).await.0, ends_at);
     }
     let sooner = now + TimeDelta::days(8);
-    let (told, _) = end(&short, Some(json!(sooner))).await;
-    assert_eq!(told.unwrap().timestamp_micros(), sooner.timestamp_micros());
+    let (ends_at, _) = end(&short, Some(json!(sooner))).await;
+    assert_eq!(ends_at.unwrap().timestamp_micros(), sooner.timestamp_micros());
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -19,7 +19,7 @@ async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, opt
     let product = world.add("sku", json!({})).await;
     let [audits, events, _] = world.traces().await;
     let on = json!(["inbound_localisation_check"]);
-    for (method, services, action, told) in [
+    for (method, services, action, expected) in [
         (Method::PUT, on.clone(), "product.service_on", 1),
         (Method::PUT, on.clone(), "product.service_on", 1),
         (Method::DELETE, json!([]), "product.service_off", 2),
@@ -31,8 +31,8 @@ async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, opt
         assert_eq!(world.get(&product).await["services"], services);
         assert_eq!(world.audited(&product).await.0, action);
         let [now_audits, now_events, _] = world.traces().await;
-        assert_eq!((now_audits - audits, now_events - events), (told, told));
-        let data = world.told().await;
+        assert_eq!((now_audits - audits, now_events - events), (expected, expected));
+        let data = world.last_event().await;
         assert_eq!((&data["changedFields"], &data["fields"]["services"]), (&json!(["services"]), &services));
     }
 }

@@ -95,15 +95,15 @@ async fn a_pause_of_upkeep_has_a_warning_and_is_shown_while_it_lasts(
             .fetch_one(&world.owner)
             .await
             .unwrap();
-    let told = format!(
+    let expected = format!(
         "Paused by an operator: retention, schedules and charts are stopped. The queue resumes automatically at {}.",
         at.format("%Y-%m-%d %H:%M:%S UTC")
     );
     // although there is no worker either
     let overview = browser.open("/console").await.expect(200).text;
-    assert!(overview.contains(&format!("Queue upkeep: {told}")), "{overview}");
+    assert!(overview.contains(&format!("Queue upkeep: {expected}")), "{overview}");
     let queues = browser.open("/console/queue").await.expect(200).text;
-    assert!(queues.contains(&told), "{queues}");
+    assert!(queues.contains(&expected), "{queues}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -141,10 +141,10 @@ async fn parcels_are_merged_by_their_number_and_none_is_removed(_: PgPoolOptions
         [json!(["A", "TA", null, "https://a.example"]), json!(["B", null, null, "https://b.example"])]
     );
     assert_eq!(now["trackingNumber"], "TA");
-    let told = world.told().await;
-    assert_eq!(told["fields"]["trackingNumber"], "TA");
-    assert_eq!(told["fields"]["parcels"].as_array().unwrap().len(), 2);
-    // told again, nothing changes
+    let event = world.last_event().await;
+    assert_eq!(event["fields"]["trackingNumber"], "TA");
+    assert_eq!(event["fields"]["parcels"].as_array().unwrap().len(), 2);
+    // reported again, nothing changes
     assert_eq!(report("take_out", first).await, now);
     let other = json!([{"extPackageNumber": "C", "extPackageTrackingNumber": "TC"}, {"extPackageNumber": "A", "extCarrierTrackingNumber": "CA"}]);
     let later = report("waiting_for_the_carrier", other).await;
@@ -156,11 +156,11 @@ async fn parcels_are_merged_by_their_number_and_none_is_removed(_: PgPoolOptions
             json!(["C", "TC", null, null])
         ]
     );
-    // the number that it has stays, in the record and in what is told, which has all parcels
+    // the number that it has stays, in the record and in the event, which has all parcels
     assert_eq!(later["trackingNumber"], "TA");
-    let told = world.told().await;
-    assert_eq!(told["fields"]["trackingNumber"], "TA", "{told}");
-    assert_eq!(told["fields"]["parcels"].as_array().unwrap().len(), 3, "{told}");
+    let event = world.last_event().await;
+    assert_eq!(event["fields"]["trackingNumber"], "TA", "{event}");
+    assert_eq!(event["fields"]["parcels"].as_array().unwrap().len(), 3, "{event}");
     assert_eq!(later["version"], now["version"].as_i64().unwrap() + 1);
     // late ones are taken, too; a record's own members are passed over
     let parcel = &later["parcels"][0];
@@ -175,7 +175,7 @@ async fn parcels_are_merged_by_their_number_and_none_is_removed(_: PgPoolOptions
     let body = json!({"status": "take_out", "parcels": [{"extPackageNumber": "A", "extPackageTrackingNumber": "TA", "trackingUrl": "https://a.example"}]});
     let own = world.report(&own, body).await.expect(200).json();
     assert_eq!((&own["trackingNumber"], &own["trackingUrl"]), (&json!("OWN"), &json!("https://a.example")));
-    let fields = &world.told().await["fields"];
+    let fields = &world.last_event().await["fields"];
     assert_eq!(
         (&fields["trackingNumber"], &fields["trackingUrl"]),
         (&json!("OWN"), &json!("https://a.example"))

@@ -41,7 +41,7 @@ fn with(world: &World, member: &str, text: &str) -> Vec<u8> {
 }
 
 /// The violations of a refusal, or its code if there are none.
-fn told(reply: &Reply) -> String {
+fn violation(reply: &Reply) -> String {
     let violations = reply.violations();
     if violations.is_empty() {
         reply.json()["code"].as_str().unwrap().to_owned()
@@ -82,13 +82,13 @@ async fn numbers_are_accepted_exactly_or_refused(_: PgPoolOptions, options: PgCo
     ] {
         let reply = send(&world, "POST", "/api/product", with(&world, "weight", number)).await;
         assert_eq!(reply.status.as_u16(), 400, "{number}: {}", reply.text);
-        assert_eq!(told(&reply), expected, "{number}");
+        assert_eq!(violation(&reply), expected, "{number}");
     }
     for (number, expected) in
         [("-1", "limit out_of_range"), ("10001", "limit out_of_range"), ("1e400", "malformed_body")]
     {
         let body = format!("{{\"limit\":{number}}}").into_bytes();
-        assert_eq!(told(&send(&world, "POST", "/api/product/list", body).await.expect(400)), expected);
+        assert_eq!(violation(&send(&world, "POST", "/api/product/list", body).await.expect(400)), expected);
     }
     assert_eq!(census(&world).await, before);
     // the bounds themselves
@@ -127,7 +127,7 @@ async fn names_are_counted_in_characters_not_bytes(_: PgPoolOptions, options: Pg
         for characters in [1, 256] {
             let name = json!(character.repeat(characters)).to_string();
             let reply = send(&world, "POST", "/api/product", with(&world, "name", &name)).await.expect(400);
-            assert_eq!(told(&reply), "name invalid_length", "{characters} of {character}");
+            assert_eq!(violation(&reply), "name invalid_length", "{characters} of {character}");
         }
     }
     for (text, expected) in [
@@ -139,12 +139,12 @@ async fn names_are_counted_in_characters_not_bytes(_: PgPoolOptions, options: Pg
         (r#""\x41\x42""#, "malformed_body"),
     ] {
         let reply = send(&world, "POST", "/api/product", with(&world, "name", text)).await.expect(400);
-        assert_eq!(told(&reply), expected, "{text}");
+        assert_eq!(violation(&reply), expected, "{text}");
     }
     let mut latin = with(&world, "name", "\"caf?\"");
     let at = latin.iter().position(|byte| *byte == b'?').unwrap();
     latin[at] = 0xe9;
-    assert_eq!(told(&send(&world, "POST", "/api/product", latin).await.expect(400)), "malformed_body");
+    assert_eq!(violation(&send(&world, "POST", "/api/product", latin).await.expect(400)), "malformed_body");
     assert_eq!(census(&world).await, before);
     for (n, characters) in [2, 255].into_iter().enumerate() {
         let name = "🫖".repeat(characters);
@@ -174,7 +174,7 @@ async fn values_nested_ten_thousand_deep_are_refused_everywhere(_: PgPoolOptions
             assert_eq!(reply.json()["code"], "malformed_body", "{method} {path}");
         }
         let sync = format!("{{\"eshop\":{deep},\"products\":[]}}").into_bytes();
-        assert_eq!(told(&send(&world, "POST", PRODUCTS, sync).await.expect(400)), "malformed_body");
+        assert_eq!(violation(&send(&world, "POST", PRODUCTS, sync).await.expect(400)), "malformed_body");
     }
     assert_eq!(census(&world).await, before);
 }
@@ -195,7 +195,7 @@ async fn a_bulk_outside_its_bounds_changes_no_table(_: PgPoolOptions, options: P
     ] {
         for path in ["/api/product/activate", "/api/product/deactivate"] {
             let reply = send(&world, "PUT", path, body.clone()).await;
-            assert_eq!((reply.status.as_u16(), told(&reply).as_str()), (status, expected));
+            assert_eq!((reply.status.as_u16(), violation(&reply).as_str()), (status, expected));
         }
     }
     assert_eq!(census(&world).await, before);
@@ -221,19 +221,22 @@ async fn a_body_with_an_unsupported_encoding_is_not_read_as_its_contents(
     ] {
         for codings in [&["br"][..], &["deflate"], &["gzip, gzip"], &["gzip", "zstd"], &["identity, x"]] {
             let reply = encoded(&world, path, content_type, codings, body.clone()).await.expect(415);
-            assert_eq!(told(&reply), "unsupported_content_encoding", "{path} {codings:?}");
+            assert_eq!(violation(&reply), "unsupported_content_encoding", "{path} {codings:?}");
             assert_eq!(reply.header("accept-encoding"), Some("gzip, zstd"), "{path} {codings:?}");
         }
         // the body is in none of the declared encodings
         for codings in [&["gzip"][..], &["identity, ZSTD"]] {
             let reply = encoded(&world, path, content_type, codings, body.clone()).await.expect(400);
-            assert_eq!(told(&reply), "malformed_body", "{path} {codings:?}");
+            assert_eq!(violation(&reply), "malformed_body", "{path} {codings:?}");
             assert!(reply.text.contains("cannot be decompressed"), "{path} {codings:?}: {}", reply.text);
         }
     }
     // a refused media type has nothing to do with encodings
     let reply = encoded(&world, LIST, "text/plain", &[], b"{}".to_vec()).await.expect(415);
-    assert_eq!((told(&reply).as_str(), reply.header("accept-encoding")), ("unsupported_media_type", None));
+    assert_eq!(
+        (violation(&reply).as_str(), reply.header("accept-encoding")),
+        ("unsupported_media_type", None)
+    );
     for codings in [&["identity"][..], &["Identity, identity"], &[""]] {
         encoded(&world, LIST, "application/json", codings, b"{}".to_vec()).await.expect(200);
     }
@@ -261,10 +264,10 @@ async fn a_repeated_key_is_refused_at_any_position(_: PgPoolOptions, options: Pg
         (PRODUCTS, sync(r#"[{"eshop":"ESHOP","inventoryId":"1","inventoryId":"2"}]"#), "[0].inventoryId"),
     ] {
         let reply = send(&world, "POST", path, body).await.expect(400);
-        assert_eq!(told(&reply), format!("{named} repeated_key"), "{path}");
+        assert_eq!(violation(&reply), format!("{named} repeated_key"), "{path}");
     }
     let lines = sync("{\"eshop\":\"ESHOP\",\"eshop\":\"ESHOP\"}\n{}\n");
     let reply = encoded(&world, PRODUCTS, "application/x-ndjson", &[], lines).await.expect(400);
-    assert_eq!(told(&reply), "eshop repeated_key");
+    assert_eq!(violation(&reply), "eshop repeated_key");
     assert_eq!(census(&world).await, before);
 }

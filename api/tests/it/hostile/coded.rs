@@ -189,13 +189,13 @@ async fn the_compressed_bytes_decide_whether_a_client_stalls(_: PgPoolOptions, o
             }
         }
     };
-    let told = async {
+    let answered = async {
         tokio::select! {
-            told = answer(&mut reader) => told,
+            answered = answer(&mut reader) => answered,
             () = dripping => panic!("it could drip to the end"),
         }
     };
-    let (status, problem) = tokio::time::timeout(PATIENCE, told).await.unwrap();
+    let (status, problem) = tokio::time::timeout(PATIENCE, answered).await.unwrap();
     // as a stall or as a bomb, whichever comes first
     assert!(status == 400 || status == 413, "{status} {problem}");
     assert_eq!(census(&world).await, before);

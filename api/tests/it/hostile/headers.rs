@@ -73,8 +73,8 @@ async fn a_target_that_is_too_long_is_refused_without_a_body(_: PgPoolOptions, o
         let (mut reader, mut writer) = server.connect().await.into_split();
         let request = head("GET", &format!("/{}", "y".repeat(bytes - 1)), "nobody", &[]);
         let sent = write(&mut writer, request.as_bytes());
-        let (_, (told, problem)) = tokio::join!(sent, answer(&mut reader));
-        assert_eq!((told, &problem["code"]), (status, &code), "{bytes}");
+        let (_, (received, problem)) = tokio::join!(sent, answer(&mut reader));
+        assert_eq!((received, &problem["code"]), (status, &code), "{bytes}");
     }
 }
 

@@ -105,13 +105,13 @@ async fn a_client_that_drips_is_refused_like_one_that_stops(_: PgPoolOptions, op
                 }
             }
         };
-        let told = async {
+        let answered = async {
             tokio::select! {
-                told = answer(&mut reader) => told,
+                answered = answer(&mut reader) => answered,
                 () = dripping => panic!("it could drip to the end"),
             }
         };
-        let (status, problem) = tokio::time::timeout(PATIENCE, told).await.unwrap();
+        let (status, problem) = tokio::time::timeout(PATIENCE, answered).await.unwrap();
         assert_eq!(status, 400, "{problem}");
         assert_eq!(problem["detail"], "the body stalled for 0.5 s", "{content_type}");
         assert_eq!(census(&world).await, before);

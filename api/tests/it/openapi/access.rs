@@ -98,8 +98,8 @@ async fn no_operation_reveals_or_changes_another_organisation(_: PgPoolOptions, 
                     violation["parameters"]["{{ value }}"].take();
                 }
                 let answer = if answer.is_null() { reply.text.clone() } else { answer.to_string() };
-                let told = sample.own_ids().find(|id| answer.contains(id.as_str()));
-                assert_eq!(told, None, "{place}: {}", reply.text);
+                let leaked = sample.own_ids().find(|id| answer.contains(id.as_str()));
+                assert_eq!(leaked, None, "{place}: {}", reply.text);
             }
         }
     }

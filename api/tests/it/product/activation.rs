@@ -100,11 +100,11 @@ async fn only_a_difference_is_audited_sent_and_dated(_: PgPoolOptions, options: 
         world.audited(&product).await,
         ("product.deactivate".to_owned(), json!({"active": [true, false]}))
     );
-    let told = json!({
+    let expected = json!({
         "id": product, "organisation": world.api.tenant.organisation, "productSku": "sku",
         "changedFields": ["active"], "fields": {"active": false}, "version": 2,
     });
-    assert_eq!(world.told().await, told);
+    assert_eq!(world.last_event().await, expected);
     let requested = world
         .count("SELECT count(*) FROM audit WHERE request_id = 'request-8' AND actor_name = 'user of a test'");
     assert_eq!(requested.await, 1);

@@ -94,8 +94,8 @@ async fn a_product_sku_is_unique_in_its_organisation_and_case_counts(
     let reply = world.post(world.body("sku")).await.expect(400);
     assert_eq!(reply.json()["code"], "invalid_data");
     assert_eq!(reply.violations(), ["productSku already_taken"]);
-    let told = json!({"{{ value }}": "sku", "{{ id }}": first});
-    assert_eq!(reply.json()["violations"][0]["parameters"], told);
+    let parameters = json!({"{{ value }}": "sku", "{{ id }}": first});
+    assert_eq!(reply.json()["violations"][0]["parameters"], parameters);
     assert_eq!(reply.json()["detail"], "productSku belongs to another product of the organisation");
     for other in ["SKU", "sku ", " sku"] {
         world.add(other, json!({})).await;
@@ -191,13 +191,13 @@ async fn the_refusal_of_an_unreadable_body_says_why(_: PgPoolOptions, options: P
         let reply = world.api.send(request.unwrap()).await;
         (reply.status.as_u16(), reply.json()["code"].as_str().unwrap().to_owned())
     };
-    let told = |status: u16, code: &str| (status, code.to_owned());
-    assert_eq!(send("application/json", b"").await, told(400, "malformed_body"));
-    assert_eq!(send("application/json", b"{").await, told(400, "malformed_body"));
-    assert_eq!(send("application/json", b"{\"name\": \"\xff\"}").await, told(400, "malformed_body"));
-    assert_eq!(send("application/json", br#"{"name": "\ud800"}"#).await, told(400, "malformed_body"));
-    assert_eq!(send("text/plain", b"{}").await, told(415, "unsupported_media_type"));
-    assert_eq!(send("application/json; charset=utf-8", b"{}").await, told(400, "invalid_data"));
+    let refusal = |status: u16, code: &str| (status, code.to_owned());
+    assert_eq!(send("application/json", b"").await, refusal(400, "malformed_body"));
+    assert_eq!(send("application/json", b"{").await, refusal(400, "malformed_body"));
+    assert_eq!(send("application/json", b"{\"name\": \"\xff\"}").await, refusal(400, "malformed_body"));
+    assert_eq!(send("application/json", br#"{"name": "\ud800"}"#).await, refusal(400, "malformed_body"));
+    assert_eq!(send("text/plain", b"{}").await, refusal(415, "unsupported_media_type"));
+    assert_eq!(send("application/json; charset=utf-8", b"{}").await, refusal(400, "invalid_data"));
 }
 
 async fn post_once(world: &World, token: &str, key: &str, body: Value) -> crate::support::Reply {
@@ -341,12 +341,12 @@ async fn a_create_is_audited_and_sent_to_subscribers(_: PgPoolOptions, options: 
         (world.api.tenant.organisation, Some("request-7"), None)
     );
 
-    let mut told = world.told().await;
-    let mut names: Vec<String> = serde_json::from_value(told["changedFields"].take()).unwrap();
+    let mut last_event = world.last_event().await;
+    let mut names: Vec<String> = serde_json::from_value(last_event["changedFields"].take()).unwrap();
     names.sort_unstable();
     assert!(names.iter().eq(fields.keys()), "{names:?}");
     assert_eq!(
-        told,
+        last_event,
         json!({
             "id": made["id"], "organisation": made["organisation"], "productSku": "heard", "changedFields": null,
             "fields": fields, "version": 1,
@@ -373,21 +373,21 @@ async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_identity_of_the_produ
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     // 100 numbers of 255 characters
     let made = world.create("large", json!({"referenceNumbers": vec!["x".repeat(255); 100]})).await;
-    let told = world.told().await;
-    let members: Vec<&String> = told.as_object().unwrap().keys().collect();
+    let last_event = world.last_event().await;
+    let members: Vec<&String> = last_event.as_object().unwrap().keys().collect();
     assert_eq!(members, ["changedFields", "id", "organisation", "productSku", "version"]);
-    assert_eq!(told["id"], made["id"]);
-    assert!(told["changedFields"].as_array().unwrap().contains(&json!("referenceNumbers")));
+    assert_eq!(last_event["id"], made["id"]);
+    assert!(last_event["changedFields"].as_array().unwrap().contains(&json!("referenceNumbers")));
     world.put(&id(&made), json!({"referenceNumbers": vec!["y".repeat(255); 100]})).await.expect(200);
     let shrunk = json!({
         "id": made["id"], "organisation": made["organisation"], "productSku": "large", "version": 2,
         "changedFields": ["referenceNumbers"],
     });
-    assert_eq!(world.told().await, shrunk);
+    assert_eq!(world.last_event().await, shrunk);
     // below the limit, all fields are sent
     let numbers = json!(vec!["x".repeat(240); 60]);
     world.put(&id(&made), json!({"referenceNumbers": numbers})).await.expect(200);
-    assert_eq!(world.told().await["fields"], json!({"referenceNumbers": numbers}));
+    assert_eq!(world.last_event().await["fields"], json!({"referenceNumbers": numbers}));
     // the audit keeps all fields
     let (_, changes) = world.audited(&id(&made)).await;
     assert_eq!(changes["referenceNumbers"][0], json!(vec!["y".repeat(255); 100]));

@@ -121,12 +121,12 @@ async fn an_update_is_sent_to_the_eshops_that_have_or_lose_the_product(
     let [loses, gains] =
         [world.webhook(own.get(), "product_change").await, world.webhook(second, "product_change").await];
     world.put(&product, json!({"eshops": [second], "productSku": "new sku"})).await.expect(200);
-    let told = json!({
+    let expected = json!({
         "id": product, "organisation": world.api.tenant.organisation, "productSku": "new sku",
         "changedFields": ["eshops", "productSku"], "fields": {"eshops": [second], "productSku": "new sku"},
         "version": 2,
     });
-    assert_eq!(world.told().await, told);
+    assert_eq!(world.last_event().await, expected);
     let heard: Vec<Uuid> = sqlx::query_scalar("SELECT webhook_id FROM delivery ORDER BY webhook_id = $1")
         .bind(gains)
         .fetch_all(&world.owner)
@@ -155,8 +155,8 @@ async fn the_organisation_and_a_taken_sku_are_refused(_: PgPoolOptions, options:
     world.put(&product, json!({"organisation": world.api.tenant.organisation})).await.expect(200);
     let reply = world.put(&product, json!({"productSku": "taken"})).await.expect(400);
     assert_eq!(reply.violations(), ["productSku already_taken"]);
-    let told = json!({"{{ value }}": "taken", "{{ id }}": taken});
-    assert_eq!(reply.json()["violations"][0]["parameters"], told);
+    let parameters = json!({"{{ value }}": "taken", "{{ id }}": taken});
+    assert_eq!(reply.json()["violations"][0]["parameters"], parameters);
     world.put(&product, json!({"productSku": "theirs"})).await.expect(200);
     let reply = world.put(&product, json!({"eshops": [stranger.eshop]})).await.expect(400);
     assert_eq!(reply.violations(), ["eshops[0] unknown_reference"]);

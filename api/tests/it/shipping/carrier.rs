@@ -60,8 +60,8 @@ async fn each_field_of_a_carrier_is_validated(_: PgPoolOptions, options: PgConne
     let again = api.post(&api.superadmin, "/api/carrier", json!({"name": "x", "code": 2})).await.expect(400);
     assert_eq!(again.json()["violations"], taken.json()["violations"]);
     let other = api.get(&api.superadmin, "/api/carrier/code/2").await.expect(200).json();
-    let told = json!({"{{ value }}": "2", "{{ id }}": other["id"]});
-    assert_eq!(taken.json()["violations"][0]["parameters"], told);
+    let parameters = json!({"{{ value }}": "2", "{{ id }}": other["id"]});
+    assert_eq!(taken.json()["violations"][0]["parameters"], parameters);
     let body = json!({"code": 2_147_483_647, "countriesOfOperation": ["SK", "CZ"], "active": false});
     let changed = api.put(&api.superadmin, &place, body).await.expect(200).json();
     assert_eq!(changed["countriesOfOperation"], json!(["SK", "CZ"]));

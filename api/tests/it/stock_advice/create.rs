@@ -64,19 +64,19 @@ async fn an_announced_advice_is_shown_and_its_pieces_are_incoming(
     assert_eq!((world.stock(&mug).await, world.stock(&cup).await), ([0, 7], [0, 1_000_000]));
     assert_eq!(world.contradictions().await, 0);
     // events: the advice, and each stock once
-    let told: Vec<(String, Value)> =
+    let events: Vec<(String, Value)> =
         sqlx::query_as("SELECT type, data FROM event ORDER BY type DESC, data->>'productSku'")
             .fetch_all(&world.owner)
             .await
             .unwrap();
-    let kinds: Vec<_> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    let kinds: Vec<_> = events.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["stock_advice_status_change", "product_stock_change", "product_stock_change"]);
     assert_eq!(
-        (&told[0].1["id"], &told[0].1["status"], &told[0].1["orderNumber"]),
+        (&events[0].1["id"], &events[0].1["status"], &events[0].1["orderNumber"]),
         (&json!(id), &json!("new"), &json!("PO-1"))
     );
     assert_eq!(
-        (&told[2].1["productSku"], &told[2].1["changedFields"], &told[2].1["fields"]),
+        (&events[2].1["productSku"], &events[2].1["changedFields"], &events[2].1["fields"]),
         (&json!("mug"), &json!(["incoming"]), &json!({"incoming": 7}))
     );
     assert_eq!(world.count("SELECT count(*) FROM delivery").await, 3);
@@ -176,8 +176,8 @@ async fn an_internal_id_is_unique_in_its_organisation(_: PgPoolOptions, options:
     let made = replies.iter().find(|reply| reply.status == 201).unwrap().json();
     for refused in replies.iter().filter(|reply| reply.status == 400) {
         assert_eq!(refused.violations(), ["internalId already_taken"]);
-        let told = json!({"{{ value }}": "PO-1", "{{ id }}": made["id"]});
-        assert_eq!(refused.json()["violations"][0]["parameters"], told);
+        let parameters = json!({"{{ value }}": "PO-1", "{{ id }}": made["id"]});
+        assert_eq!(refused.json()["violations"][0]["parameters"], parameters);
     }
     assert_eq!((world.stock(&mug).await, world.contradictions().await), ([0, 2], 0));
     // other organisations have their own numbers

@@ -59,15 +59,15 @@ async fn events_are_sent_for_new_statuses_and_every_change_of_a_stock(
     world.receive(&advice, &[(0, 1)], false).await.expect(200);
     world.receive(&advice, &[(0, 2)], false).await.expect(200);
     world.receive(&advice, &[], true).await.expect(200);
-    let told: Vec<(String, Value)> =
+    let events: Vec<(String, Value)> =
         sqlx::query_as("SELECT type, data FROM event ORDER BY id").fetch_all(&world.owner).await.unwrap();
-    let statuses: Vec<_> = told
+    let statuses: Vec<_> = events
         .iter()
         .filter(|(kind, _)| kind == "stock_advice_status_change")
         .map(|(_, data)| (data["status"].as_str().unwrap(), data["orderNumber"].as_str().unwrap()))
         .collect();
     assert_eq!(statuses, [("receiving", "PO-1"), ("closed", "PO-1")]);
-    let stocks: Vec<_> = told
+    let stocks: Vec<_> = events
         .iter()
         .filter(|(kind, _)| kind == "product_stock_change")
         .map(|(_, data)| data["fields"].clone())

@@ -103,7 +103,7 @@ async fn a_test_is_a_delivery_of_that_type(_: PgPoolOptions, options: PgConnectO
 /// Inserts a delivery that ended this many hours ago, of its own event; returns the event.
 async fn ended(pool: &PgPool, api: &Api, webhook: &str, state: &str, hours: i32) -> Uuid {
     sqlx::query_scalar(
-        "WITH told AS (
+        "WITH recorded AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
              SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{}' RETURNING id, entity_id
          )
@@ -111,7 +111,7 @@ async fn ended(pool: &PgPool, api: &Api, webhook: &str, state: &str, hours: i32)
              attempt_count, attempts, created_at, finished_at)
          SELECT uuid_v7(), $2::uuid, $3, $1, id, 'product_change', entity_id, $4, 10, '[]',
                 now() - make_interval(hours => $5 + 80), now() - make_interval(hours => $5)
-         FROM told RETURNING event_id",
+         FROM recorded RETURNING event_id",
     )
     .bind(api.tenant.organisation)
     .bind(webhook.parse::<Uuid>().unwrap())

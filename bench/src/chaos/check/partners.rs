@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Course, Emptied};
-use crate::chaos::partners::{Limited, PRODUCTS, Partner, name, sku, told};
+use crate::chaos::partners::{Limited, PRODUCTS, Partner, name, sku, synced};
 use crate::chaos::report::Check;
 
 /// The window of the only limit.
@@ -111,7 +111,7 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
 /// service knows them.
 async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Check> {
     let mut found = Vec::new();
-    for partner in told(partners) {
+    for partner in synced(partners) {
         let taken: Vec<(String, Option<i32>)> =
             sqlx::query_as("SELECT item, taken FROM partner_stock WHERE eshop_id = $1")
                 .bind(partner.tenant.eshop)
@@ -141,14 +141,14 @@ async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Resu
         }
         found.extend(offers.into_keys().map(|sku| format!("{sku} of {} is none of ours", partner.name)));
     }
-    let products = (PRODUCTS * told(partners).count()) as u64;
+    let products = (PRODUCTS * synced(partners).count()) as u64;
     Ok(Check::new("each partner offers what is available, after a night", products, found))
 }
 
 /// Checks that partners were asked only for their own data, and that no redirect was followed.
 fn asked(partners: &[Partner]) -> Check {
     let (mut asked, mut found) = (0, Vec::new());
-    for partner in told(partners) {
+    for partner in synced(partners) {
         let book = partner.serves.book();
         asked += book.asked;
         found.extend(book.odd.iter().map(|odd| format!("{}: {odd}", partner.name)));
@@ -159,7 +159,7 @@ fn asked(partners: &[Partner]) -> Check {
 /// Checks that no limit was exceeded, even when Redis, which counts the requests, lost its data.
 fn limited(partners: &[Partner], course: &Course) -> Check {
     let (mut asked, mut found) = (0, Vec::new());
-    for partner in told(partners) {
+    for partner in synced(partners) {
         let Some(Limited { came, over }) = partner.serves.book().limited else { continue };
         asked += came.len() as u64;
         found.extend(over.iter().map(|(at, nth)| {
@@ -174,7 +174,7 @@ fn limited(partners: &[Partner], course: &Course) -> Check {
 /// A slot that was already taken may still be used, for as long as a request may last.
 fn closed(partners: &[Partner], course: &Course) -> Check {
     let (mut looked_at, mut found) = (0, Vec::new());
-    for partner in told(partners) {
+    for partner in synced(partners) {
         let Some(Limited { came, .. }) = partner.serves.book().limited else { continue };
         for Emptied { from, until } in &course.emptied {
             let Some(last) = came.iter().rev().find(|at| *at <= from) else { continue };

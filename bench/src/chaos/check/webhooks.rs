@@ -69,13 +69,13 @@ async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::R
             entities
                 .keys()
                 .filter(|id| !book.accepted.contains_key(id))
-                .map(|id| format!("{} was never told of {id}", shop.name)),
+                .map(|id| format!("{} never received {id}", shop.name)),
         );
         invented.extend(
             book.accepted
                 .keys()
                 .filter(|id| entities.get(id) != book.entities.get(id))
-                .map(|id| format!("{} was told of {id}, which is no such change", shop.name)),
+                .map(|id| format!("{} received {id}, which is no such change", shop.name)),
         );
         if book.unsigned > 0 || book.lies > 0 {
             unbelievable.push(format!("{}: {} unsigned, {} lies", shop.name, book.unsigned, book.lies));

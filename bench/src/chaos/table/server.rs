@@ -69,7 +69,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
     }
     quiet(site).await?;
 
-    let told = shop.book().accepted.len();
+    let seen = shop.book().accepted.len();
     shop.misbehave(Some(Misbehaviour::Fail));
     scene.switch(false, &products[..changes / 2]).await?;
     let mut psql = check::connect(site).await?;
@@ -90,7 +90,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
         .fetch_one(&mut psql)
         .await?;
     let all = shop.book().accepted.len();
-    let later = all - told;
+    let later = all - seen;
     let what = format!("Redis flushed while {} wait to be tried again: lost", changes / 2);
     rows.push(Row::absolute(
         what,
@@ -154,8 +154,8 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
     }
     quiet(site).await?;
     let all = DAMAGES.len() * (changes + FEW + 1);
-    let told = busy_shop.book().accepted.len() + quiet_shop.book().accepted.len();
-    let lost = count((all as u64).abs_diff(told as u64));
+    let seen = busy_shop.book().accepted.len() + quiet_shop.book().accepted.len();
+    let lost = count((all as u64).abs_diff(seen as u64));
     rows.push(Row::absolute("streams damaged: lost of all changes", lost, "", Reach::AtMost(0.0)));
     Ok(rows)
 }
@@ -220,9 +220,9 @@ pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<V
     let held = transaction::snapshot(site).await?;
     let before = scene.change_to_webhook(&shop, timed, "before").await?;
     for round in 0..deliveries / products.len() {
-        let told = shop.book().accepted.len();
+        let seen = shop.book().accepted.len();
         scene.switch(round % 2 == 1, &products).await?;
-        shop.accepts(told + products.len(), HUNG).await?;
+        shop.accepts(seen + products.len(), HUNG).await?;
     }
     quiet(site).await?;
     let at_once = scene.change_to_webhook(&shop, timed, "at once").await?;

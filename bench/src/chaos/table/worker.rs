@@ -59,7 +59,7 @@ pub(super) async fn kill(site: &Site, deliveries: usize) -> anyhow::Result<Vec<R
         rows.extend([
             Row::absolute(what("longest silence"), silence, "s", Reach::AtMost(5.0)),
             Row::absolute(what("in flight"), count(in_flight), "", Reach::Anywhere),
-            Row::absolute(what("told again"), count(duplicates), "", Reach::AtMost(count(in_flight))),
+            Row::absolute(what("delivered again"), count(duplicates), "", Reach::AtMost(count(in_flight))),
             Row::absolute(what("lost"), count(lost), "", Reach::AtMost(0.0)),
         ]);
     }

@@ -28,7 +28,7 @@ pub(super) async fn answer(Extract(state): Extract<Arc<State>>, headers: HeaderM
     let method = field("method").unwrap_or_default();
     let parameters =
         field("parameters").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-    let (told, mischief) = {
+    let (reply, mischief) = {
         let mut inner = state.inner();
         let now = Instant::now();
         let mischief = inner.mischief_for(&method);
@@ -40,14 +40,14 @@ pub(super) async fn answer(Extract(state): Extract<Arc<State>>, headers: HeaderM
             at: now,
             spoiled: admitted.is_err() || mischief.as_ref().is_some_and(|how| *how != Mischief::None),
         });
-        let told = match admitted {
+        let reply = match admitted {
             Ok(()) => inner.tell(&method, &parameters, mischief.as_ref()),
             Err(refusal) => refusal,
         };
-        (told, mischief)
+        (reply, mischief)
     };
     state.came.send_modify(|count| *count += 1);
-    send(&told, mischief).await
+    send(&reply, mischief).await
 }
 
 /// Records requests to other paths.
@@ -56,8 +56,8 @@ pub(super) async fn stray(Extract(state): Extract<Arc<State>>, method: Method, u
     StatusCode::NOT_FOUND
 }
 
-async fn send(told: &Value, mischief: Option<Mischief>) -> Response {
-    let text = told.to_string();
+async fn send(reply: &Value, mischief: Option<Mischief>) -> Response {
+    let text = reply.to_string();
     let (status, kind, body) = match mischief {
         Some(Mischief::Status(status)) => (status, "text/html", "<html>an error page</html>".to_owned()),
         Some(Mischief::WebPage) => (200, "text/html", "<!DOCTYPE html><html>we are down</html>".to_owned()),

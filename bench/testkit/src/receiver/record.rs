@@ -155,9 +155,9 @@ impl Record {
         if reached(&state.seen) {
             return None;
         }
-        let (tell, told) = oneshot::channel();
+        let (tell, signal) = oneshot::channel();
         state.waiting.push((reached, tell));
-        Some(told)
+        Some(signal)
     }
 
     /// Reads the requests so far.

@@ -227,7 +227,7 @@ pub async fn record(
     services: &Services,
     claim: &Claim,
     eshop: EshopId,
-    told: &[StockToSend],
+    stocks: &[StockToSend],
     refused: &[(usize, String)],
 ) -> Result<Hold, Problem> {
     let mut change = Change::begin(services).await?;
@@ -235,14 +235,14 @@ pub async fn record(
     if chunk::progressed(tx, claim).await?.is_lost() {
         return Ok(Hold::Lost);
     }
-    let mut taken = vec![true; told.len()];
+    let mut taken = vec![true; stocks.len()];
     for (position, _) in refused {
         if let Some(taken) = taken.get_mut(*position) {
             *taken = false;
         }
     }
-    let column = |of: fn(&StockToSend) -> &str| told.iter().map(of).collect::<Vec<_>>();
-    let pieces: Vec<i32> = told.iter().map(|wanted| wanted.pieces).collect();
+    let column = |of: fn(&StockToSend) -> &str| stocks.iter().map(of).collect::<Vec<_>>();
+    let pieces: Vec<i32> = stocks.iter().map(|wanted| wanted.pieces).collect();
     sqlx::query!(
         "INSERT INTO partner_stock AS s (eshop_id, inventory, item, partner_warehouse, taken, refused)
          SELECT $1, t.inventory, t.item, t.warehouse, CASE WHEN t.taken THEN t.pieces END,
@@ -263,9 +263,10 @@ pub async fn record(
     .execute(&mut *tx)
     .await?;
     let failed = taken.iter().filter(|taken| !**taken).count();
-    let first = grow(tx, claim.job, Progress { changed: told.len() - failed, unchanged: 0, failed }).await?;
+    let first =
+        grow(tx, claim.job, Progress { changed: stocks.len() - failed, unchanged: 0, failed }).await?;
     let errors = refused.iter().filter_map(|(position, why)| {
-        let wanted = told.get(*position)?;
+        let wanted = stocks.get(*position)?;
         Some(ItemError {
             index: first.saturating_add(i32::try_from(*position).ok()?),
             line: None,

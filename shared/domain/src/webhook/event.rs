@@ -140,9 +140,9 @@ mod tests {
             "id": "01921111-2222-7333-8444-555566667777", "productSku": "mug \"1\"", "version": 7, "more": "x".repeat(2_000), "parts": [1],
             "changedFields": ["name", "note"], "fields": {"note": "ü".repeat(10_000)},
         });
-        let told = body("product_change", &data);
+        let written = body("product_change", &data);
         assert_eq!(
-            told["data"],
+            written["data"],
             json!({
                 "id": "01921111-2222-7333-8444-555566667777", "productSku": "mug \"1\"", "version": 7,
                 "changedFields": ["name", "note"],
@@ -161,8 +161,8 @@ mod tests {
             for kind in ["product_change", "expedition_status_change"] {
                 let body = event(kind, &data).body();
                 prop_assert!(body.len() < BODY_LIMIT);
-                let told: Value = serde_json::from_slice(&body).unwrap();
-                prop_assert!(told["data"]["changedFields"].is_array());
+                let written: Value = serde_json::from_slice(&body).unwrap();
+                prop_assert!(written["data"]["changedFields"].is_array());
             }
         }
     }

@@ -110,12 +110,12 @@ mod tests {
             let base = wait(failed, None, 0.0).unwrap();
             let plain = wait(failed, None, lot).unwrap();
             prop_assert!(plain >= base.mul_f64(0.799_999) && plain <= base.mul_f64(1.200_001));
-            let told = wait(failed, asked, lot).unwrap();
-            prop_assert!(told >= plain);
+            let waited = wait(failed, asked, lot).unwrap();
+            prop_assert!(waited >= plain);
             let next = wait(failed + 1, None, 0.0).unwrap_or(base);
-            prop_assert!(told <= plain.max(next));
+            prop_assert!(waited <= plain.max(next));
             if let Some(asked) = asked {
-                prop_assert!(told >= asked.min(next));
+                prop_assert!(waited >= asked.min(next));
             }
         }
 

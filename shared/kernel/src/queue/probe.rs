@@ -123,13 +123,13 @@ impl RedisHealth {
 
     /// The members by which an answer says so: `redis`, `redisReason` and `redisMemory`.
     #[must_use]
-    pub fn told(&self) -> Map<String, Value> {
+    pub fn fields(&self) -> Map<String, Value> {
         let memory = self.memory.map(|memory| json!({"usedBytes": memory.used, "maxBytes": memory.max}));
-        let mut told = Map::new();
-        told.insert("redis".to_owned(), if self.is_up() { "up" } else { "down" }.into());
-        told.insert("redisReason".to_owned(), self.state.reason().into());
-        told.insert("redisMemory".to_owned(), memory.into());
-        told
+        let mut fields = Map::new();
+        fields.insert("redis".to_owned(), if self.is_up() { "up" } else { "down" }.into());
+        fields.insert("redisReason".to_owned(), self.state.reason().into());
+        fields.insert("redisMemory".to_owned(), memory.into());
+        fields
     }
 }
 

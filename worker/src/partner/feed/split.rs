@@ -429,9 +429,9 @@ mod tests {
             [format!("{A}\n{long}\n{B}\n"), format!("[{A},{long},{B}]"), format!("{long}\n{A}\n{B}\n")]
         {
             let rows = split(form.as_bytes(), 8192).unwrap();
-            let told = format!("too long: {SHOWN} bytes kept");
-            assert_eq!(rows.iter().filter(|row| **row == told).count(), 1);
-            assert_eq!(rows.iter().filter(|row| **row != told).collect::<Vec<_>>(), [A, B]);
+            let replacement = format!("too long: {SHOWN} bytes kept");
+            assert_eq!(rows.iter().filter(|row| **row == replacement).count(), 1);
+            assert_eq!(rows.iter().filter(|row| **row != replacement).collect::<Vec<_>>(), [A, B]);
         }
     }
 

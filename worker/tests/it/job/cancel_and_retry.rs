@@ -112,9 +112,9 @@ async fn the_eshop_gets_an_event_for_a_cancelled_sync_but_not_for_a_switch(
     assert_eq!(world.count("SELECT count(*) FROM event").await, 0);
     let sync = world.sync(Stocks, [r#"{"productSku":"P0","quantity":1}"#.to_owned()]).await;
     control::cancel(&world.services, &world.context, sync).await.unwrap();
-    let told = "SELECT count(*) FROM event e JOIN delivery d ON d.event_id = e.id
+    let events = "SELECT count(*) FROM event e JOIN delivery d ON d.event_id = e.id
          WHERE e.type = 'sync_finished' AND e.data->'fields'->>'state' = 'cancelled'";
-    assert_eq!(world.count(told).await, 1);
+    assert_eq!(world.count(events).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

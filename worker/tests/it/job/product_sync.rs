@@ -29,9 +29,9 @@ async fn new_products_are_created_with_the_defaults_and_sold_in_the_eshop(
                 WHERE product_sku = 'A 1 ' AND internal_sku = 'A 1 ' AND active AND type = 'physical' AND weight = 300
                   AND packaging_type = 'A' AND NOT imei_check_required AND NOT work_around_lot";
     assert_eq!(world.count(made).await, 1);
-    let told =
+    let events =
         "SELECT count(*) FROM event WHERE data->'fields'->>'name' = 'Mug' AND data->>'productSku' = 'A 1 '";
-    assert_eq!(world.count(told).await, 1);
+    assert_eq!(world.count(events).await, 1);
     let audited =
         "SELECT count(*) FROM audit WHERE action = 'product.sync' AND changes->'name' = '[null, \"Mug\"]'";
     assert_eq!(world.count(audited).await, 1);

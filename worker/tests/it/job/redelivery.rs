@@ -20,12 +20,12 @@ const MORE: i32 = 2_050;
 /// Inserts ended deliveries, each of its own event, one per second until now; returns their ids in order.
 pub(super) async fn ended(world: &World, hook: WebhookId, state: &str, count: i32) -> Vec<DeliveryId> {
     sqlx::query_scalar(
-        "WITH told AS (
+        "WITH recorded AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
              SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{}' FROM generate_series(1, $5)
              RETURNING id, entity_id
          ), in_order AS (
-             SELECT *, row_number() OVER (ORDER BY id) AS n FROM told
+             SELECT *, row_number() OVER (ORDER BY id) AS n FROM recorded
          ), ended AS (
              INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
                  attempt_count, attempts, created_at, finished_at)

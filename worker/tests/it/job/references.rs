@@ -44,14 +44,14 @@ async fn a_row_is_refused_for_what_a_body_is_refused_for_in_the_same_words(
         let narrow = if is_bound { &bound[..] } else { &unbound };
         for (child, expected) in everyone.iter().chain(narrow) {
             let children = [rope, *child];
-            let refused = told("childrenProducts[1].productId", *expected);
+            let refused = violation("childrenProducts[1].productId", *expected);
             assert_eq!(
                 refusal(create(&world.services, &world.context, body(&world, "NEW", &children)).await),
                 refused
             );
             assert_eq!(row_refusal(&world, &bundle("NEW", &children)).await, refused, "bound: {is_bound}");
             let expected = if *child == set { ITSELF } else { *expected };
-            let refused = told("childrenProducts[1].productId", expected);
+            let refused = violation("childrenProducts[1].productId", expected);
             let given = json!({"childrenProducts": parts(&children)});
             assert_eq!(
                 refusal(
@@ -132,7 +132,7 @@ fn body(world: &World, sku: &str, children: &[Uuid]) -> Value {
 }
 
 /// A code, and the sentence that names the path.
-fn told(path: &str, (code, message): (&str, &str)) -> (String, String) {
+fn violation(path: &str, (code, message): (&str, &str)) -> (String, String) {
     (code.to_owned(), format!("{path} {message}"))
 }
 

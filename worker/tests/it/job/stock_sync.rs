@@ -39,11 +39,11 @@ async fn the_eshop_gets_an_event_at_the_end_of_a_sync(_: PgPoolOptions, options:
     world.products(2).await;
     world.sync(Stocks, [row(0, 1), row(7, 1)]).await;
     world.drain().await;
-    let told =
+    let events =
         "SELECT count(*) FROM event WHERE type = 'sync_finished' AND data->'fields'->>'state' = 'succeeded'
                 AND data->'fields'->'progress'->>'failed' = '1' AND data->>'kind' = 'stock.sync'
                 AND data->'fields'->>'outcome' = 'partial'";
-    assert_eq!(world.count(told).await, 1);
+    assert_eq!(world.count(events).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

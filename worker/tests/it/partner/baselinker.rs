@@ -77,9 +77,9 @@ async fn fails(options: &PgConnectOptions, fault: Mischief) -> String {
     world.drain().await;
     assert_eq!(world.outcome(job).await.0, "failed");
     assert_eq!(partner.asked().len(), 1, "nothing is tried again");
-    let told = error_of(&world, job).await;
-    assert_eq!(shown_setting(&world).await["lastError"]["message"], told);
-    told
+    let reason = error_of(&world, job).await;
+    assert_eq!(shown_setting(&world).await["lastError"]["message"], reason);
+    reason
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -164,8 +164,8 @@ async fn a_failure_that_needs_an_operator_fails_the_job_with_a_message(
         (Mischief::Redirect("http://127.0.0.1:1/".to_owned()), "redirect"),
         (Mischief::Status(404), "baseUrl"),
     ] {
-        let told = fails(&options, fault).await;
-        assert!(told.contains(says), "{told}");
+        let reason = fails(&options, fault).await;
+        assert!(reason.contains(says), "{reason}");
     }
 }
 
@@ -196,10 +196,10 @@ async fn a_block_pauses_every_job_of_the_token_until_its_end_and_uses_no_attempt
     world.drain().await;
     let shown = world.job(job).await;
     assert_eq!(shown["state"], "retrying");
-    let told = shown["error"].as_str().unwrap();
+    let reason = shown["error"].as_str().unwrap();
     assert!(
-        told.contains("has blocked the token of this e-shop until") && told.contains("automatically"),
-        "{told}"
+        reason.contains("has blocked the token of this e-shop until") && reason.contains("automatically"),
+        "{reason}"
     );
     let waits = "SELECT count(*) FROM job_chunk WHERE attempts = 0
                    AND next_attempt_at BETWEEN now() + interval '50 minutes' AND now() + interval '70 minutes'";
@@ -351,8 +351,8 @@ async fn a_product_deleted_while_it_is_read_is_reported(_: PgPoolOptions, option
     let job = pull(&world).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 1]));
-    let told = "SELECT count(*) FROM job_item_error WHERE key = '1001' AND message LIKE 'was deleted at BaseLinker%(P1)%'";
-    assert_eq!(world.count(told).await, 1);
+    let notices = "SELECT count(*) FROM job_item_error WHERE key = '1001' AND message LIKE 'was deleted at BaseLinker%(P1)%'";
+    assert_eq!(world.count(notices).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -140,7 +140,7 @@ async fn a_stock_that_changes_while_it_is_sent_is_sent_again(_: PgPoolOptions, o
     // found while the job is about to record that it is done
     count_stock_quietly(&world, 2).await;
     changes::dispatch(&world.services).await.unwrap();
-    changes::told(&world.services, world.tenant.eshop, due).await.unwrap();
+    changes::confirm(&world.services, world.tenant.eshop, due).await.unwrap();
     assert_eq!(world.count("SELECT count(*) FROM stock_due").await, 1);
     world.drain().await;
     assert_eq!(partner.stock(1_000), Some(2));
@@ -243,8 +243,8 @@ async fn a_warning_of_the_partner_is_an_item_error_and_is_not_sent_again_automat
     let job = last_job(&world).await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 1]));
     assert_eq!(world.errors(job).await, ["0 P0 refused_by_partner"]);
-    let told = "SELECT count(*) FROM job_item_error WHERE message LIKE 'the partner refused 3 pieces in bl_206%locked by an administrator'";
-    assert_eq!(world.count(told).await, 1);
+    let refusals = "SELECT count(*) FROM job_item_error WHERE message LIKE 'the partner refused 3 pieces in bl_206%locked by an administrator'";
+    assert_eq!(world.count(refusals).await, 1);
     world.execute(AGAIN).await;
     count_stock(&world, &[(1, 5)]).await;
     dispatch(&world).await;
@@ -353,7 +353,7 @@ async fn a_list_that_breaks_off_is_continued_and_later_items_are_sent(
     partner.next(LIST, Mischief::Status(503));
     partner.next(LIST, Mischief::Status(503));
     assert_eq!(dispatch(&world).await, 1);
-    assert_eq!(partner.calls(UPDATE), 0, "nothing is told before everything is known");
+    assert_eq!(partner.calls(UPDATE), 0, "nothing is sent before everything is known");
     world.execute(DUE).await;
     world.drain().await;
     assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));

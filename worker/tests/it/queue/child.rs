@@ -75,21 +75,21 @@ pub(super) fn finished(place: &Place) -> String {
     format!("{}finished", place.prefix)
 }
 
-/// The list of entries that a child was told are dead.
+/// The list of entries that a child saw as dead.
 pub(super) fn dead(place: &Place) -> String {
     format!("{}dead", place.prefix)
 }
 
-fn told(name: &str) -> String {
+fn variable(name: &str) -> String {
     setting(name).expect("started by another test")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the process that other tests start and kill"]
 async fn works_until_it_is_told_to_stop() {
-    let (url, prefix) = (told("BELT_URL"), told("BELT_PREFIX"));
-    let busy = Duration::from_millis(told("BELT_BUSY_MS").parse().unwrap());
-    let concurrency = told("BELT_CONCURRENCY").parse().unwrap();
+    let (url, prefix) = (variable("BELT_URL"), variable("BELT_PREFIX"));
+    let busy = Duration::from_millis(variable("BELT_BUSY_MS").parse().unwrap());
+    let concurrency = variable("BELT_CONCURRENCY").parse().unwrap();
     let client = redis::Client::open(url).unwrap();
     let queues = Queues::new(client, &prefix).unwrap();
     let control = QueueControl::new(concurrency);

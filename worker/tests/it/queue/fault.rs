@@ -228,10 +228,10 @@ async fn memory_returns_to_its_initial_size() {
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn told(&self) -> Vec<String> {
-        let mut told = self.0.lock().unwrap().clone();
-        told.sort_unstable();
-        told
+    fn messages(&self) -> Vec<String> {
+        let mut messages = self.0.lock().unwrap().clone();
+        messages.sort_unstable();
+        messages
     }
 }
 
@@ -283,24 +283,24 @@ async fn an_outage_of_redis_is_logged_once_and_so_is_its_end() {
     let before = ids("before", 2);
     put(&queues, &before).await;
     journal.all_ended(&before).await;
-    assert_eq!(log.told(), Vec::<String>::new());
+    assert_eq!(log.messages(), Vec::<String>::new());
 
     server.kill();
     queues.hand_over(QUEUE, ids("lost", 1));
     until("each loop has tried in vain", || worker.control.stats().errors > 10).await;
-    until("a change could not be handed over", || log.told().len() == 2).await;
+    until("a change could not be handed over", || log.messages().len() == 2).await;
     queues.hand_over(QUEUE, ids("lost as well", 1));
     server.up().await;
     let after = ids("after", 1);
     queues.hand_over(QUEUE, after.clone());
     journal.all_ended(&after).await;
-    until("it is back", || log.told().len() > 3).await;
+    until("it is back", || log.messages().len() > 3).await;
     worker.stop().await;
-    let told = [
+    let messages = [
         "Redis failed; trying again until it is back",
         "Redis is back",
         "could not queue due work; the dispatcher will queue it when Redis is back",
         "due work is queued directly again",
     ];
-    assert_eq!(log.told(), told);
+    assert_eq!(log.messages(), messages);
 }

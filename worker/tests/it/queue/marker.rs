@@ -222,17 +222,17 @@ async fn a_server_in_cluster_mode_serves_every_path() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let wanted = ids("a", 600);
     assert_eq!(put(&queues, &wanted).await, 600);
-    let (told, mut dead) = mpsc::unbounded_channel::<Dead>();
-    let stream = |told: mpsc::UnboundedSender<Dead>| {
+    let (report, mut dead) = mpsc::unbounded_channel::<Dead>();
+    let stream = |report: mpsc::UnboundedSender<Dead>| {
         RedisStream::<String>::new(&queues, QUEUE, patient(8)).on_dead(move |entry| {
-            let sent = told.send(entry);
+            let sent = report.send(entry);
             async move { sent }
         })
     };
-    let first = Worker::run(stream(told.clone()), super::support::gated(&gate, &journal));
+    let first = Worker::run(stream(report.clone()), super::support::gated(&gate, &journal));
     until("eight run", || journal.running() == 8).await;
     first.drop_at_once().await;
-    let second = Worker::run(stream(told), taking(Duration::ZERO, &journal));
+    let second = Worker::run(stream(report), taking(Duration::ZERO, &journal));
     journal.all_ended(&wanted).await;
     place.ask::<()>(&["XADD", queues.keys(QUEUE).stream(), "*", "d", ""]).await;
     place

@@ -77,16 +77,16 @@ async fn a_panic_does_not_end_the_worker_even_without_a_layer_that_catches_it() 
 async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_called_until_it_succeeds() {
     let place = Place::shared();
     let queues = place.queues();
-    let (told, mut dead) = mpsc::unbounded_channel::<Dead>();
+    let (report, mut dead) = mpsc::unbounded_channel::<Dead>();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let stream = RedisStream::<String>::new(&queues, QUEUE, patient(2)).on_dead(move |entry| {
-        let (first, told) = (counted.fetch_add(1, SeqCst) == 0, told.clone());
+        let (first, report) = (counted.fetch_add(1, SeqCst) == 0, report.clone());
         async move {
             if first {
                 return Err("Postgres is away".to_owned());
             }
-            told.send(entry).map_err(|error| error.to_string())
+            report.send(entry).map_err(|error| error.to_string())
         }
     });
     let journal = Arc::new(Journal::default());

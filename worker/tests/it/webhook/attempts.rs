@@ -307,27 +307,27 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
     let dead = world.hook("/dead", json!({})).await;
     world.receiver.answer("/dead", Answer::Status(500));
     let db = &world.services.db;
-    let told = async |hook: &Hook| {
+    let counted = async |hook: &Hook| {
         world.services.metrics.activity().write(&db.main).await.unwrap();
         let record = health::record(db, hook.id).await.unwrap();
         (record.delivered, record.calls)
     };
-    assert_eq!(told(&flapping).await, (0, 0));
+    assert_eq!(counted(&flapping).await, (0, 0));
 
     world.events(&flapping, 20).await;
     world.drain(&flapping).await;
     // deliveries that failed have not ended, but their attempts count
-    assert_eq!((told(&flapping).await, world.ended(&flapping, "delivered").await), ((13, 20), 13));
+    assert_eq!((counted(&flapping).await, world.ended(&flapping, "delivered").await), ((13, 20), 13));
     while world.live(&flapping).await > 0 {
         world.make_due(&flapping).await;
         world.drain(&flapping).await;
     }
     // two of three attempts, in any order
-    assert_eq!(told(&flapping).await, (20, 30));
+    assert_eq!(counted(&flapping).await, (20, 30));
 
     world.events(&dead, 3).await;
     world.drain(&dead).await;
-    let (delivered, calls) = told(&dead).await;
+    let (delivered, calls) = counted(&dead).await;
     assert_eq!((delivered, usize::try_from(calls).unwrap()), (0, world.receiver.receipts_at("/dead").len()));
     assert!(calls > 0);
     // activity beyond its retention does not count, and is removed
@@ -336,6 +336,6 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
         .execute(&world.pool)
         .await
         .unwrap();
-    assert_eq!(told(&dead).await, (0, 0));
+    assert_eq!(counted(&dead).await, (0, 0));
     assert_eq!(backlog::sample(&world.services).await.unwrap(), 1);
 }

@@ -174,11 +174,11 @@ async fn an_ordered_lane_probes_with_the_next_delivery_in_order(_: PgPoolOptions
     world.receiver.answer("/hook", Answer::Status(204));
     world.make_due(&hook).await;
     world.drain(&hook).await;
-    let told: Vec<_> =
+    let bodies: Vec<_> =
         world.receiver.receipts().iter().map(|r| r.header("webhook-id").unwrap().to_owned()).collect();
     let mut expected = vec![events[0].to_string(); 7];
     expected.extend(events.iter().map(EventId::to_string));
-    assert_eq!(told, expected);
+    assert_eq!(bodies, expected);
 }
 
 /// The types of events received since the last call.

@@ -115,13 +115,13 @@ async fn an_organisation_with_more_hanging_lanes_than_places_delays_no_other(
     world.receiver.answer_all(Answer::Hang);
     let (hanging, healthy) = (hooks(&world, "/", 150).await, hooks(&other, "/", 4).await);
     // the first one is served from the first second on
-    let told = tokio::join!(hang(&world, &lanes, &hanging, 50), tell(&other, &healthy)).1;
-    assert!(told < SOON * 2, "with the first that hang: {told:?}");
+    let waited = tokio::join!(hang(&world, &lanes, &hanging, 50), tell(&other, &healthy)).1;
+    assert!(waited < SOON * 2, "with the first that hang: {waited:?}");
     let used = lanes.places.in_use();
     assert!(used.slow < 64 && used.waiting > 50, "{used:?}");
     for _ in 0..5 {
-        let told = tell(&other, &healthy).await;
-        assert!(told < SOON, "{told:?}");
+        let waited = tell(&other, &healthy).await;
+        assert!(waited < SOON, "{waited:?}");
     }
 }
 
@@ -137,8 +137,8 @@ async fn lanes_that_hang_leave_places_to_the_healthy_ones_of_their_own_organisat
     hung.extend(hooks(&world, "/hung", 50).await);
     hang(&world, &lanes, &hung, 50).await;
     for _ in 0..5 {
-        let told = tell(&world, &healthy).await;
-        assert!(told < SOON, "{told:?}");
+        let waited = tell(&world, &healthy).await;
+        assert!(waited < SOON, "{waited:?}");
     }
     // a lane that was slow for a moment does not affect the others, nor does one that has recovered
     lanes.until("the healthy ones leave", |used| used.quick == 0 && used.slow == 50).await;
@@ -166,8 +166,8 @@ async fn lanes_that_failed_last_wait_for_their_share_and_an_idle_share_is_lent(
     let used = lanes.places.in_use();
     assert!(used.slow <= 12, "three quarters of the places: {used:?}");
     let healthy = hooks(&other, "/", 3).await;
-    let told = tell(&other, &healthy).await;
-    assert!(told < SOON, "{told:?}");
+    let waited = tell(&other, &healthy).await;
+    assert!(waited < SOON, "{waited:?}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -216,8 +216,8 @@ async fn a_test_arrives_whatever_the_webhook_subscribes_to(_: PgPoolOptions, opt
     assert_eq!(receipts.len(), 1);
     hook.verifier.verify(&receipts[0]).unwrap();
     assert_eq!(receipts[0].header("webhook-id"), body["webhookId"].as_str());
-    let told = receipts[0].json().unwrap();
-    assert_eq!((&told["type"], &told["id"]), (&json!("test"), &json!(hook.id)));
+    let event = receipts[0].json().unwrap();
+    assert_eq!((&event["type"], &event["id"]), (&json!("test"), &json!(hook.id)));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

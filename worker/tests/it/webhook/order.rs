@@ -55,7 +55,7 @@ impl World {
     }
 
     /// The events that a webhook received of a record, in order.
-    fn told(&self, hook: &Hook, id: Uuid) -> Vec<Value> {
+    fn bodies_of(&self, hook: &Hook, id: Uuid) -> Vec<Value> {
         let receipts = self.receiver.receipts_at(&hook.path);
         let bodies = receipts.iter().map(|receipt| serde_json::from_slice::<Value>(&receipt.body).unwrap());
         bodies.filter(|body| body["id"] == json!(id)).collect()
@@ -110,21 +110,21 @@ async fn a_sync_that_began_before_a_put_but_wrote_after_it_is_the_later_change(
     let (name, stored, changed_at) = world.stored(second).await;
     assert_eq!((name.as_str(), stored), ("by sync", 3), "the sync wrote last");
     for hook in [&ordered, &other] {
-        let mut told = world.told(hook, second);
-        assert_eq!(told.len(), 2);
+        let mut events = world.bodies_of(hook, second);
+        assert_eq!(events.len(), 2);
         if hook.id == ordered.id {
-            assert_eq!(told.iter().map(version).collect::<Vec<_>>(), [2, 3], "in the order of versions");
+            assert_eq!(events.iter().map(version).collect::<Vec<_>>(), [2, 3], "in the order of versions");
         }
-        let newest = told.iter().max_by_key(|body| version(body)).unwrap();
-        let latest = told.iter().max_by_key(|body| body["timestamp"].as_str().unwrap()).unwrap();
+        let newest = events.iter().max_by_key(|body| version(body)).unwrap();
+        let latest = events.iter().max_by_key(|body| body["timestamp"].as_str().unwrap()).unwrap();
         for body in [newest, latest] {
             assert_eq!(body["data"]["fields"]["name"], "by sync");
             assert_eq!((version(body), body["timestamp"].as_str()), (stored, Some(changed_at.as_str())));
         }
-        told.sort_by_key(version);
-        assert_eq!(told[0]["timestamp"], put["changedAt"]);
+        events.sort_by_key(version);
+        assert_eq!(events[0]["timestamp"], put["changedAt"]);
         // fields that the later change does not contain are not lost
-        assert_eq!(told[0]["data"]["fields"]["description"], "said by put");
+        assert_eq!(events[0]["data"]["fields"]["description"], "said by put");
     }
     for order in ["at", "id"] {
         let audited: Vec<(String, Option<String>)> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
@@ -192,12 +192,12 @@ async fn the_highest_version_of_each_field_is_what_is_stored(_: PgPoolOptions, o
     let drained = tokio::time::timeout(Duration::from_mins(1), world.drain(&ordered)).await;
     drained.unwrap();
     for id in ids {
-        let told = world.told(&ordered, id);
-        let versions: Vec<_> = told.iter().map(version).collect();
+        let events = world.bodies_of(&ordered, id);
+        let versions: Vec<_> = events.iter().map(version).collect();
         assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<_>>(), "each once, in order");
         let mut known: BTreeMap<String, (i64, Value)> = BTreeMap::new();
         // the worst case: backwards
-        for body in told.iter().rev() {
+        for body in events.iter().rev() {
             for (field, value) in body["data"]["fields"].as_object().unwrap() {
                 let entry = known.entry(field.clone()).or_insert((0, Value::Null));
                 if entry.0 < version(body) {

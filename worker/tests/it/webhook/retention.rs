@@ -122,7 +122,7 @@ async fn a_delivery_that_cannot_be_sent_is_cancelled_before_its_event_is_removed
     .unwrap();
     assert_eq!(delivery::expire(&world.services.db.main).await.unwrap(), 1);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (1, 1));
-    let told = "SELECT to_jsonb(event_type) FROM delivery_history WHERE webhook_id = $1";
-    assert_eq!(world.value(told, &hook).await, "product_change");
+    let kinds = "SELECT to_jsonb(event_type) FROM delivery_history WHERE webhook_id = $1";
+    assert_eq!(world.value(kinds, &hook).await, "product_change");
     assert_eq!(delivery::expire(&world.services.db.main).await.unwrap(), 0);
 }

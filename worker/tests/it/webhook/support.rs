@@ -95,7 +95,7 @@ impl World {
         sqlx::query_scalar(
             r#"WITH made AS (
                    SELECT n, uuid_v7_floor(now()) AS floor, gen_random_uuid() AS entity FROM generate_series(1, $3) n
-               ), told AS (
+               ), recorded AS (
                    INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
                    SELECT uuid_v7(), 'product_change', $2, 'product', entity,
                           jsonb_build_object('id', entity, 'changedFields', '["name"]'::jsonb,
@@ -104,9 +104,9 @@ impl World {
                ), due AS (
                    INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
                    SELECT uuid_v7(), $1, $4, id, now() + n * interval '1 microsecond' - interval '1 second',
-                          now() + n * interval '1 microsecond' - interval '1 second' FROM told
+                          now() + n * interval '1 microsecond' - interval '1 second' FROM recorded
                )
-               SELECT id FROM told ORDER BY n"#,
+               SELECT id FROM recorded ORDER BY n"#,
         )
         .bind(hook.id)
         .bind(self.tenant.organisation)

@@ -104,12 +104,12 @@ async fn refuse_unknown(tx: &mut PgConnection, ids: &[AdminId]) -> Result<(), Pr
     if unknown.is_empty() {
         return Ok(());
     }
-    let told = unknown.into_iter().map(|unknown| {
+    let violations = unknown.into_iter().map(|unknown| {
         let (path, message) =
             (format!("[{}]", unknown.position - 1), format!("there is no admin {}", unknown.id));
         Violation::new(path, "unknown_reference", message)
     });
-    Err(Problem::invalid(told.collect()))
+    Err(Problem::invalid(violations.collect()))
 }
 
 /// Whether an active superadmin is left without these, or there is none anyway.

@@ -424,8 +424,10 @@ mod tests {
             (r#"{"status":"SUCCESS","products":[1]}"#, "not a map"),
             (r#"{"status":"SUCCESS","products":7}"#, "not a map"),
         ] {
-            let Err(Unanswered::Unreadable(told)) = products_list(body.as_bytes()) else { panic!("{body}") };
-            assert!(told.contains(says), "{body}: {told}");
+            let Err(Unanswered::Unreadable(reason)) = products_list(body.as_bytes()) else {
+                panic!("{body}")
+            };
+            assert!(reason.contains(says), "{body}: {reason}");
         }
     }
 

@@ -24,9 +24,9 @@ const OFFSETS: [i64; 3] = [2, 1, 0];
 /// How long to wait, by the text of a refusal that came at `now` (the clock of the partner, if it is known).
 #[must_use]
 pub fn wait(text: &str, now: DateTime<Utc>) -> Duration {
-    let told =
-        moment(text).and_then(|told| ahead(told, now)).or_else(|| epoch(text, now)).or_else(|| span(text));
-    told.map_or(USUAL, |told| told.saturating_add(MARGIN).min(LONGEST))
+    let wait_for =
+        moment(text).and_then(|at| ahead(at, now)).or_else(|| epoch(text, now)).or_else(|| span(text));
+    wait_for.map_or(USUAL, |wait| wait.saturating_add(MARGIN).min(LONGEST))
 }
 
 /// A time in a text.
@@ -228,11 +228,11 @@ mod tests {
             let release = now + TimeDelta::minutes(minutes);
             let local = release + TimeDelta::hours(OFFSETS[zone]);
             let text = format!("Query limit exceeded, token blocked until {}", local.format("%Y-%m-%d %H:%M:%S"));
-            let told = wait(&text, now);
+            let waited = wait(&text, now);
             // an early reading is early by whole hours
             let due = Duration::from_secs(60 * u64::try_from(minutes).unwrap()) + MARGIN;
-            let early = due.checked_sub(told);
-            prop_assert!(early.is_some_and(|early| early.as_secs().is_multiple_of(3600)), "{told:?} of {due:?}");
+            let early = due.checked_sub(waited);
+            prop_assert!(early.is_some_and(|early| early.as_secs().is_multiple_of(3600)), "{waited:?} of {due:?}");
         }
     }
 }

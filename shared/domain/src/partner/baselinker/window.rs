@@ -155,7 +155,7 @@ impl Window {
         call.arg(micros(self.limit.longest_request)).arg(name);
         let mut connection = self.queues.connection();
         match tokio::time::timeout(PATIENCE, call.invoke_async::<(u8, u64)>(&mut connection)).await {
-            Ok(Ok(told)) => Some(told),
+            Ok(Ok(read)) => Some(read),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "BaseLinker is not called: Redis cannot count the requests");
                 None

@@ -131,7 +131,7 @@ pub async fn due(services: &Services, eshop: EshopId) -> Result<Option<i64>, Pro
 }
 
 /// Stocks with numbers up to the given one were sent; those that have changed again since have a greater number.
-pub async fn told(services: &Services, eshop: EshopId, number: i64) -> Result<(), Problem> {
+pub async fn confirm(services: &Services, eshop: EshopId, number: i64) -> Result<(), Problem> {
     sqlx::query!("DELETE FROM stock_due WHERE eshop_id = $1 AND number <= $2", eshop.get(), number)
         .execute(&services.db.main)
         .await?;

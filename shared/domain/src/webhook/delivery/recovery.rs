@@ -311,7 +311,7 @@ async fn record(
 
 /// What became of a job that sends again, in a sentence.
 #[must_use]
-pub fn told(kind: &str, released: i64, resent: i64) -> Option<String> {
+pub fn outcome(kind: &str, released: i64, resent: i64) -> Option<String> {
     match kind.parse().ok()? {
         JobKind::WebhookRecover => {
             let released = match released {
@@ -335,13 +335,16 @@ mod tests {
 
     #[test]
     fn a_recovery_counts_released_and_resent_deliveries() {
-        let told = |kind, released, resent| told(kind, released, resent).unwrap_or_default();
+        let outcome = |kind, released, resent| outcome(kind, released, resent).unwrap_or_default();
         assert_eq!(
-            told("webhook.recover", 1_140, 0),
+            outcome("webhook.recover", 1_140, 0),
             "1,140 waiting deliveries released; no failed ones to resend."
         );
-        assert_eq!(told("webhook.recover", 0, 1), "No waiting deliveries to release; 1 failed one resent.");
-        assert_eq!(told("webhook.redeliver", 0, 61_000), "61,000 deliveries resent.");
-        assert_eq!(told("product.sync", 0, 0), "");
+        assert_eq!(
+            outcome("webhook.recover", 0, 1),
+            "No waiting deliveries to release; 1 failed one resent."
+        );
+        assert_eq!(outcome("webhook.redeliver", 0, 61_000), "61,000 deliveries resent.");
+        assert_eq!(outcome("product.sync", 0, 0), "");
     }
 }
