@@ -153,6 +153,7 @@ pub fn api() -> Table {
         .post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook)
         .post("/api/webhook-delivery/list", webhook_read::list_deliveries)
         .get("/api/webhook-delivery/{id}", webhook_read::get_delivery)
+        .get("/api/webhook-delivery/{id}/body", webhook_read::get_delivery_body)
         .put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries)
         .put("/api/webhook-delivery/redeliver/{id}", delivery::redeliver_delivery)
         .get("/api/partner-integration/eshop-setting/{id}", setting::get_integration_setting)

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use longshore_client::{Client, Job, JobResult, JobState, ListQuery, Order, Outcome, Uuid, Value};
+use longshore_client::{Answer, Client, Job, JobResult, JobState, ListQuery, Order, Outcome, Uuid, Value};
 
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
@@ -140,7 +140,7 @@ impl List {
         ];
         let heads =
             ["id", "kind", "state", "outcome", "done", "total", "refused", "created", "waits for", "error"];
-        let mut rows = table::rows(&answer, &paths);
+        let mut rows = table::rows(&answer["results"], &paths);
         for (row, job) in rows.iter_mut().zip(answer["results"].as_array().into_iter().flatten()) {
             row.extend([waits_for(job).unwrap_or_else(|| "-".to_owned()), table::cell(job, "error")]);
         }
@@ -206,10 +206,30 @@ fn tell(job: &Value, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Follows the job that a call accepted to its end; a detached command only writes its id.
+pub(super) async fn followed(
+    client: &Client,
+    answer: &Answer,
+    id: Uuid,
+    detach: bool,
+    as_json: bool,
+) -> anyhow::Result<Exit> {
+    if !detach {
+        return watch(client, id, as_json).await;
+    }
+    if as_json {
+        writeln!(stdout(), "{}", remote::json(answer)?)?;
+    } else {
+        writeln!(stdout(), "{id}")?;
+    }
+    Ok(Exit::Done)
+}
+
 /// Follows a job to its end, and writes its result.
 pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::Result<Exit> {
     // drawn only on a terminal
-    let bar = ProgressBar::new(0).with_style(style("{msg} {wide_bar} {human_pos}/{human_len}"));
+    let bar = ProgressBar::new(0)
+        .with_style(style("{msg} {wide_bar} {human_pos}/{human_len}, {per_sec}, {eta} left"));
     let mut events = client.follow_job(id);
     let mut last = None;
     while let Some(event) = events.next().await? {
@@ -259,7 +279,7 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
         let query = ListQuery::new().limit(REFUSED_SHOWN);
         let refused = remote::json(&client.list::<Value>(path, &query).answer().await?)?;
         let columns = ["index", "line", "key", "code", "message"];
-        table::write(&mut out.lock(), &columns, &table::rows(&refused, &columns))?;
+        table::write(&mut out.lock(), &columns, &table::rows(&refused["results"], &columns))?;
         if progress.failed > REFUSED_SHOWN.into() {
             writeln!(out, "… and {} more", progress.failed - u64::from(REFUSED_SHOWN))?;
         }

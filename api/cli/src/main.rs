@@ -4,9 +4,15 @@
 //! The exit status shows how a command ended ([`Exit`]). Its output goes to standard output, everything else
 //! to standard error. Another command is a file beside [`job`].
 
+mod audit;
+mod delivery;
+mod eshop;
 mod job;
+mod login;
 mod manual;
 mod order;
+mod profile;
+mod queue;
 mod read;
 mod remote;
 mod sync;
@@ -39,17 +45,37 @@ enum Command {
     /// Send a file of rows.
     #[command(subcommand)]
     Sync(sync::SyncCommand),
-    /// List, test and recover webhooks.
+    /// Create, list, test, recover and follow webhooks.
     #[command(subcommand)]
     Webhook(webhook::WebhookCommand),
+    /// List, show and resend deliveries.
+    #[command(subcommand)]
+    Delivery(delivery::DeliveryCommand),
+    /// List and show e-shops.
+    #[command(subcommand)]
+    Eshop(eshop::EshopCommand),
+    /// List, pause and resume the queues of the workers.
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    /// List who changed what, the newest first.
+    Audit(audit::Audit),
     /// List and revoke access tokens.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Keep the URL and the token of a service as a profile, in a file that only you can read.
+    Login(login::Login),
+    /// Remove a profile.
+    Logout(login::Logout),
     /// Print completions for a shell.
     Completions(manual::Completions),
     /// Print the manual page.
     Man(manual::Man),
 }
+
+/// Wrong usage that the argument parser cannot see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
 
 /// How a command ended: its exit status. The argument parser itself exits with 2 for wrong usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +85,8 @@ enum Exit {
     /// The command ran and found a failure: a failed or cancelled job, a test that did not arrive, or an
     /// unexpected error.
     Failed = 1,
+    /// The command was used wrongly.
+    Usage = 2,
     /// The service refused the request: invalid, not allowed or not found (4xx).
     Refused = 3,
     /// The service did not answer, or failed itself (5xx).
@@ -69,6 +97,9 @@ enum Exit {
 
 impl Exit {
     fn of(error: &anyhow::Error) -> Self {
+        if error.is::<Usage>() {
+            return Self::Usage;
+        }
         match error.downcast_ref::<Error>() {
             Some(error) if error.is_refusal() => Self::Refused,
             None | Some(Error::Rows(_) | Error::Invalid { .. }) => Self::Failed,
@@ -90,7 +121,13 @@ impl Command {
             Self::Order(command) => command.run().await,
             Self::Sync(command) => command.run().await,
             Self::Webhook(command) => command.run().await,
+            Self::Delivery(command) => command.run().await,
+            Self::Eshop(command) => command.run().await,
+            Self::Queue(command) => command.run().await,
+            Self::Audit(command) => command.run().await,
             Self::Token(command) => command.run().await,
+            Self::Login(command) => command.run().await,
+            Self::Logout(command) => command.run(),
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }

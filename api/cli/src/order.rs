@@ -139,7 +139,7 @@ impl List {
         }
         let paths = ["id", "orderNumber", "status", "statusSince", "sumOfQuantity", "waitsFor", "createdAt"];
         let heads = ["id", "number", "status", "since", "pieces", "waits for", "created"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
         Ok(Exit::Done)
     }
 }

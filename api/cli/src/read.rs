@@ -1,6 +1,6 @@
 //! Ids and times on the command line, with messages for those that cannot be read.
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use chrono::{DateTime, Days, NaiveDate, TimeDelta, Utc};
 use longshore_client::Uuid;
 
 /// An id.
@@ -16,7 +16,7 @@ pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
     #[expect(clippy::disallowed_methods, reason = "a span on the command line counts from now")]
     let now = Utc::now();
     before(text, now)
-        .ok_or("must be a time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or a span until now (90s, 15m, 6h, 2d)")
+        .ok_or("must be a time (2027-01-31T00:00:00Z), a date (2027-01-31, today or yesterday, UTC), or a span until now (90s, 15m, 6h, 2d)")
 }
 
 fn absolute(text: &str) -> Option<DateTime<Utc>> {
@@ -25,6 +25,12 @@ fn absolute(text: &str) -> Option<DateTime<Utc>> {
 }
 
 fn before(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let day = |days| now.date_naive().checked_sub_days(Days::new(days))?.and_hms_opt(0, 0, 0);
+    match text {
+        "today" => return day(0).map(|at| at.and_utc()),
+        "yesterday" => return day(1).map(|at| at.and_utc()),
+        _ => {}
+    }
     absolute(text).or_else(|| {
         let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
         let count: i64 = count.parse::<u32>().ok()?.into();
@@ -53,6 +59,8 @@ mod tests {
             ("90s", "2027-03-01T11:58:30+00:00"),
             ("6h", "2027-03-01T06:00:00+00:00"),
             ("2d", "2027-02-27T12:00:00+00:00"),
+            ("today", "2027-03-01T00:00:00+00:00"),
+            ("yesterday", "2027-02-28T00:00:00+00:00"),
         ] {
             assert_eq!(read(text).as_deref(), Some(at), "{text}");
         }
@@ -62,7 +70,7 @@ mod tests {
             "6",
             "6x",
             "-6h",
-            "yesterday",
+            "tomorrow",
             "2027-13-01",
             "99999999999d",
             "4294967295d",

@@ -6,21 +6,35 @@ use clap::error::ErrorKind;
 use clap::{Args, Command};
 use longshore_client::{Answer, Client, Error, Value};
 
+use crate::Usage;
+use crate::profile;
 use crate::table::shown;
 
 /// The variable of the access token. With `_FILE` after it, the variable names a file that has the token.
 const TOKEN: &str = "LONGSHORE_TOKEN";
 
+/// The service that is called where nothing names another.
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// The variable of the profile.
+pub(super) const PROFILE: &str = "LONGSHORE_PROFILE";
+
+/// The profile that is used where nothing names another.
+pub(super) const DEFAULT_PROFILE: &str = "default";
+
 /// Where the service is, and who calls.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Service")]
 pub(super) struct Remote {
-    /// Base URL of the service.
-    #[arg(long, env = "LONGSHORE_URL", default_value = "http://127.0.0.1:8080", value_parser = url)]
-    url: String,
-    /// Access token. Prefer the environment: other users of the machine can see command lines.
+    /// Base URL of the service. Without it, that of the profile, or http://127.0.0.1:8080.
+    #[arg(long, env = "LONGSHORE_URL", value_parser = url)]
+    url: Option<String>,
+    /// Access token. Without it, that of the profile. Prefer the environment: other users of the machine can see command lines.
     #[arg(long, env = TOKEN, hide_env_values = true)]
-    token: Token,
+    token: Option<Token>,
+    /// Profile to use, as made by `longshore login`.
+    #[arg(long, env = PROFILE, default_value = DEFAULT_PROFILE)]
+    profile: String,
     /// Print the response of the service as JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -43,14 +57,32 @@ impl From<String> for Token {
 }
 
 impl Remote {
-    pub(super) fn client(&self) -> Result<Client, Error> {
-        Client::builder(&self.url, &self.token.0)
-            .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")))
-            .build()
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        let (url, token) = self.caller()?;
+        let client =
+            Client::builder(url, token.0).user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")));
+        Ok(client.build()?)
+    }
+
+    fn caller(&self) -> anyhow::Result<(String, Token)> {
+        if let Some(token) = &self.token {
+            return Ok((self.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()), token.clone()));
+        }
+        let name = shown(&self.profile);
+        let Some(profile) = profile::find(&self.profile)? else {
+            let usage =
+                format!("there is no access token: set {TOKEN}, or run `longshore login` (profile {name})");
+            return Err(Usage(usage).into());
+        };
+        // a token is for one service, and another one must not learn it
+        if let Some(url) = self.url.as_ref().filter(|url| **url != profile.url) {
+            return Err(Usage(format!("profile {name} is of {}, not of {url}", shown(&profile.url))).into());
+        }
+        Ok((profile.url, Token(profile.token)))
     }
 }
 
-fn url(text: &str) -> Result<String, String> {
+pub(super) fn url(text: &str) -> Result<String, String> {
     // a client is cheap to make, and judges the URL
     match Client::new(text, "") {
         Ok(client) => Ok(client.base().to_owned()),
@@ -65,7 +97,7 @@ pub(super) fn json(answer: &Answer) -> Result<Value, Error> {
 
 /// Why a command failed, without control characters of the service.
 pub(super) fn reason(error: &anyhow::Error) -> String {
-    let Some(error) = error.downcast_ref::<Error>() else { return format!("{error:#}") };
+    let Some(error) = error.downcast_ref::<Error>() else { return shown(&format!("{error:#}")) };
     let text = error.reason();
     let lines: Vec<String> = text.lines().map(shown).collect();
     lines.join("\n")
@@ -130,12 +162,13 @@ mod tests {
         let command = with_default(Program::command(), "lsh_from_a_file");
         let matches = command.try_get_matches_from(["longshore", "list"]).unwrap();
         let Sub::List(remote) = Program::from_arg_matches(&matches).unwrap().command;
-        assert_eq!(remote.token.0, "lsh_from_a_file");
+        assert_eq!(remote.token.as_ref().unwrap().0, "lsh_from_a_file");
         assert!(!format!("{remote:?}").contains("lsh_from_a_file"));
 
         let given = Program::try_parse_from(["longshore", "list", "--token", "lsh_given"]).unwrap();
         let Sub::List(remote) = given.command;
-        assert_eq!((remote.token.0.as_str(), remote.url.as_str()), ("lsh_given", "http://127.0.0.1:8080"));
+        let (url, token) = remote.caller().unwrap();
+        assert_eq!((token.0.as_str(), url.as_str()), ("lsh_given", "http://127.0.0.1:8080"));
         let wrong = Program::try_parse_from(["longshore", "list", "--token", "t", "--url", "ftp://there"]);
         assert!(wrong.unwrap_err().to_string().contains("it must be an http or https URL"));
     }

@@ -1,14 +1,14 @@
 //! `longshore sync`: sends a file of rows as a stream, and follows the job to its end.
 
-use std::io::{self, Write as _, stdout};
+use std::io;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use longshore_client::{Call, Client, Job, Rows, Uuid};
 
-use crate::job::{style, watch};
-use crate::remote::{self, Remote};
+use crate::job::{followed, style};
+use crate::remote::Remote;
 use crate::{Exit, read};
 
 /// What can be synced.
@@ -16,6 +16,8 @@ use crate::{Exit, read};
 pub(super) enum SyncCommand {
     /// Sync products, one JSON object a line, and follow the job to its end; the exit status shows the result.
     Products(Products),
+    /// Sync stocks, one JSON object a line, and follow the job to its end; the exit status shows the result.
+    Stocks(Stocks),
 }
 
 #[derive(Args, Debug)]
@@ -35,10 +37,30 @@ pub(super) struct Products {
     remote: Remote,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct Stocks {
+    /// File of stocks, one JSON object with `productSku` and `quantity` a line; `-` for standard input.
+    file: PathBuf,
+    /// Id of their e-shop.
+    #[arg(long, value_parser = read::id)]
+    eshop: Uuid,
+    /// Id of their warehouse, or the partner's id of it.
+    #[arg(long)]
+    warehouse: String,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
 impl SyncCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Products(products) => products.run().await,
+            Self::Stocks(Stocks { file, eshop, warehouse, detach, remote }) => {
+                send(file, detach, &remote, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
+            }
         }
     }
 }
@@ -64,8 +86,9 @@ pub(super) async fn send(
     let rows = if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file)? };
     // drawn only on a terminal
     let bar = match rows.size() {
-        Some(size) => ProgressBar::new(size).with_style(style("sending {wide_bar} {bytes}/{total_bytes}")),
-        None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}")),
+        Some(size) => ProgressBar::new(size)
+            .with_style(style("sending {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")),
+        None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}, {bytes_per_sec}")),
     };
     let drawn = bar.clone();
     let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));
@@ -73,13 +96,5 @@ pub(super) async fn send(
     bar.finish_and_clear();
     let answer = answer?;
     let job: Job = answer.read()?;
-    if detach {
-        if remote.json {
-            writeln!(stdout(), "{}", remote::json(&answer)?)?;
-        } else {
-            writeln!(stdout(), "{}", job.id)?;
-        }
-        return Ok(Exit::Done);
-    }
-    watch(&client, job.id, remote.json).await
+    followed(&client, &answer, job.id, detach, remote.json).await
 }

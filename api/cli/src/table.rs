@@ -13,10 +13,28 @@ pub(super) fn write(out: &mut impl Write, heads: &[&str], rows: &[Vec<String>]) 
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     for row in std::iter::once(&heads).chain(rows) {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            // no spaces behind the last column
+            let width = if column + 1 == row.len() { 0 } else { *width };
+            coloured(cell, &format!("{cell:<width$}"))
+        });
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  "))?;
     }
     Ok(())
+}
+
+/// A cell in the colour of what its word says, on a terminal that shows colours.
+fn coloured(word: &str, cell: &str) -> String {
+    let plain = console::style(cell);
+    let style = match word {
+        "succeeded" | "delivered" | "healthy" | "working" => plain.green(),
+        "failed" | "exhausted" | "disabled" | "incorrect" | "no_worker" | "redis_down" | "waiting" => {
+            plain.red()
+        }
+        "retrying" | "failing" | "paused" | "partial" | "nothing" => plain.yellow(),
+        _ => plain,
+    };
+    style.to_string()
 }
 
 /// The value at a dotted path of a record, as a cell.
@@ -34,10 +52,10 @@ pub(super) fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// The rows of a list, by the paths of their columns.
-pub(super) fn rows(answer: &Value, paths: &[&str]) -> Vec<Vec<String>> {
-    let results = answer["results"].as_array().map_or(&[][..], Vec::as_slice);
-    results.iter().map(|record| paths.iter().map(|path| cell(record, path)).collect()).collect()
+/// The rows of an array of records, by the paths of their columns.
+pub(super) fn rows(records: &Value, paths: &[&str]) -> Vec<Vec<String>> {
+    let records = records.as_array().map_or(&[][..], Vec::as_slice);
+    records.iter().map(|record| paths.iter().map(|path| cell(record, path)).collect()).collect()
 }
 
 #[cfg(test)]
@@ -53,7 +71,7 @@ mod tests {
             {"id": 1000, "progress": {"done": 2}, "error": "\u{1b}[2Jgone"},
         ]});
         let mut text = Vec::new();
-        let rows = rows(&answer, &["id", "progress.done", "error", "none"]);
+        let rows = rows(&answer["results"], &["id", "progress.done", "error", "none"]);
         write(&mut text, &["id", "done", "error", "none"], &rows).unwrap();
         let expected = "\
 ID    DONE  ERROR     NONE

@@ -75,7 +75,7 @@ impl List {
         ];
         let heads =
             ["id", "name", "role", "organisation", "eshop", "expires", "created by", "created", "last used"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
         Ok(Exit::Done)
     }
 }

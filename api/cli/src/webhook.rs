@@ -1,16 +1,19 @@
 //! `longshore webhook`: webhooks.
 
+mod listen;
+
 use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use longshore_client::{
-    Answer, Client, CreatedDelivery, DateTime, Delivery, DeliveryState, Error, Health, Job, ListQuery, Order,
-    Utc, Uuid, Webhook,
+    Answer, Client, CreatedDelivery, CreatedWebhook, DateTime, Delivery, DeliveryState, Error, Health, Job,
+    ListQuery, Order, Utc, Uuid, Webhook, WebhookToCreate,
 };
+use serde_json::json;
 
-use crate::job::watch;
+use crate::job::followed;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -22,6 +25,18 @@ const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::
 pub(super) enum WebhookCommand {
     /// List webhooks.
     List(List),
+    /// Create a webhook, and print its secret.
+    Create(Create),
+    /// Give a webhook a new secret, and print it; the former one signs for another day.
+    Rotate(One),
+    /// Activate a webhook.
+    Activate(One),
+    /// Deactivate a webhook; its deliveries are kept.
+    Deactivate(One),
+    /// Delete a webhook; its waiting deliveries are cancelled.
+    Delete(One),
+    /// Send copies of the deliveries of a webhook to a URL that only this machine reaches, such as http://localhost:3000/hooks.
+    Listen(listen::Listen),
     /// Send a test to the destination of a webhook, and show its result.
     Test(Test),
     /// Resend everything that has not succeeded since a time, and follow the job to its end; the exit status shows the result.
@@ -47,6 +62,33 @@ pub(super) struct List {
 }
 
 #[derive(Args, Debug)]
+pub(super) struct Create {
+    /// Id of the e-shop whose events it receives.
+    #[arg(long, value_parser = read::id)]
+    eshop: Uuid,
+    /// Type of its events, such as `product_change`; `*` for all.
+    #[arg(long, default_value = "*")]
+    event: String,
+    /// URL to call: `https`, without credentials, fragment or private address.
+    #[arg(long, value_name = "URL")]
+    destination: String,
+    /// Create it inactive: it keeps its deliveries until it is activated.
+    #[arg(long)]
+    inactive: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct One {
+    /// Id of the webhook.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
 pub(super) struct Test {
     /// Id of the webhook.
     #[arg(value_parser = read::id)]
@@ -63,7 +105,7 @@ pub(super) struct Recover {
     /// Id of the webhook.
     #[arg(value_parser = read::id)]
     id: Uuid,
-    /// A time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or a span until now (90s, 15m, 6h, 2d).
+    /// A time, a date (UTC), or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 90s, 15m, 6h, 2d.
     #[arg(long, value_parser = read::moment)]
     since: DateTime<Utc>,
     /// End as soon as the job is accepted, and print its id.
@@ -77,6 +119,17 @@ impl WebhookCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run().await,
+            Self::Create(create) => create.run().await,
+            Self::Rotate(One { id, remote }) => {
+                with_secret(&remote.client()?.rotate_webhook_secret(id).answer().await?, remote.json)
+            }
+            Self::Activate(one) => one.switch(true).await,
+            Self::Deactivate(one) => one.switch(false).await,
+            Self::Delete(One { id, remote }) => {
+                remote.client()?.delete_webhook(id).send().await?;
+                done(id, "deleted", remote.json)
+            }
+            Self::Listen(listen) => listen.run().await,
             Self::Test(test) => test.run().await,
             Self::Recover(recover) => recover.run().await,
         }
@@ -99,9 +152,50 @@ impl List {
         }
         let paths = ["id", "eshop", "event", "active", "health", "destination", "disabledReason"];
         let heads = ["id", "eshop", "event", "active", "health", "destination", "disabled because"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
         Ok(Exit::Done)
     }
+}
+
+impl Create {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let webhook = WebhookToCreate {
+            eshop: self.eshop,
+            event: self.event,
+            destination: self.destination,
+            active: !self.inactive,
+        };
+        with_secret(&self.remote.client()?.create_webhook(&webhook).answer().await?, self.remote.json)
+    }
+}
+
+impl One {
+    async fn switch(self, active: bool) -> anyhow::Result<Exit> {
+        self.remote.client()?.switch_webhook(self.id, active).send().await?;
+        done(self.id, if active { "active" } else { "inactive" }, self.remote.json)
+    }
+}
+
+/// Writes the secret of a webhook, which no later answer shows.
+fn with_secret(answer: &Answer, as_json: bool) -> anyhow::Result<Exit> {
+    if as_json {
+        writeln!(stdout(), "{}", remote::json(answer)?)?;
+        return Ok(Exit::Done);
+    }
+    let made: CreatedWebhook = answer.read()?;
+    let secret = made.secret.as_deref().map_or_else(|| "shown before".to_owned(), table::shown);
+    writeln!(stdout(), "{:<10} {}\n{:<10} {secret}", "webhook", made.id, "secret")?;
+    Ok(Exit::Done)
+}
+
+/// Writes what a webhook is now.
+fn done(id: Uuid, state: &str, as_json: bool) -> anyhow::Result<Exit> {
+    if as_json {
+        writeln!(stdout(), "{}", json!({"id": id, "state": state}))?;
+    } else {
+        writeln!(stdout(), "webhook {id} is {state}")?;
+    }
+    Ok(Exit::Done)
 }
 
 impl Test {
@@ -194,14 +288,6 @@ impl Recover {
         let client = self.remote.client()?;
         let answer = client.recover_webhook(self.id, self.since).answer().await?;
         let job: Job = answer.read()?;
-        if !self.detach {
-            return watch(&client, job.id, self.remote.json).await;
-        }
-        if self.remote.json {
-            writeln!(stdout(), "{}", remote::json(&answer)?)?;
-        } else {
-            writeln!(stdout(), "{}", job.id)?;
-        }
-        Ok(Exit::Done)
+        followed(&client, &answer, job.id, self.detach, self.remote.json).await
     }
 }

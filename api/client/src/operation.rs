@@ -9,7 +9,8 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
-    AccessToken, CreatedDelivery, CreatedWebhook, Delivery, Expedition, ItemError, Job, Webhook,
+    AccessToken, AuditRecord, CreatedDelivery, CreatedWebhook, Delivery, Eshop, Expedition, ItemError, Job,
+    Login, Queue, QueueOverview, Webhook,
 };
 use crate::rows::Rows;
 
@@ -147,6 +148,16 @@ impl Client {
         self.post("/api/eshop-webhook").json(webhook)
     }
 
+    /// Activates a webhook, or deactivates it; an inactive one keeps its deliveries.
+    pub fn switch_webhook(&self, id: Uuid, active: bool) -> Call<()> {
+        self.put(format!("/api/eshop-webhook/{}/{id}", if active { "activate" } else { "deactivate" }))
+    }
+
+    /// Gives a webhook a new secret. The former one signs for another day.
+    pub fn rotate_webhook_secret(&self, id: Uuid) -> Call<CreatedWebhook> {
+        self.put(format!("/api/eshop-webhook/{id}/rotate-secret"))
+    }
+
     /// Deletes a webhook.
     pub fn delete_webhook(&self, id: Uuid) -> Call<()> {
         self.delete(format!("/api/eshop-webhook/{id}"))
@@ -171,6 +182,57 @@ impl Client {
     /// Reads a delivery, with its attempts.
     pub fn delivery(&self, id: Uuid) -> Call<Delivery> {
         self.get(format!("/api/webhook-delivery/{id}"))
+    }
+
+    /// Reads the exact bytes that the attempts of a delivery send; [`Answer::body`](crate::Answer::body) has them.
+    pub fn delivery_body(&self, id: Uuid) -> Call {
+        self.get(format!("/api/webhook-delivery/{id}/body"))
+    }
+
+    /// Sends 1 to 100,000 deliveries again, by their ids.
+    pub fn redeliver(&self, deliveries: &[Uuid]) -> Call<Job> {
+        self.put("/api/webhook-delivery/redeliver").json(deliveries)
+    }
+}
+
+/// E-shops.
+impl Client {
+    /// Lists e-shops.
+    pub fn eshops(&self, query: &ListQuery) -> Call<Page<Eshop>> {
+        self.list("/api/eshop/list", query)
+    }
+
+    /// Reads an e-shop.
+    pub fn eshop(&self, id: Uuid) -> Call<Eshop> {
+        self.get(format!("/api/eshop/{id}"))
+    }
+}
+
+/// Operation of the service.
+impl Client {
+    /// Reads the state of all queues.
+    pub fn queues(&self) -> Call<QueueOverview> {
+        self.get("/api/queue")
+    }
+
+    /// Pauses a queue, by its name, or resumes it.
+    pub fn pause_queue(&self, name: &str, paused: bool) -> Call<Queue> {
+        self.put(format!("/api/queue/{name}/{}", if paused { "pause" } else { "resume" }))
+    }
+
+    /// Lists audit records.
+    pub fn audit(&self, query: &ListQuery) -> Call<Page<AuditRecord>> {
+        self.list("/api/audit", query)
+    }
+}
+
+/// Accounts.
+impl Client {
+    /// Logs an admin in, or with `is_admin` false a business user. `code` is that of the second factor.
+    pub fn log_in(&self, is_admin: bool, login: &str, password: &str, code: Option<&str>) -> Call<Login> {
+        let path = if is_admin { "/api/login/admin" } else { "/api/login/user" };
+        let body = json!({ "login": login, "password": password, "code": code });
+        self.post(path).json(&body).without_idempotency_key()
     }
 }
 

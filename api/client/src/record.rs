@@ -324,10 +324,14 @@ pub struct Delivery {
     pub id: Uuid,
     /// Its webhook.
     pub webhook: Uuid,
+    /// The `webhook-id` header, the same on every retry and redelivery.
+    pub webhook_id: Uuid,
     /// The type of its event.
     pub event: String,
     /// Its state.
     pub state: DeliveryState,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
     /// The number of attempts.
     pub attempt_count: u64,
     /// The attempts, the first one first; a list of deliveries omits them.
@@ -392,6 +396,84 @@ pub struct Author {
     pub id: Option<Uuid>,
     /// Its name.
     pub name: String,
+}
+
+/// An e-shop.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Eshop {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its organisation.
+    pub organisation: Uuid,
+    /// Whether it is active.
+    pub active: bool,
+}
+
+/// The state of all queues.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct QueueOverview {
+    /// The queues.
+    pub queues: Vec<Queue>,
+    /// `up`, or `down` if Redis cannot be reached or refuses writes.
+    pub redis: String,
+    /// Why Redis is down.
+    pub redis_reason: Option<String>,
+}
+
+/// A queue.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Queue {
+    /// Its name: `chunk`, `partner`, `lane` or `upkeep`.
+    pub name: String,
+    /// Whether an operator has paused it.
+    pub paused: bool,
+    /// When the pause ends by itself.
+    pub resumes_at: Option<DateTime<Utc>>,
+}
+
+impl Queue {
+    /// The names of the queues that this version knows.
+    pub const NAMES: &[&str] = &["chunk", "partner", "lane", "upkeep"];
+}
+
+/// A record of one change.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AuditRecord {
+    /// Its id.
+    pub id: Uuid,
+    /// When the change was made.
+    pub at: DateTime<Utc>,
+    /// Who made it.
+    pub actor: Author,
+    /// What was done, such as `product.update`.
+    pub action: String,
+    /// The request that made it.
+    pub request_id: Option<String>,
+}
+
+/// A login: a token with the rights of an account.
+#[derive(Clone, Deserialize)]
+#[non_exhaustive]
+pub struct Login {
+    /// The token.
+    pub token: String,
+    /// When it ends, in Unix seconds.
+    pub exp: i64,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("exp", &self.exp).finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]

@@ -89,6 +89,10 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
             .says("The deliveries have no `attempts`; read a delivery to get them."),
         read(handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
+        operation(handlers::get_delivery_body, "Reads the body of a delivery")
+            .says("The exact bytes that each attempt sends and signs. 410 after the event was removed, 37 days after the change.")
+            .answers(200, "The body.", named("Event"), TYPES.first().map(event_example))
+            .refuses(&[410]),
         operation(delivery::redeliver_delivery, "Sends a delivery again")
             .says("Creates a new delivery of the same event, with the same `webhook-id`.")
             .schema("Redelivery", object().required("id", id()).required("redeliveryOf", id()))
@@ -274,7 +278,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
     let content =
         ContentBuilder::new().schema(Some(named("Event"))).example(Some(event_example(kind))).build();
     OperationBuilder::new()
-        .operation_id(Some(format!("told_{}", kind.name)))
+        .operation_id(Some(format!("receive_{}", kind.name)))
         .tag(EVENTS)
         .summary(Some(format!("Sent when {}", kind.when)))
         .securities(Some(Vec::new()))

@@ -1,7 +1,9 @@
 //! The command lines: the programs themselves, with the service behind a real socket. Commands that need a worker are
 //! tested in `bench`.
 
-use std::path::Path;
+mod operator;
+
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use bytes::Bytes;
@@ -67,9 +69,14 @@ async fn longshore(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
     run_program("longshore", arguments, environment).await
 }
 
-/// Runs a program of this build, which `cargo build --bins` makes.
+/// A program of this build, which `cargo build --bins` makes.
+fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_longshore-api")).with_file_name(name)
+}
+
+/// Runs a program without the caller's own settings.
 async fn run_program(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
-    let program = Path::new(env!("CARGO_BIN_EXE_longshore-api")).with_file_name(name);
+    let program = program(name);
     let mut command = Command::new(&program);
     command.env_clear().envs(environment.iter().copied()).args(arguments).stdin(Stdio::null());
     command.output().await.unwrap_or_else(|error| panic!("{}: {error}", program.display())).into()
@@ -352,7 +359,7 @@ async fn an_invalid_argument_is_a_usage_error_that_says_what_is_expected() {
         (&["job", "watch", "123"], "must be an id"),
         (&["job", "list", "--eshop", "shop"], "must be an id"),
         (
-            &["webhook", "recover", &id, "--since", "yesterday"],
+            &["webhook", "recover", &id, "--since", "tomorrow"],
             "must be a time (2027-01-31T00:00:00Z), a date",
         ),
     ] {
@@ -391,6 +398,10 @@ fn the_client_knows_every_kind_state_and_health() {
     assert_eq!(longshore_client::Job::KINDS, JobKind::WORDS);
     assert_eq!(longshore_client::JobState::ALL, longshore_shared::list::fields::job::JobState::WORDS);
     assert_eq!(longshore_client::Health::ALL, longshore_shared::list::fields::subscription::HEALTHS);
+    assert_eq!(
+        longshore_client::Queue::NAMES,
+        longshore_shared::kernel::queue::Queue::ALL.map(longshore_shared::kernel::queue::Queue::name)
+    );
 }
 
 #[tokio::test]
@@ -405,7 +416,7 @@ async fn completions_and_pages_of_the_manual_come_from_the_programs() {
         (
             "longshore",
             "webhook",
-            &["list", "test", "recover"],
+            &["list", "create", "listen", "test", "recover"],
             ["longshore-job-watch.1", "longshore-sync-products.1"],
         ),
     ];

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_shared::kernel::problem::{GONE, Problem};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::delivery::DELIVERY;
 use longshore_shared::list::fields::subscription::WEBHOOK;
+use longshore_shared::webhook::delivery::search;
 
 use crate::routes::{list, view};
 
@@ -46,4 +50,16 @@ pub async fn get_delivery(
     Id(id): Id,
 ) -> Result<Response, Failure> {
     Ok(view::record(&app, &DELIVERY, may.scope(), id).await?)
+}
+
+/// `GET /api/webhook-delivery/{id}/body`: the bytes that its attempts send.
+pub async fn get_delivery_body(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadWebhooks>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    let found = search::find(&services.db, may.scope(), id.into()).await?;
+    let body = found.ok_or_else(|| Problem::not_found(DELIVERY.name))?.body();
+    let body = body.ok_or_else(|| Problem::new(&GONE, "the event of this delivery was removed"))?;
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }

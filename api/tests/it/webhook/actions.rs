@@ -100,6 +100,32 @@ async fn a_test_is_a_delivery_of_that_type(_: PgPoolOptions, options: PgConnectO
     assert_eq!(audited, json!({"test": [null, delivery["id"]]}));
 }
 
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_body_of_a_delivery_can_be_read_while_its_event_is_kept(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let sent = api.post(&api.user, &format!("{PATH}/{id}/test"), Value::Null).await.expect(202).json();
+    let path = format!("/api/webhook-delivery/{}/body", sent["id"].as_str().unwrap());
+    let reply = api.get(&api.viewer, &path).await.expect(200);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    let body = reply.json();
+    assert_eq!((&body["type"], &body["id"], &body["data"]["id"]), (&json!("test"), &json!(id), &json!(id)));
+
+    api.get(&api.connector, &path).await.expect(403);
+    let unknown = format!("/api/webhook-delivery/{}/body", Uuid::nil());
+    assert_eq!(api.get(&api.user, &unknown).await.expect(404).json()["code"], "not_found");
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let other = Tenant::create(&api.services, "Other").await.unwrap();
+    let foreign = other.token(&api.services, Role::User).await.unwrap();
+    api.get(&foreign, &path).await.expect(404);
+
+    sqlx::query("DELETE FROM event").execute(&pool).await.unwrap();
+    assert_eq!(api.get(&api.user, &path).await.expect(410).json()["code"], "gone");
+}
+
 /// Inserts a delivery that ended this many hours ago, of its own event; returns the event.
 async fn ended(pool: &PgPool, api: &Api, webhook: &str, state: &str, hours: i32) -> Uuid {
     sqlx::query_scalar(

@@ -45,7 +45,7 @@ async function main() {
     await page.waitForURL("**/docs/rotate_webhook_secret");
     console.log("the search found an operation");
 
-    const names = [...CHAPTERS, "list_products", "sync_products", "told_product_change", "ProductCriteria", "Problem"];
+    const names = [...CHAPTERS, "list_products", "sync_products", "receive_product_change", "ProductCriteria", "Problem"];
     for (const [colorScheme, width] of [["light", 1440], ["dark", 390]]) {
       const look = await open(browser, { viewport: { width, height: 844 }, colorScheme });
       for (const name of names) {

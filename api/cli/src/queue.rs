@@ -1,0 +1,101 @@
+//! `longshore queue`: queues of workers.
+
+use std::io::{Write as _, stderr, stdout};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use longshore_client::Queue;
+
+use crate::remote::{self, Remote};
+use crate::{Exit, table};
+
+/// What can be done with queues.
+#[derive(Debug, Subcommand)]
+pub(super) enum QueueCommand {
+    /// List queues: their states, and the work that waits.
+    List(List),
+    /// Pause a queue: workers start no more of its work.
+    Pause(One),
+    /// Resume a queue.
+    Resume(One),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct List {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct One {
+    /// Name of the queue: `chunk` has jobs, `partner` has calls of partners, `lane` has deliveries, `upkeep` has housekeeping.
+    #[arg(value_parser = PossibleValuesParser::new(Queue::NAMES))]
+    name: String,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl QueueCommand {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Pause(one) => one.pause(true).await,
+            Self::Resume(one) => one.pause(false).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let answer = remote::json(&self.remote.client()?.queues().answer().await?)?;
+        if self.remote.json {
+            writeln!(stdout(), "{answer}")?;
+            return Ok(Exit::Done);
+        }
+        if answer["redis"] == "down" {
+            writeln!(stderr(), "Redis is down: {}", table::cell(&answer, "redisReason"))?;
+        }
+        let paths = [
+            "name",
+            "state",
+            "paused",
+            "recorded.open",
+            "recorded.running",
+            "recorded.due",
+            "recorded.oldestDueSeconds",
+            "workers",
+            "concurrency",
+            "resumesAt",
+        ];
+        let heads = [
+            "queue",
+            "state",
+            "paused",
+            "open",
+            "running",
+            "due",
+            "oldest due (s)",
+            "workers",
+            "concurrency",
+            "resumes",
+        ];
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["queues"], &paths))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl One {
+    async fn pause(self, paused: bool) -> anyhow::Result<Exit> {
+        let answer = self.remote.client()?.pause_queue(&self.name, paused).answer().await?;
+        if self.remote.json {
+            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+            return Ok(Exit::Done);
+        }
+        let queue: Queue = answer.read()?;
+        let until =
+            queue.resumes_at.map_or_else(String::new, |at| format!(" until {}", at.format("%F %T UTC")));
+        let state = if queue.paused { "paused" } else { "resumed" };
+        writeln!(stdout(), "queue {} is {state}{until}", table::shown(&queue.name))?;
+        Ok(Exit::Done)
+    }
+}
