@@ -9,7 +9,7 @@ pub(super) const SLOW: Duration = Duration::from_secs(30);
 pub(super) const LARGE: usize = 64 * 1024 + 1;
 
 /// A rule that a fake breaks for as long as it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Breach {
     /// The same number again is another hand-over, with another id.
     TakesTwice,
@@ -45,29 +45,6 @@ pub enum Breach {
     NoJson,
     /// Its id of a hand-over is an object.
     OddId,
-}
-
-impl Breach {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Self::TakesTwice,
-        Self::TakesLower,
-        Self::TakesWithdrawn,
-        Self::TakesUnknownWithdrawn,
-        Self::RefusesNext,
-        Self::WithdrawsHigher,
-        Self::FailsUnknown,
-        Self::TrustsForged,
-        Self::TrustsOld,
-        Self::TrustsNone,
-        Self::ReadsOneSignature,
-        Self::RefusesSilently,
-        Self::Slow,
-        Self::Large,
-        Self::Redirects,
-        Self::NoJson,
-        Self::OddId,
-    ];
 }
 
 /// The rule that a WMS breaks, if any.
