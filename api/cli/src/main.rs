@@ -13,6 +13,7 @@ mod sync;
 mod table;
 mod token;
 mod webhook;
+mod wms;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -45,6 +46,9 @@ enum Command {
     /// List and revoke access tokens.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Check the system of a warehouse.
+    #[command(subcommand)]
+    Wms(wms::WmsCommand),
     /// Print completions for a shell.
     Completions(manual::Completions),
     /// Print the manual page.
@@ -56,12 +60,12 @@ enum Command {
 enum Exit {
     /// Success.
     Done = 0,
-    /// The command ran and found a failure: a failed or cancelled job, a test that did not arrive, or an
-    /// unexpected error.
+    /// The command ran and found a failure: a failed or cancelled job, a test that did not arrive, a WMS that
+    /// breaks a rule, or an unexpected error.
     Failed = 1,
     /// The service refused the request: invalid, not allowed or not found (4xx).
     Refused = 3,
-    /// The service did not answer, or failed itself (5xx).
+    /// The service did not answer, or failed itself (5xx); or a WMS cannot be reached.
     Unreachable = 4,
     /// The job succeeded, but refused some of its rows.
     Refusals = 5,
@@ -69,6 +73,9 @@ enum Exit {
 
 impl Exit {
     fn of(error: &anyhow::Error) -> Self {
+        if error.is::<wms::Unreachable>() {
+            return Self::Unreachable;
+        }
         match error.downcast_ref::<Error>() {
             Some(error) if error.is_refusal() => Self::Refused,
             None | Some(Error::Rows(_) | Error::Invalid { .. }) => Self::Failed,
@@ -91,6 +98,7 @@ impl Command {
             Self::Sync(command) => command.run().await,
             Self::Webhook(command) => command.run().await,
             Self::Token(command) => command.run().await,
+            Self::Wms(command) => command.run().await,
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }
