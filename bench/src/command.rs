@@ -11,11 +11,12 @@ mod explain;
 mod seed;
 mod sink;
 mod with;
+mod wms;
 
 use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 
-/// Tools for Longshore: demo data, the demo, measurements, chaos, a sink for webhooks.
+/// Tools for Longshore: demo data, the demo, measurements, chaos, a sink for webhooks, a warehouse.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-bench", version)]
 pub struct Cli {
@@ -42,6 +43,8 @@ enum Command {
     Bare(bare::Bare),
     /// Receives webhooks and shows them.
     Sink(sink::Sink),
+    /// Plays a warehouse: takes orders, shows each call, and reports what it does.
+    Wms(wms::Warehouse),
     /// Runs a command with a service of its own.
     With(with::With),
 }
@@ -62,6 +65,7 @@ impl Cli {
                 Command::Explain(explain) => explain.run().await,
                 Command::Bare(bare) => bare.run().await,
                 Command::Sink(sink) => sink.run().await,
+                Command::Wms(wms) => wms.run().await,
                 Command::With(with) => with.run().await,
             }
         })

@@ -1,4 +1,4 @@
-//! `longshore-bench`: demo data, the demo, the measurements, and a sink for webhooks. `./dev` calls it.
+//! `longshore-bench`: demo data, the demo, the measurements, a sink for webhooks, and a warehouse. `./dev` calls it.
 
 use clap::Parser as _;
 use longshore_bench::command::Cli;

@@ -19,6 +19,7 @@ mod sync;
 mod table;
 mod token;
 mod webhook;
+mod wms;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -66,6 +67,9 @@ enum Command {
     Login(login::Login),
     /// Remove a profile.
     Logout(login::Logout),
+    /// Check the system of a warehouse.
+    #[command(subcommand)]
+    Wms(wms::WmsCommand),
     /// Print completions for a shell.
     Completions(manual::Completions),
     /// Print the manual page.
@@ -82,14 +86,14 @@ struct Usage(String);
 enum Exit {
     /// Success.
     Done = 0,
-    /// The command ran and found a failure: a failed or cancelled job, a test that did not arrive, or an
-    /// unexpected error.
+    /// The command ran and found a failure: a failed or cancelled job, a test that did not arrive, a WMS that
+    /// breaks a rule, or an unexpected error.
     Failed = 1,
     /// The command was used wrongly.
     Usage = 2,
     /// The service refused the request: invalid, not allowed or not found (4xx).
     Refused = 3,
-    /// The service did not answer, or failed itself (5xx).
+    /// The service did not answer, or failed itself (5xx); or a WMS cannot be reached.
     Unreachable = 4,
     /// The job succeeded, but refused some of its rows.
     Refusals = 5,
@@ -99,6 +103,9 @@ impl Exit {
     fn of(error: &anyhow::Error) -> Self {
         if error.is::<Usage>() {
             return Self::Usage;
+        }
+        if error.is::<wms::Unreachable>() {
+            return Self::Unreachable;
         }
         match error.downcast_ref::<Error>() {
             Some(error) if error.is_refusal() => Self::Refused,
@@ -128,6 +135,7 @@ impl Command {
             Self::Token(command) => command.run().await,
             Self::Login(command) => command.run().await,
             Self::Logout(command) => command.run(),
+            Self::Wms(command) => command.run().await,
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }

@@ -6,6 +6,7 @@
 //!   outside the service;
 //! - [`receiver`]: an e-shop that receives webhooks, answers as instructed, and records requests;
 //!   [`signature`]: the check of a webhook's signature, by a library that is not ours;
+//! - [`wms`]: the system of a warehouse, which takes orders, keeps a book of them, and reports back;
 //! - [`baselinker`]: a partner's system that enforces its limit, and misbehaves on request;
 //! - [`s3`] and [`little_redis`]: an object store, and a Redis that a test can fill up;
 //! - [`services`] and [`world`]: the service's own use-cases on a database, and a small tenant created with
@@ -22,4 +23,5 @@ pub mod s3;
 pub mod services;
 pub mod signature;
 pub mod stack;
+pub mod wms;
 pub mod world;

@@ -108,6 +108,14 @@ impl Receiver {
         Self::listen(address, Record::whole())
     }
 
+    /// Like [`Receiver::counting`], at a given address.
+    ///
+    /// # Errors
+    /// When the address is taken, or no thread is available.
+    pub async fn counting_at(address: SocketAddr) -> std::io::Result<Self> {
+        Self::listen(address, Record::counting())
+    }
+
     fn listen(address: SocketAddr, record: Record) -> std::io::Result<Self> {
         let listener = StdListener::bind(address)?;
         listener.set_nonblocking(true)?;

@@ -9,6 +9,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::record::Receipt;
@@ -23,6 +24,8 @@ pub enum Answer {
     Status(u16),
     /// This status with this body.
     Body(u16, Bytes),
+    /// This status with this JSON.
+    Json(u16, Value),
     /// This status with a `Retry-After` of this many seconds.
     RetryAfter(u16, u64),
     /// A 307 to this URL.
@@ -140,6 +143,13 @@ impl Answer {
                 Self::Cut => return Err(Cut),
                 Self::Status(code) => return Ok(status(code_of(code))),
                 Self::Body(code, body) => return Ok(with_body(code, Body::from(body))),
+                Self::Json(code, body) => {
+                    let mut response = with_body(code, Body::from(body.to_string()));
+                    response
+                        .headers_mut()
+                        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                    return Ok(response);
+                }
                 Self::RetryAfter(code, seconds) => {
                     return Ok(with_header(code, header::RETRY_AFTER, HeaderValue::from(seconds)));
                 }

@@ -1,3 +1,4 @@
 //! Tests of the fakes over real HTTP.
 
 mod receiver;
+mod wms;

@@ -1,0 +1,138 @@
+//! `longshore wms`: for those who build the system of a warehouse, which takes orders from Longshore.
+//!
+//! It calls that system as Longshore does, and never the service. The calls are in [`warehouse`], the rules in
+//! [`rule`]; another rule is a variant and its arm there.
+
+mod answer;
+mod order;
+mod rule;
+mod warehouse;
+
+use std::fs;
+use std::io::{Write as _, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use self::rule::{Rule, Verdict};
+use self::warehouse::{Trouble, Warehouse};
+use crate::{Exit, table};
+
+/// What can be done with the system of a warehouse.
+#[derive(Debug, Subcommand)]
+pub(super) enum WmsCommand {
+    /// Check whether a WMS keeps the rules of the hand-over. It gets orders that are made up, and gives each back; use one for tests.
+    Check(Check),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Check {
+    /// Base URL of the WMS; calls go to URL/expedition/ID.
+    #[arg(value_parser = warehouse::base)]
+    url: String,
+    /// Secret of its calls: `whsec_…`. Without it, calls are not signed, and signatures are not checked.
+    #[arg(long, env = "LONGSHORE_WMS_SECRET", hide_env_values = true)]
+    secret: Option<String>,
+    /// SKU of a product that the WMS knows; the orders are of it.
+    #[arg(long, default_value = "LONGSHORE-CHECK", conflicts_with = "order")]
+    sku: String,
+    /// SKU that the WMS refuses. Without it, refusals are not checked.
+    #[arg(long)]
+    refused_sku: Option<String>,
+    /// File with an order as JSON, to hand over instead of the one that is made up. Its id, numbers and SKUs are replaced where a rule needs it.
+    #[arg(long)]
+    order: Option<PathBuf>,
+    /// Seconds that an answer may take. Longshore waits 15.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl WmsCommand {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Check(check) => check.run().await,
+        }
+    }
+}
+
+impl Check {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let template = match &self.order {
+            None => order::made_up(&self.sku),
+            Some(file) => {
+                let text =
+                    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+                order::read(&text).with_context(|| format!("{} is not an order", file.display()))?
+            }
+        };
+        let timeout = Duration::from_secs(self.timeout);
+        let wms = Warehouse::new(self.url, self.secret.as_deref(), template, self.refused_sku, timeout)?;
+        let mut findings = Vec::new();
+        let mut stop = None;
+        for rule in Rule::ALL {
+            let verdict = match (stop, rule.needs(&wms)) {
+                (Some(why), _) | (None, Some(why)) => Verdict::Unchecked(why),
+                (None, None) => match rule.check(&wms).await {
+                    Ok(()) => Verdict::Kept,
+                    Err(Trouble::Broken(what)) => Verdict::Broken(what),
+                    Err(Trouble::Unreachable(why)) if rule == Rule::Takes => {
+                        anyhow::bail!(Unreachable(why))
+                    }
+                    Err(Trouble::Unreachable(why)) => Verdict::Broken(why),
+                },
+            };
+            if rule == Rule::Takes && verdict != Verdict::Kept {
+                stop = Some("the WMS takes no order");
+            }
+            if !self.json {
+                tell(rule, &verdict)?;
+            }
+            findings.push((rule, verdict));
+        }
+        let left = wms.give_all_back().await;
+        let count = |word: &str| findings.iter().filter(|(_, verdict)| verdict.word() == word).count();
+        let (kept, broken, unchecked) = (count("kept"), count("broken"), count("unchecked"));
+        if self.json {
+            let of = |(rule, verdict): &(Rule, Verdict)| json!({"rule": rule.name(), "title": rule.title(), "verdict": verdict.word(), "found": verdict.found()});
+            let rules: Vec<_> = findings.iter().map(of).collect();
+            writeln!(stdout(), "{}", json!({"rules": rules, "leftOver": left}))?;
+        } else {
+            for id in &left {
+                writeln!(
+                    stdout(),
+                    "left over  {id}: an order of this check, which the WMS did not give back"
+                )?;
+            }
+            writeln!(stdout(), "{kept} kept, {broken} broken, {unchecked} unchecked")?;
+        }
+        Ok(if broken == 0 { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// The WMS cannot be reached at all.
+#[derive(Debug)]
+pub(super) struct Unreachable(String);
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// Writes the verdict on a rule in a line.
+fn tell(rule: Rule, verdict: &Verdict) -> anyhow::Result<()> {
+    let found = match verdict.found() {
+        Some(found) => format!(": {}", table::shown(found)),
+        None => String::new(),
+    };
+    writeln!(stdout(), "{:<9}  {}{found}", verdict.word(), rule.title())?;
+    Ok(())
+}
