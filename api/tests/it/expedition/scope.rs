@@ -200,9 +200,7 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
     for (resource, total) in [("expedition", 6), ("expedition-item", 6), ("reservation", 2)] {
         assert_eq!(listed(&program, resource, Value::Null).await["paging"]["total"], total, "{resource}");
     }
-    assert!(
-        listed(&program, "stock-movement", Value::Null).await["paging"]["total"].as_i64().unwrap() > 0
-    );
+    assert!(listed(&program, "stock-movement", Value::Null).await["paging"]["total"].as_i64().unwrap() > 0);
     assert_eq!(listed(&program, "stock-advice", Value::Null).await["paging"]["total"], 1);
     for token in [&other, &foreign] {
         for resource in ["expedition", "expedition-item", "reservation", "stock-movement", "stock-advice"] {
