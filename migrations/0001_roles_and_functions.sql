@@ -73,6 +73,11 @@ CREATE FUNCTION in_eshop(bound uuid, eshop uuid) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN bound IS NULL OR eshop = bound;
 
+-- Whether a caller that is the program of a wms may see a record of a wms.
+CREATE FUNCTION in_wms(bound uuid, wms uuid) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN bound IS NULL OR wms = bound;
+
 -- `data` of an event: the record, what identifies it for people and receivers, and the new values of its changed fields.
 -- `record::event_data` builds the same from a body. Stable as `jsonb_build_object`, else Postgres does not inline it.
 CREATE FUNCTION event_data(id uuid, identity jsonb, changed text[], fields jsonb) RETURNS jsonb

@@ -7,9 +7,10 @@ CREATE TABLE access_token (
     hash bytea NOT NULL CONSTRAINT token_hash_is_unique UNIQUE CONSTRAINT token_hash_is_sha256 CHECK (length(hash) = 32),
     name text NOT NULL,
     role text NOT NULL
-        CONSTRAINT role_is_known CHECK (role IN ('superadmin', 'admin', 'user', 'connector', 'viewer')),
+        CONSTRAINT role_is_known CHECK (role IN ('superadmin', 'admin', 'user', 'connector', 'viewer', 'warehouse')),
     organisation_id uuid REFERENCES organisation,
     eshop_id uuid REFERENCES eshop,
+    wms_id uuid REFERENCES wms,
     admin_id uuid REFERENCES admin ON DELETE CASCADE,
     business_user_id uuid REFERENCES business_user ON DELETE CASCADE,
     session_id uuid REFERENCES session ON DELETE CASCADE,
@@ -28,6 +29,7 @@ CREATE TABLE access_token (
         CASE WHEN admin_id IS NOT NULL THEN organisation_id IS NULL
              ELSE (role IN ('superadmin', 'viewer')) = (organisation_id IS NULL) END),
     CONSTRAINT only_a_connector_is_bound_to_an_eshop CHECK (eshop_id IS NULL OR role = 'connector'),
+    CONSTRAINT a_warehouse_is_the_program_of_a_wms CHECK ((role = 'warehouse') = (wms_id IS NOT NULL)),
     CONSTRAINT a_token_stands_for_one_account CHECK (num_nonnulls(admin_id, business_user_id) <= 1),
     CONSTRAINT the_token_of_a_login_ends
         CHECK (num_nonnulls(admin_id, business_user_id) = 0 OR expires_at IS NOT NULL),
@@ -35,6 +37,7 @@ CREATE TABLE access_token (
 );
 CREATE INDEX access_token_by_organisation ON access_token (organisation_id);
 CREATE INDEX access_token_by_eshop ON access_token (eshop_id);
+CREATE INDEX access_token_by_wms ON access_token (wms_id) WHERE wms_id IS NOT NULL;
 CREATE INDEX access_token_by_admin ON access_token (admin_id);
 CREATE INDEX access_token_by_business_user ON access_token (business_user_id);
 CREATE INDEX access_token_by_session ON access_token (session_id);

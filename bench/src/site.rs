@@ -65,6 +65,7 @@ pub async fn operator(services: &Services, base_url: &str) -> anyhow::Result<Api
         role: Role::Superadmin,
         organisation: None,
         eshop: None,
+        wms: None,
         expires_at: None,
     };
     let shown = token::create(&services.db, &Origin::command_line(), &new).await?;

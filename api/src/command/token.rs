@@ -9,7 +9,7 @@ use longshore_shared::kernel::clock::Clock;
 use longshore_shared::kernel::config::DatabaseSettings;
 use longshore_shared::kernel::context::Origin;
 use longshore_shared::kernel::database::{Database, Use};
-use longshore_shared::kernel::ids::{EshopId, OrganisationId};
+use longshore_shared::kernel::ids::{EshopId, OrganisationId, WmsId};
 use secrecy::ExposeSecret as _;
 
 use super::read::End;
@@ -27,8 +27,8 @@ pub(super) struct Create {
     /// What it is for.
     #[arg(long)]
     name: String,
-    /// What it may do: superadmin, admin, user, connector or viewer.
-    #[arg(long, value_parser = |text: &str| Role::parse(text).ok_or("must be superadmin, admin, user, connector or viewer"))]
+    /// What it may do: superadmin, admin, user, connector, viewer or warehouse.
+    #[arg(long, value_parser = |text: &str| Role::parse(text).ok_or("must be superadmin, admin, user, connector, viewer or warehouse"))]
     role: Role,
     /// Id of its organisation; required for admin, user and connector.
     #[arg(long, value_parser = read::id::<OrganisationId>)]
@@ -36,6 +36,9 @@ pub(super) struct Create {
     /// Id of the e-shop that a connector is bound to.
     #[arg(long, value_parser = read::id::<EshopId>)]
     eshop: Option<EshopId>,
+    /// Id of the wms that a warehouse is the program of; its organisation is that of the wms.
+    #[arg(long, value_parser = read::id::<WmsId>)]
+    wms: Option<WmsId>,
     /// When it ends, as in 2027-01-31T00:00:00Z, or `never`; by default, in a year.
     #[arg(long, value_parser = read::end)]
     expires_at: Option<End>,
@@ -59,6 +62,7 @@ impl Create {
             role: self.role,
             organisation: self.organisation,
             eshop: self.eshop,
+            wms: self.wms,
             expires_at: match self.expires_at {
                 None => Some(token::in_a_year(Clock::system().now())),
                 Some(End::Never) => None,

@@ -136,7 +136,7 @@ async fn create(services: &Services, environment: &mut Environment) -> anyhow::R
         ("CONNECTOR_TOKEN", Role::Connector, Some(tenant.organisation), Some(tenant.eshop)),
     ] {
         let name = format!("{NAME}, development: {}", role.as_str());
-        let new = NewToken { name, role, organisation, eshop, expires_at: None };
+        let new = NewToken { name, role, organisation, eshop, wms: None, expires_at: None };
         let shown = token::create(&services.db, &Origin::command_line(), &new).await?;
         environment.set(key, &shown.token.expose_secret());
     }

@@ -66,6 +66,7 @@ impl Tenant {
             role,
             organisation: (!role.sees_everything()).then_some(self.organisation),
             eshop: None,
+            wms: (role == Role::Warehouse).then(|| self.wms.into()),
             expires_at: None,
         };
         let shown = token::create(&services.db, &Origin::command_line(), &new).await?;
@@ -79,6 +80,7 @@ impl Tenant {
             role: Role::Connector,
             organisation: Some(self.organisation),
             eshop: Some(self.eshop),
+            wms: None,
             expires_at: None,
         };
         let shown = token::create(&services.db, &Origin::command_line(), &new).await?;

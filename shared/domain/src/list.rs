@@ -163,6 +163,7 @@ pub async fn find_each<'e, E: PgExecutor<'e>>(
         .bind(ids)
         .bind(scope.organisations())
         .bind(scope.eshop())
+        .bind(scope.wms())
         .fetch_all(executor)
         .await?;
     Ok(found.into_iter().map(|(id, json, version)| Record { id, json, version }).collect())
@@ -398,13 +399,14 @@ fn refused(error: sqlx::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use longshore_kernel::ids::{EshopId, OrganisationId};
+    use longshore_kernel::ids::{EshopId, OrganisationId, WmsId};
     use std::sync::Arc;
 
     use proptest::prelude::*;
 
     use super::*;
     use crate::list::fields::job::JOB;
+    use crate::list::fields::movement::STOCK_MOVEMENT;
     use crate::list::fields::product::PRODUCT;
     use longshore_kernel::problem::INVALID_DATA;
 
@@ -462,6 +464,13 @@ mod tests {
         let text = sql(&eshop, json!({"criteria": {"eshops.organisation.name": {"eq": "x"}}}));
         assert!(text.contains("t2.organisation_id = $1 AND t2.id = $2"), "{text}");
         assert!(text.contains("t3.id = t2.organisation_id AND t3.id = $1"), "{text}");
+        // what is not described as that of a wms is none of its business
+        let wms = Scope::Wms { organisation: OrganisationId::from_u128(1), wms: WmsId::from_u128(2) };
+        let text = sql(&wms, json!({"criteria": {"eshops.organisation.name": {"eq": "x"}}}));
+        assert!(text.contains("t2.organisation_id = $1 AND false"), "{text}");
+        let request = Request::read(&STOCK_MOVEMENT, None).unwrap();
+        let statement = Statement::new(&wms, &request).unwrap();
+        assert!(statement.total.text().ends_with(" AND t0.organisation_id = $1 AND t0.wms_id = $2"));
     }
 
     fn json_value() -> impl Strategy<Value = Value> {

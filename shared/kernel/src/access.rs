@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::ids::{EshopId, OrganisationId, SessionId, TokenId};
+use crate::ids::{EshopId, OrganisationId, SessionId, TokenId, WmsId};
 use crate::problem::{FORBIDDEN, Problem};
 use crate::share::Who;
 
@@ -23,16 +23,19 @@ pub enum Role {
     Connector,
     /// Reads everything.
     Viewer,
+    /// The program of one wms: it reads what its warehouse has to do, and says what became of it.
+    Warehouse,
 }
 
 impl Role {
     /// Every role, as it is stored and spelled.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Superadmin, "superadmin"),
         (Self::Admin, "admin"),
         (Self::User, "user"),
         (Self::Connector, "connector"),
         (Self::Viewer, "viewer"),
+        (Self::Warehouse, "warehouse"),
     ];
 
     /// Its spelling.
@@ -76,6 +79,10 @@ macro_rules! permissions {
 permissions! {
     /// Read the records of one's scope.
     Read: Superadmin Admin User Connector Viewer;
+    /// Read orders, their items, reservations, movements and receipts.
+    ReadExpeditions: Superadmin Admin User Connector Viewer Warehouse;
+    /// Read stock advices.
+    ReadAdvices: Superadmin Admin User Connector Viewer Warehouse;
     /// Look after one's own account, where one has logged in.
     OwnAccount: Superadmin Admin User Connector Viewer;
     /// Set up, switch on and remove one's own second factor.
@@ -92,6 +99,8 @@ permissions! {
     ReportExpeditions: Superadmin Admin;
     /// Create and change suppliers and stock advices.
     WriteAdvices: Superadmin Admin User;
+    /// Say what of a stock advice has come.
+    ReceiveAdvices: Superadmin Admin User Warehouse;
     /// Switch product services.
     WriteServices: Superadmin Admin;
     /// Create and change carriers and carrier services.
@@ -140,6 +149,13 @@ pub enum Scope {
         /// The e-shop.
         eshop: EshopId,
     },
+    /// Those that a wms of this organisation works with.
+    Wms {
+        /// The organisation of the wms.
+        organisation: OrganisationId,
+        /// The wms.
+        wms: WmsId,
+    },
 }
 
 impl Scope {
@@ -150,7 +166,9 @@ impl Scope {
         match self {
             Self::Everything => None,
             Self::Organisations(ids) => Some(ids),
-            Self::Eshop { organisation, .. } => Some(std::slice::from_ref(organisation)),
+            Self::Eshop { organisation, .. } | Self::Wms { organisation, .. } => {
+                Some(std::slice::from_ref(organisation))
+            }
         }
     }
 
@@ -159,6 +177,15 @@ impl Scope {
     pub fn eshop(&self) -> Option<EshopId> {
         match self {
             Self::Eshop { eshop, .. } => Some(*eshop),
+            _ => None,
+        }
+    }
+
+    /// The one wms, where the scope is that narrow. Bind it as `uuid`: `in_wms($2, wms_id)`.
+    #[must_use]
+    pub fn wms(&self) -> Option<WmsId> {
+        match self {
+            Self::Wms { wms, .. } => Some(*wms),
             _ => None,
         }
     }
@@ -220,7 +247,7 @@ impl Caller {
                 [organisation] => organisation.get(),
                 _ => account,
             },
-            Scope::Eshop { organisation, .. } => organisation.get(),
+            Scope::Eshop { organisation, .. } | Scope::Wms { organisation, .. } => organisation.get(),
             Scope::Everything => account,
         };
         Who { group, account }

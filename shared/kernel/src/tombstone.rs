@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::problem::{GONE, Problem};
 use crate::access::Scope;
-use crate::ids::{EshopId, OrganisationId};
+use crate::ids::{EshopId, OrganisationId, WmsId};
 
 /// Why a record is not there: [`GONE`] where the caller could have seen it before it was deleted, else
 /// [`NOT_FOUND`](super::problem::NOT_FOUND).
@@ -31,12 +31,14 @@ pub async fn missing<'c>(
         r#"SELECT EXISTS (
                SELECT FROM tombstone
                WHERE entity_id = $1 AND entity_type = $2 AND in_scope($3, organisation_id)
-                 AND (eshop_id IS NULL OR in_eshop($4, eshop_id))
+                 AND (eshop_id IS NULL OR in_eshop($4, eshop_id)) AND $5::uuid IS NULL
            ) AS "buried!""#,
         id.into(),
         entity_type,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
+        // what a wms has is not deleted
+        scope.wms() as Option<WmsId>,
     )
     .fetch_one(connection)
     .await;

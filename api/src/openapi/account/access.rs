@@ -212,6 +212,7 @@ const MEANINGS: &[(&str, &str)] = &[
         "The organisation whose records the token can see. Absent for `superadmin` and `viewer`, which see everything.",
     ),
     ("eshop", "Limits a `connector` to one e-shop of the organisation."),
+    ("wms", "The wms that a `warehouse` is the program of. Its organisation is that of the wms."),
     (
         "expiresAt",
         "When the token expires. The default is one year; null means never. It cannot be later than the expiry of the token that creates it.",
@@ -256,7 +257,7 @@ pub(in super::super) const ACCESS_TOKEN: Described = Described {
     example: || {
         json!({
             "id": TOKEN, "name": "connector", "role": "connector", "organisation": ORGANISATION, "eshop": ESHOP,
-            "expiresAt": null, "createdBy": {"type": "admin", "id": ADMIN, "name": "Jana Novotná"},
+            "wms": null, "expiresAt": null, "createdBy": {"type": "admin", "id": ADMIN, "name": "Jana Novotná"},
             "lastUsedAt": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },

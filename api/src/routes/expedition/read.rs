@@ -16,7 +16,7 @@ use crate::routes::{list, view};
 /// `POST /api/expedition/list`.
 pub async fn list_expeditions(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    may: May<permit::ReadExpeditions>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &EXPEDITION, may.scope(), body).await
@@ -25,7 +25,7 @@ pub async fn list_expeditions(
 /// `GET /api/expedition/{id}`.
 pub async fn get_expedition(
     State(app): State<App>,
-    may: May<permit::Read>,
+    may: May<permit::ReadExpeditions>,
     Id(id): Id,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
@@ -35,7 +35,7 @@ pub async fn get_expedition(
 /// `POST /api/expedition-item/list`.
 pub async fn list_expedition_items(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    may: May<permit::ReadExpeditions>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &EXPEDITION_ITEM, may.scope(), body).await
@@ -44,7 +44,7 @@ pub async fn list_expedition_items(
 /// `POST /api/reservation/list`.
 pub async fn list_reservations(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    may: May<permit::ReadExpeditions>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &RESERVATION, may.scope(), body).await
@@ -53,7 +53,7 @@ pub async fn list_reservations(
 /// `POST /api/stock-movement/list`.
 pub async fn list_stock_movements(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    may: May<permit::ReadExpeditions>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &STOCK_MOVEMENT, may.scope(), body).await

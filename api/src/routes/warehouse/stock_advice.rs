@@ -30,7 +30,7 @@ pub async fn create_stock_advice(
 /// `POST /api/stock-advice/list`.
 pub async fn list_stock_advices(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    may: May<permit::ReadAdvices>,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &STOCK_ADVICE, may.scope(), body).await
@@ -39,7 +39,7 @@ pub async fn list_stock_advices(
 /// `GET /api/stock-advice/{id}`.
 pub async fn get_stock_advice(
     State(app): State<App>,
-    may: May<permit::Read>,
+    may: May<permit::ReadAdvices>,
     Id(id): Id<StockAdviceId>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
@@ -49,7 +49,7 @@ pub async fn get_stock_advice(
 /// `PUT /api/stock-advice/{id}/receive`: 200 with the record; 409 if it has ended.
 pub async fn receive_stock_advice(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteAdvices>,
+    may: May<permit::ReceiveAdvices>,
     Id(id): Id<StockAdviceId>,
     once: Once,
     if_match: IfMatch,

@@ -27,7 +27,7 @@ async fn a_token_is_shown_once_and_gives_its_access(_: PgPoolOptions, options: P
     token.as_object_mut().unwrap().remove("token");
     let expected = json!({
         "id": token["id"], "name": "shop", "role": "connector", "organisation": tenant.organisation,
-        "eshop": tenant.eshop, "expiresAt": "2999-01-01T00:00:00.000000+00:00",
+        "eshop": tenant.eshop, "wms": null, "expiresAt": "2999-01-01T00:00:00.000000+00:00",
         "createdBy": {"type": "token", "id": token["createdBy"]["id"], "name": "admin of a test"},
         "lastUsedAt": null, "createdAt": token["createdAt"], "changedAt": token["createdAt"], "version": 1,
     });

@@ -2,11 +2,12 @@
 
 use http::Method;
 use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::ids;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, PATH, World, path};
+use super::{MIGRATIONS, PATH, STATUSES, World, path};
 
 /// Every writing operation on an order, with a body that could be taken.
 const WRITES: [(&str, &str); 9] = [
@@ -134,5 +135,112 @@ async fn what_is_foreign_is_not_there(_: PgPoolOptions, options: PgConnectOption
     world.on(Method::DELETE, &order, "", Value::Null).await.expect(204);
     for (token, status) in [(&admin, 404), (&neighbour, 404), (&api.user, 410), (&api.viewer, 410)] {
         api.get(token, &path(&order, "")).await.expect(status);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    // of the same organisation, and of another wms
+    let inventory = json!({
+        "organisation": api.tenant.organisation, "name": "Quay", "distributionCenter": ids::new_id(),
+        "storeKey": "quay", "internalId": "2", "warehouses": [],
+    });
+    let second = api.post(&api.superadmin, "/api/wms", inventory).await.expect(201).json();
+    let body = |role: &str, wms: &Value| json!({"name": "program", "role": role, "wms": wms});
+    let own = json!(api.tenant.wms);
+    let made =
+        api.post(&api.superadmin, "/api/access-token", body("warehouse", &own)).await.expect(201).json();
+    assert_eq!((&made["wms"], &made["organisation"]), (&own, &json!(api.tenant.organisation)));
+    let program = made["token"].as_str().unwrap().to_owned();
+    let other =
+        api.post(&api.superadmin, "/api/access-token", body("warehouse", &second["id"])).await.expect(201);
+    let other = other.json()["token"].as_str().unwrap().to_owned();
+    let stranger = Tenant::create(&api.services, "Other").await.unwrap();
+    let foreign = stranger.token(&api.services, Role::Warehouse).await.unwrap();
+    let foreign_admin = stranger.token(&api.services, Role::Admin).await.unwrap();
+
+    // what does not go together
+    api.post(&api.superadmin, "/api/access-token", body("warehouse", &Value::Null)).await.expect(400);
+    api.post(&api.superadmin, "/api/access-token", body("viewer", &own)).await.expect(400);
+    let mut elsewhere = body("warehouse", &own);
+    elsewhere["organisation"] = json!(stranger.organisation);
+    api.post(&api.superadmin, "/api/access-token", elsewhere).await.expect(400);
+    let unseen = api.post(&foreign_admin, "/api/access-token", body("warehouse", &own)).await.expect(400);
+    assert!(unseen.text.contains("unknown_reference"), "{}", unseen.text);
+    // it makes no tokens
+    api.post(&program, "/api/access-token", body("warehouse", &own)).await.expect(403);
+
+    let mut orders = Vec::new();
+    for (index, status) in STATUSES.iter().enumerate() {
+        orders.push(world.at(status, &format!("w{index}")).await);
+    }
+    let line = [
+        "take_out",
+        "completion",
+        "waiting_for_the_carrier",
+        "carrier_picked_up",
+        "ready_to_takeover",
+        "delivered",
+    ];
+    let listed = async |token: &str, resource: &str, body: Value| {
+        api.post(token, &format!("/api/{resource}/list"), body).await.expect(200).json()
+    };
+    for order in &orders {
+        let is_handed_over = line.contains(&order["status"].as_str().unwrap());
+        api.get(&program, &path(order, "")).await.expect(if is_handed_over { 200 } else { 404 });
+        for token in [&other, &foreign] {
+            api.get(token, &path(order, "")).await.expect(404);
+        }
+    }
+    for (resource, total) in [("expedition", 6), ("expedition-item", 6), ("reservation", 2)] {
+        assert_eq!(listed(&program, resource, Value::Null).await["paging"]["total"], total, "{resource}");
+    }
+    assert!(listed(&program, "stock-movement", Value::Null).await["paging"]["total"].as_i64().unwrap() > 0);
+    assert_eq!(listed(&program, "stock-advice", Value::Null).await["paging"]["total"], 1);
+    for token in [&other, &foreign] {
+        for resource in ["expedition", "expedition-item", "reservation", "stock-movement", "stock-advice"] {
+            assert_eq!(listed(token, resource, Value::Null).await["paging"]["total"], 0, "{resource}");
+        }
+    }
+    // paths lead to nothing else, and to no order that was not handed over
+    for criteria in
+        [json!({"eshop.name": {"like": "Gifts"}}), json!({"items.product.productSku": {"eq": "MUG"}})]
+    {
+        let found = listed(&program, "expedition", json!({"criteria": criteria})).await;
+        assert_eq!(found["paging"]["total"], 0, "{criteria}");
+    }
+    for (status, total) in [("on_hold", 0), ("take_out", 1)] {
+        let criteria = json!({"expedition.status": {"eq": status}});
+        let found = listed(&program, "expedition-item", json!({"criteria": criteria})).await;
+        assert_eq!(found["paging"]["total"], total, "{status}");
+    }
+
+    // an advice of its wms is received by it alone
+    let advice = world.announce("arrival", &[(&world.lamp, 2)]).await;
+    let place = format!("/api/stock-advice/{}", advice["id"].as_str().unwrap());
+    let receipt = json!({"items": [{"id": advice["items"][0]["id"], "quantity": 1}]});
+    for token in [&other, &foreign] {
+        api.get(token, &place).await.expect(404);
+        api.put(token, &format!("{place}/receive"), receipt.clone()).await.expect(404);
+    }
+    api.get(&program, &place).await.expect(200);
+    let received = api.put(&program, &format!("{place}/receive"), receipt).await.expect(200).json();
+    assert_eq!(received["status"], "receiving");
+    api.put(&program, &format!("{place}/cancel"), Value::Null).await.expect(403);
+    // nothing else
+    for (method, operation) in WRITES {
+        let reply = api
+            .call_with(&program, method.parse().unwrap(), &path(&orders[6], operation), json!({}), &[])
+            .await;
+        reply.expect(403);
+    }
+    api.put(&program, &path(&orders[6], "status"), json!({"status": "completion"})).await.expect(403);
+    for resource in ["product", "product-stock", "eshop", "job", "wms"] {
+        api.post(&program, &format!("/api/{resource}/list"), Value::Null).await.expect(403);
     }
 }

@@ -69,7 +69,7 @@ async fn no_operation_reveals_or_changes_another_organisation(_: PgPoolOptions, 
     let sample = Sample::new(&options).await;
     let stranger = Tenant::create(&sample.api.services, "Other").await.unwrap();
     let before = standing(&sample).await;
-    for role in [Role::Admin, Role::User, Role::Connector] {
+    for role in [Role::Admin, Role::User, Role::Connector, Role::Warehouse] {
         let token = stranger.token(&sample.api.services, role).await.unwrap();
         for operation in sample.operations() {
             if !operation.roles.iter().any(|name| name == role.as_str()) {

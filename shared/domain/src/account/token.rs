@@ -24,7 +24,7 @@ use self::usage::Uses;
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, OrganisationId, SessionId, TokenId};
+use longshore_kernel::ids::{EshopId, OrganisationId, SessionId, TokenId, WmsId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 
 /// Its entity type, in the audit and on tombstones.
@@ -94,7 +94,7 @@ impl Tokens {
         }
         let found = sqlx::query!(
             r#"SELECT t.id AS "id: TokenId", t.session_id AS "session_id: SessionId", coalesce(a.role, t.role) AS "role!", t.organisation_id AS "organisation: OrganisationId",
-                      t.eshop_id AS "eshop: EshopId", t.admin_id,
+                      t.eshop_id AS "eshop: EshopId", t.wms_id AS "wms: WmsId", t.admin_id,
                       t.business_user_id,
                       coalesce(a.first_name || ' ' || a.last_name, u.first_name || ' ' || u.last_name, t.name) AS "name!",
                       ARRAY(SELECT m.organisation_id FROM admin_organisation m
@@ -117,11 +117,12 @@ impl Tokens {
             return Err(unknown());
         };
         let role = Role::parse(&found.role).ok_or_else(|| Problem::internal("a stored role is unknown"))?;
-        let scope = match (found.organisation, found.eshop) {
+        let scope = match (found.organisation, found.eshop, found.wms) {
             _ if role.sees_everything() => Scope::Everything,
-            (None, _) => Scope::Organisations(found.organisations.into()),
-            (Some(organisation), Some(eshop)) => Scope::Eshop { organisation, eshop },
-            (Some(organisation), None) => Scope::Organisations(Arc::from([organisation])),
+            (None, ..) => Scope::Organisations(found.organisations.into()),
+            (Some(organisation), _, Some(wms)) => Scope::Wms { organisation, wms },
+            (Some(organisation), Some(eshop), None) => Scope::Eshop { organisation, eshop },
+            (Some(organisation), None, None) => Scope::Organisations(Arc::from([organisation])),
         };
         let (kind, id) = match (found.admin_id, found.business_user_id) {
             (Some(admin), _) => (ADMIN, admin),

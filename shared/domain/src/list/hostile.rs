@@ -23,7 +23,7 @@ use crate::list::fields::subscription::WEBHOOK;
 use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::fields::wms::WMS;
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_kernel::ids::{EshopId, OrganisationId, WmsId};
 
 const RESOURCES: [&Resource; 9] =
     [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
@@ -221,6 +221,7 @@ fn scopes() -> Vec<Scope> {
         of(&[1]),
         of(&[1, 2]),
         Scope::Eshop { organisation: OrganisationId::from_u128(1), eshop: EshopId::from_u128(2) },
+        Scope::Wms { organisation: OrganisationId::from_u128(1), wms: WmsId::from_u128(2) },
     ]
 }
 

@@ -49,6 +49,8 @@ pub struct Tenancy {
     pub several: Option<&'static str>,
     /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
     pub eshop: Option<&'static str>,
+    /// What is true of a row that the wms `{w}` may see; without it, the wms sees none.
+    pub wms: Option<&'static str>,
 }
 
 impl Tenancy {
@@ -432,6 +434,7 @@ mod tests {
             assert_eq!(organisation.is_empty(), is_common, "{}", resource.name);
             assert_eq!(marks(resource.tenancy.several.unwrap_or("{t}{o}")), HashSet::from(["t", "o"]));
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
+            assert_eq!(marks(resource.tenancy.wms.unwrap_or("{t}{w}")), HashSet::from(["t", "w"]));
             assert!(marks(resource.table).is_empty());
         }
     }

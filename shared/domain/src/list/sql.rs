@@ -76,11 +76,11 @@ impl Sql {
         })
     }
 
-    /// What is true of a row that an e-shop may see.
-    fn of_eshop(&mut self, template: &'static str, row: Alias, eshop: &Self) -> &mut Self {
+    /// What is true of a row that an e-shop or a wms may see.
+    fn of_one(&mut self, template: &'static str, row: Alias, one: &Self) -> &mut Self {
         self.fill(template, |sql, mark| match mark {
             "t" => sql.alias(row),
-            "e" => sql.piece(eshop),
+            "e" | "w" => sql.piece(one),
             _ => sql,
         })
     }
@@ -184,6 +184,7 @@ pub(super) struct Binder<'s> {
     all: Option<Sql>,
     one: Option<Sql>,
     eshop: Option<Sql>,
+    wms: Option<Sql>,
     failure: Option<Problem>,
 }
 
@@ -197,6 +198,7 @@ impl<'s> Binder<'s> {
             all: None,
             one: None,
             eshop: None,
+            wms: None,
             failure: None,
         }
     }
@@ -282,13 +284,21 @@ impl<'s> Binder<'s> {
                 Some(known) => known,
                 None => self.bind(eshop),
             };
-            sql.push(" AND ").of_eshop(predicate, row, &known);
+            sql.push(" AND ").of_one(predicate, row, &known);
             self.eshop = Some(known);
+        }
+        if let Some(wms) = self.scope.wms() {
+            let known = match self.wms.take() {
+                Some(known) => known,
+                None => self.bind(wms),
+            };
+            sql.push(" AND ").of_one(tenancy.wms.unwrap_or("false"), row, &known);
+            self.wms = Some(known);
         }
     }
 }
 
-/// SQL of looking records up: `$1` their ids, `$2` the organisations (null: all), `$3` the e-shop (null: all).
+/// SQL of looking records up: `$1` their ids, `$2` the organisations (null: all), `$3` the e-shop, `$4` the wms (null: all).
 pub(super) fn look_up(resource: &'static Resource) -> &'static str {
     resource.look_up.0.get_or_init(|| {
         let row = Alias::ROOT;
@@ -308,11 +318,18 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
             sql.push(" OR ").expression(several, row);
         }
         sql.push(")");
-        let mut eshop = Sql::default();
+        let (mut eshop, mut wms) = (Sql::default(), Sql::default());
         eshop.push("$3");
-        // asked for even where no rule needs it, so that every look-up has the same three values
+        wms.push("$4");
+        // asked for even where no rule needs them, so that every look-up has the same four values
         sql.push(" AND ($3::uuid IS NULL OR ");
-        sql.of_eshop(resource.tenancy.eshop.unwrap_or("true"), row, &eshop).push(")");
+        sql.of_one(resource.tenancy.eshop.unwrap_or("true"), row, &eshop).push(")");
+        sql.push(" AND ($4::uuid IS NULL OR ");
+        let of_wms = match resource.tenancy.organisation {
+            Tenancy::EVERYBODY => "true",
+            _ => resource.tenancy.wms.unwrap_or("false"),
+        };
+        sql.of_one(of_wms, row, &wms).push(")");
         sql.into_text().replace(ORGANISATIONS, "$2::uuid[]")
     })
 }

@@ -8,12 +8,12 @@ use sqlx::{PgConnection, PgExecutor};
 
 use super::making::Maker;
 use super::{ENTITY, PREFIX};
-use longshore_kernel::access::Role;
+use longshore_kernel::access::{Role, Scope};
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::{random_bytes, sha256};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{AdminId, EshopId, OrganisationId, TokenId};
+use longshore_kernel::ids::{AdminId, EshopId, OrganisationId, TokenId, WmsId};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 
@@ -28,8 +28,38 @@ pub struct NewToken {
     pub organisation: Option<OrganisationId>,
     /// One e-shop of it, for a connector.
     pub eshop: Option<EshopId>,
+    /// The wms of a warehouse.
+    pub wms: Option<WmsId>,
     /// When it ends; absent: never.
     pub expires_at: Option<DateTime<Utc>>,
+}
+
+impl NewToken {
+    /// The token of a warehouse is of the organisation of its wms, if its maker sees that.
+    pub(super) async fn take_organisation(
+        &mut self,
+        connection: &mut PgConnection,
+        scope: &Scope,
+    ) -> Result<(), Problem> {
+        if self.role != Role::Warehouse || self.organisation.is_some() {
+            return Ok(());
+        }
+        self.organisation = sqlx::query_scalar!(
+            r#"SELECT organisation_id AS "id: OrganisationId" FROM wms WHERE id = $2 AND in_scope($1, organisation_id)"#,
+            scope.organisations() as Option<&[OrganisationId]>,
+            self.wms as Option<WmsId>,
+        )
+        .fetch_optional(connection)
+        .await?;
+        match self.organisation {
+            None if self.wms.is_some() => Err(no_such_wms()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn no_such_wms() -> Problem {
+    Problem::violation("wms", "unknown_reference", "there is no such wms")
 }
 
 /// A token as it is shown, once.
@@ -65,19 +95,23 @@ pub fn in_a_year(now: DateTime<Utc>) -> DateTime<Utc> {
 
 /// Creates a token.
 pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<ShownToken, Problem> {
-    check(&mut *db.main.acquire().await?, new).await?;
+    let (mut new, mut connection) = (new.clone(), db.main.acquire().await?);
+    new.take_organisation(&mut connection, &Scope::Everything).await?;
+    check(&mut connection, &new).await?;
     let (id, secret) = (TokenId::new(), new_secret());
-    insert(&db.main, origin, id, &secret, new).await?;
+    insert(&mut *connection, origin, id, &secret, &new).await?;
     Ok(ShownToken { id, token: secret.token })
 }
 
-/// Refuses a token whose role, organisation and e-shop do not go together.
+/// Refuses a token whose role, organisation, e-shop and wms do not go together.
 pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Result<(), Problem> {
     let mut violations = Vec::new();
     let mut refuse = |path: &str, code: &'static str, message: &str| {
         violations.push(Violation::new(path, code, message));
     };
     match (new.role.sees_everything(), new.organisation) {
+        // it says its wms instead
+        (false, None) if new.role == Role::Warehouse => {}
         (true, Some(_)) => refuse("organisation", "invalid", "must be absent for this role"),
         (false, None) => refuse("organisation", "invalid", "is required for this role"),
         _ => {}
@@ -85,12 +119,20 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
     if new.eshop.is_some() && new.role != Role::Connector {
         refuse("eshop", "invalid", "is allowed for connectors only");
     }
+    match (new.role, new.wms) {
+        (Role::Warehouse, None) => refuse("wms", "invalid", "is required for this role"),
+        (Role::Warehouse, Some(_)) | (_, None) => {}
+        (_, Some(_)) => refuse("wms", "invalid", "is allowed for warehouses only"),
+    }
     let known = sqlx::query!(
         r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",
                   ($2::uuid IS NULL OR EXISTS (
-                      SELECT FROM eshop WHERE id = $2 AND organisation_id = $1)) AS "eshop!""#,
+                      SELECT FROM eshop WHERE id = $2 AND organisation_id = $1)) AS "eshop!",
+                  ($3::uuid IS NULL OR EXISTS (
+                      SELECT FROM wms WHERE id = $3 AND organisation_id = $1)) AS "wms!""#,
         new.organisation as Option<OrganisationId>,
         new.eshop as Option<EshopId>,
+        new.wms as Option<WmsId>,
     )
     .fetch_one(connection)
     .await?;
@@ -98,6 +140,8 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
         refuse("organisation", "unknown_reference", "there is no such organisation");
     } else if !known.eshop {
         refuse("eshop", "unknown_reference", "there is no such e-shop in the organisation");
+    } else if !known.wms && new.role == Role::Warehouse {
+        refuse("wms", "unknown_reference", "there is no such wms in the organisation");
     }
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
@@ -117,14 +161,14 @@ pub(super) async fn insert<'c>(
         ENTITY,
         None,
         "WITH made AS (
-             INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, created_by_type, created_by,
-                 made_by_admin_id, made_by_token_id, expires_at)
-             VALUES ($9, $10, $11, $12, $13, $14, $1, $3, $15, $16, $17)
-             RETURNING id, version, changed_at, name, role, organisation_id, eshop_id, expires_at
+             INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, wms_id, created_by_type,
+                 created_by, made_by_admin_id, made_by_token_id, expires_at)
+             VALUES ($9, $10, $11, $12, $13, $14, $18, $1, $3, $15, $16, $17)
+             RETURNING id, version, changed_at, name, role, organisation_id, eshop_id, wms_id, expires_at
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(NULL, name), 'role', jsonb_build_array(NULL, role),
-                        'eshop', jsonb_build_array(NULL, eshop_id),
+                        'eshop', jsonb_build_array(NULL, eshop_id), 'wms', jsonb_build_array(NULL, wms_id),
                         'expiresAt', jsonb_build_array(NULL, expires_at), 'token', jsonb_build_array(NULL, '***')) AS changes,
                     '{}'::jsonb AS data
              FROM made
@@ -138,6 +182,7 @@ pub(super) async fn insert<'c>(
         maker.admin as Option<AdminId>,
         maker.token as Option<TokenId>,
         new.expires_at,
+        new.wms as Option<WmsId>,
     )
     .await
 }

@@ -14,7 +14,7 @@ use longshore_kernel::access::Role;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::{EshopId, OrganisationId, TokenId};
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WmsId};
 use longshore_kernel::input::{Given, Reader, Rule, id, object, one_of, text, timestamp};
 use longshore_kernel::problem::{FORBIDDEN, Problem};
 use longshore_kernel::quota::Kind;
@@ -28,6 +28,7 @@ pub async fn issue(services: &Services, context: &Context, body: Value) -> Resul
     let (id, secret) = (TokenId::new(), new_secret());
     let mut change = Change::begin(services).await?;
     let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
+    new.take_organisation(change.connection(), context.scope()).await?;
     limit(&means, &new)?;
     check(change.connection(), &new).await?;
     new.expires_at = [new.expires_at, means.until].into_iter().flatten().min();
@@ -54,6 +55,7 @@ pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = NewToken> {
         let role = object.required("role", one_of(ROLES));
         let organisation = object.nullable("organisation", id()).value().map(OrganisationId::from);
         let eshop = object.nullable("eshop", id()).value().map(EshopId::from);
+        let wms = object.nullable("wms", id()).value().map(WmsId::from);
         let expires_at = match object.nullable("expiresAt", timestamp()) {
             Given::Absent => Some(in_a_year(now)),
             Given::Null => None,
@@ -62,7 +64,7 @@ pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = NewToken> {
         if expires_at.is_some_and(|at| at <= now) {
             object.refuse("expiresAt", "out_of_range", "must be in the future");
         }
-        Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, expires_at })
+        Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, wms, expires_at })
     })
 }
 
@@ -111,7 +113,7 @@ pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Resu
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
-                        'eshop', jsonb_build_array(eshop_id, NULL)) AS changes,
+                        'eshop', jsonb_build_array(eshop_id, NULL), 'wms', jsonb_build_array(wms_id, NULL)) AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",

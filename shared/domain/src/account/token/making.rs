@@ -116,7 +116,7 @@ pub(in crate::account) async fn end_made_by(
              WHERE k.made_by_admin_id = ANY ($9)
                AND ($10 OR (a.active AND CASE a.role
                         WHEN 'superadmin' THEN true
-                        WHEN 'admin' THEN k.role IN ('admin', 'user', 'connector') AND EXISTS (
+                        WHEN 'admin' THEN k.role IN ('admin', 'user', 'connector', 'warehouse') AND EXISTS (
                             SELECT FROM admin_organisation m
                             WHERE m.admin_id = a.id AND m.organisation_id = k.organisation_id)
                         ELSE false END) IS NOT TRUE)
@@ -130,7 +130,7 @@ pub(in crate::account) async fn end_made_by(
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
-                        'eshop', jsonb_build_array(eshop_id, NULL)) AS changes,
+                        'eshop', jsonb_build_array(eshop_id, NULL), 'wms', jsonb_build_array(wms_id, NULL)) AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",

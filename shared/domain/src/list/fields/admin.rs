@@ -14,6 +14,7 @@ pub static ADMIN: Resource = Resource {
              WHERE m.admin_id = {t}.id AND m.organisation_id = ANY({o}))",
         several: None,
         eshop: None,
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

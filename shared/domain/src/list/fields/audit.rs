@@ -12,7 +12,7 @@ pub static AUDIT: Resource = Resource {
     order: "id",
     version: "(extract(epoch FROM {t}.at) * 1000000)::bigint",
     // no e-shop: a connector has no part in the audit
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -15,6 +15,7 @@ pub static CARRIER: Resource = Resource {
              WHERE a.carrier_id = {t}.id AND a.organisation_id = ANY ({o}))",
         several: None,
         eshop: None,
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

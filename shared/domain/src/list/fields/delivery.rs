@@ -37,7 +37,7 @@ pub static DELIVERY: Resource = Resource {
     )",
     order: "id",
     version: "(extract(epoch FROM {t}.version) * 1000000)::bigint",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.eshop_id = {e}") },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.eshop_id = {e}"), wms: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -10,7 +10,12 @@ pub static ESHOP: Resource = Resource {
     table: "eshop",
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.id = {e}") },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("{t}.id = {e}"),
+        wms: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

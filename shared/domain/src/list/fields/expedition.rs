@@ -92,6 +92,11 @@ impl ExpeditionStatus {
     }
 }
 
+/// What is true of an order, or of an item with what it has of its order, that the wms `{w}` may see: the order is in it, and
+/// was handed over.
+pub(super) const OF_WMS: &str = "{t}.wms_id = {w} AND {t}.status IN ('take_out', 'completion', \
+     'waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered')";
+
 /// Orders.
 pub static EXPEDITION: Resource = Resource {
     name: "expedition",
@@ -103,6 +108,7 @@ pub static EXPEDITION: Resource = Resource {
         organisation: "{t}.organisation_id",
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
+        wms: Some(OF_WMS),
     },
     fields: FIELDS,
     look_up: LookUp::new(),

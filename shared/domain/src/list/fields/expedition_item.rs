@@ -1,7 +1,7 @@
 //! What an item of an order shows (`docs/reference/orders.md#item`), and a reservation: an item that is sent and not packed.
 
 use crate::list::fields::eshop::ESHOP;
-use crate::list::fields::expedition::EXPEDITION;
+use crate::list::fields::expedition::{EXPEDITION, OF_WMS};
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::fields::product::PRODUCT;
 use crate::list::fields::warehouse::WAREHOUSE;
@@ -17,7 +17,7 @@ pub(super) const TABLE: &str = "(SELECT i.*, e.organisation_id, e.eshop_id, e.wa
     FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id)";
 
 /// Those of orders that are sent and not packed.
-const RESERVED: &str = "(SELECT i.*, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id,
+const RESERVED: &str = "(SELECT i.*, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status,
         greatest(i.changed_at, e.status_since) AS shown_changed_at,
         CASE WHEN e.status IN ('awaiting_reservation', 'waiting_for_goods') THEN 0 ELSE i.quantity END AS booked,
         CASE WHEN e.status IN ('awaiting_reservation', 'waiting_for_goods') THEN i.quantity ELSE 0 END AS missing
@@ -25,8 +25,12 @@ const RESERVED: &str = "(SELECT i.*, e.organisation_id, e.eshop_id, e.warehouse_
     WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing', 'take_out', 'completion')
       AND i.expedited IS NULL)";
 
-const TENANCY: Tenancy =
-    Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.eshop_id = {e}") };
+const TENANCY: Tenancy = Tenancy {
+    organisation: "{t}.organisation_id",
+    several: None,
+    eshop: Some("{t}.eshop_id = {e}"),
+    wms: Some(OF_WMS),
+};
 
 /// Items of orders.
 pub static EXPEDITION_ITEM: Resource = Resource {

@@ -15,6 +15,7 @@ pub static JOB: Resource = Resource {
         organisation: "{t}.organisation_id",
         several: Some("{t}.organisations <@ {o}"),
         eshop: Some("{t}.eshop_id = {e}"),
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -19,6 +19,7 @@ pub static STOCK_MOVEMENT: Resource = Resource {
         eshop: Some(
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
         ),
+        wms: Some("{t}.wms_id = {w}"),
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -16,6 +16,7 @@ pub static PRODUCT: Resource = Resource {
         eshop: Some(
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.id AND p.eshop_id = {e})",
         ),
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -14,6 +14,7 @@ pub static CARRIER_SERVICE: Resource = Resource {
              WHERE a.carrier_id = {t}.carrier_id AND a.organisation_id = ANY ({o}))",
         several: None,
         eshop: None,
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

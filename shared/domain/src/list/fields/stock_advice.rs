@@ -36,7 +36,12 @@ pub static STOCK_ADVICE: Resource = Resource {
     table: "stock_advice",
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: None,
+        wms: Some("{t}.wms_id = {w}"),
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -15,6 +15,7 @@ pub static WEBHOOK: Resource = Resource {
         organisation: "{t}.organisation_id",
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

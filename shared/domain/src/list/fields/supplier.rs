@@ -9,7 +9,7 @@ pub static SUPPLIER: Resource = Resource {
     table: "supplier",
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

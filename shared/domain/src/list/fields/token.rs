@@ -2,6 +2,7 @@
 
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Access tokens with their own role and scope, without login tokens.
@@ -14,6 +15,7 @@ pub static ACCESS_TOKEN: Resource = Resource {
         organisation: "{t}.organisation_id",
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
+        wms: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -26,7 +28,7 @@ const CREATED_BY: &[Field] = &[
 ];
 
 /// What a token may be.
-pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer"];
+pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer", "warehouse"];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
@@ -34,6 +36,7 @@ const FIELDS: &[Field] = &[
     Field::text("role", "{t}.role").among(ROLES),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
+    Field::one("wms", "{t}.wms_id", &WMS).or_null(),
     Field::timestamp("expiresAt", "{t}.expires_at").or_null(),
     Field::object("createdBy", CREATED_BY),
     Field::timestamp("lastUsedAt", "date_trunc('minute', {t}.last_used_at)").or_null(),

@@ -11,7 +11,7 @@ pub static WAREHOUSE: Resource = Resource {
     table: "warehouse",
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -10,7 +10,7 @@ pub static WMS: Resource = Resource {
     table: "wms",
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -11,7 +11,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{AdviceItemId, OrganisationId, StockAdviceId};
+use longshore_kernel::ids::{AdviceItemId, OrganisationId, StockAdviceId, WmsId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 
@@ -49,10 +49,11 @@ impl Item {
 pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: StockAdviceId) -> Result<Locked, Problem> {
     let found = sqlx::query!(
         r#"SELECT organisation_id, warehouse_id, wms_id, status AS "status: AdviceStatus", version FROM stock_advice
-         WHERE in_scope($1, organisation_id) AND id = $2
+         WHERE in_scope($1, organisation_id) AND id = $2 AND in_wms($3, wms_id)
          FOR NO KEY UPDATE"#,
         scope.organisations() as Option<&[OrganisationId]>,
         id.get(),
+        scope.wms() as Option<WmsId>,
     )
     .fetch_optional(tx)
     .await?
