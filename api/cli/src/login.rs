@@ -23,13 +23,13 @@ pub(super) struct Login {
     #[arg(long = "as", value_enum, default_value_t = Kind::Admin)]
     kind: Kind,
     /// E-mail address of the account. The password is asked for, or is the first line of standard input.
-    #[arg(long, required_unless_present = "with_token")]
-    login: Option<String>,
+    #[arg(long = "login", value_name = "EMAIL", required_unless_present = "with_token")]
+    account: Option<String>,
     /// Code of the second factor; without it, it is asked for when it is needed.
-    #[arg(long, requires = "login")]
+    #[arg(long, requires = "account")]
     code: Option<String>,
     /// Keep an access token, which is the first line of standard input, instead of logging in.
-    #[arg(long, conflicts_with_all = ["login", "kind"])]
+    #[arg(long, conflicts_with_all = ["account", "kind"])]
     with_token: bool,
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Logout {
 
 impl Login {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
-        let made = match &self.login {
-            Some(login) => self.log_in(login).await?,
+        let made = match &self.account {
+            Some(account) => self.log_in(account).await?,
             None => self.of_token().await?,
         };
         let until =
