@@ -369,7 +369,7 @@ pub struct AccessToken {
     pub id: Uuid,
     /// What it is for.
     pub name: String,
-    /// What it may do: `superadmin`, `admin`, `user`, `connector` or `viewer`.
+    /// What it may do: `superadmin`, `admin`, `user`, `connector`, `viewer` or `warehouse`.
     pub role: String,
     /// The organisation that it is bound to.
     pub organisation: Option<Uuid>,

@@ -1,6 +1,5 @@
 //! A WMS as Longshore calls it.
 
-use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -55,8 +54,8 @@ pub(super) struct Warehouse {
     /// A SKU that it refuses.
     pub(super) refused_sku: Option<String>,
     timeout: Duration,
-    /// The highest number of each order that it was given.
-    given: Mutex<BTreeMap<Uuid, u64>>,
+    /// The orders that it was given, the first one first, each with its highest number.
+    given: Mutex<Vec<(Uuid, u64)>>,
 }
 
 /// Reads the base URL of a WMS.
@@ -118,8 +117,10 @@ impl Warehouse {
     ) -> Result<Answer, Trouble> {
         {
             let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-            let highest = given.entry(id).or_default();
-            *highest = number.max(*highest);
+            match given.iter_mut().find(|(known, _)| *known == id) {
+                Some((_, highest)) => *highest = number.max(*highest),
+                None => given.push((id, number)),
+            }
         }
         self.call(Method::PUT, id, number, order.to_string(), signature).await
     }
@@ -139,7 +140,7 @@ impl Warehouse {
         self.call(Method::DELETE, id, number, String::new(), signature).await
     }
 
-    /// Asks for all orders back; returns the ids of those that it may still have.
+    /// Asks for all orders back, the first one first; returns the ids of those that it may still have.
     pub(super) async fn give_all_back(&self) -> Vec<Uuid> {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut left = Vec::new();
