@@ -4,9 +4,10 @@ use std::io::{Write as _, stdout};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use longshore_client::{DateTime, DeliveryState, Job, ListQuery, Order, Utc, Uuid, Value};
+use longshore_client::{Client, DateTime, DeliveryState, Job, ListQuery, Order, Utc, Uuid, Value};
 
 use crate::job::followed;
+use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -41,14 +42,8 @@ pub(super) struct List {
     /// Only deliveries since a time, a date, or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 6h.
     #[arg(long, value_parser = read::moment)]
     since: Option<DateTime<Utc>>,
-    /// Number of deliveries to list.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// Number of newer deliveries to skip.
-    #[arg(long, default_value_t = 0)]
-    offset: u32,
     #[command(flatten)]
-    remote: Remote,
+    part: Part<20>,
 }
 
 #[derive(Args, Debug)]
@@ -88,33 +83,26 @@ impl DeliveryCommand {
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let mut query = ListQuery::new()
-            .sort("createdAt", Order::Descending)
-            .limit(self.limit)
-            .offset(self.offset.into());
-        if !self.state.is_empty() {
-            query = query.filter("state", "in", &self.state);
-        }
-        for (field, id) in [("webhook", self.webhook), ("eshop", self.eshop), ("entity.id", self.entity)] {
-            if let Some(id) = id {
-                query = query.filter(field, "eq", id);
-            }
-        }
-        if let Some(event) = &self.event {
-            query = query.filter("event", "eq", event);
-        }
+            .equal("webhook", self.webhook)
+            .equal("eshop", self.eshop)
+            .equal("entity.id", self.entity)
+            .among("state", &self.state)
+            .equal("event", self.event)
+            .sort("createdAt", Order::Descending);
         if let Some(since) = self.since {
             query = query.filter("createdAt", "gte", since);
         }
-        let answer = remote::json(&self.remote.client()?.deliveries(&query).answer().await?)?;
-        if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
-            return Ok(Exit::Done);
-        }
-        let paths =
-            ["id", "event", "entity.id", "state", "attemptCount", "nextAttemptAt", "createdAt", "finishedAt"];
-        let heads = ["id", "event", "about", "state", "attempts", "next attempt", "created", "finished"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
-        Ok(Exit::Done)
+        let columns = [
+            ("id", "id"),
+            ("event", "event"),
+            ("about", "entity.id"),
+            ("state", "state"),
+            ("attempts", "attemptCount"),
+            ("next attempt", "nextAttemptAt"),
+            ("created", "createdAt"),
+            ("finished", "finishedAt"),
+        ];
+        self.part.write(query, Client::deliveries, &columns).await
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io::{Write as _, stdout};
 
 use clap::{Args, Subcommand};
-use longshore_client::{ListQuery, Order, Uuid};
+use longshore_client::{Client, ListQuery, Order, Uuid};
 
+use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -25,14 +26,8 @@ pub(super) struct List {
     /// Only e-shops of this organisation.
     #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
-    /// Number of e-shops to list.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// Number of e-shops to skip.
-    #[arg(long, default_value_t = 0)]
-    offset: u32,
     #[command(flatten)]
-    remote: Remote,
+    part: Part<100>,
 }
 
 #[derive(Args, Debug)]
@@ -56,22 +51,19 @@ impl EshopCommand {
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let mut query =
-            ListQuery::new().sort("name", Order::Ascending).limit(self.limit).offset(self.offset.into());
+            ListQuery::new().equal("organisation", self.organisation).sort("name", Order::Ascending).nested();
         if let Some(name) = &self.name {
             query = query.filter("name", "like", name);
         }
-        if let Some(organisation) = self.organisation {
-            query = query.filter("organisation", "eq", organisation);
-        }
-        let answer = remote::json(&self.remote.client()?.eshops(&query.nested()).answer().await?)?;
-        if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
-            return Ok(Exit::Done);
-        }
-        let paths = ["id", "name", "organisation.name", "active", "integrationType", "createdAt"];
-        let heads = ["id", "name", "organisation", "active", "partner", "created"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
-        Ok(Exit::Done)
+        let columns = [
+            ("id", "id"),
+            ("name", "name"),
+            ("organisation", "organisation.name"),
+            ("active", "active"),
+            ("partner", "integrationType"),
+            ("created", "createdAt"),
+        ];
+        self.part.write(query, Client::eshops, &columns).await
     }
 }
 

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use longshore_client::{Answer, Client, Job, JobResult, JobState, ListQuery, Order, Outcome, Uuid, Value};
 
+use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -43,14 +44,8 @@ pub(super) struct List {
     /// Only jobs of this e-shop.
     #[arg(long, value_parser = read::id)]
     eshop: Option<Uuid>,
-    /// Number of jobs to list.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// Number of newer jobs to skip.
-    #[arg(long, default_value_t = 0)]
-    offset: u32,
     #[command(flatten)]
-    remote: Remote,
+    part: Part<20>,
 }
 
 #[derive(Args, Debug)]
@@ -108,26 +103,13 @@ impl JobCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let mut query = ListQuery::new()
-            .sort("createdAt", Order::Descending)
-            .limit(self.limit)
-            .offset(self.offset.into());
-        if !self.state.is_empty() {
-            query = query.filter("state", "in", &self.state);
-        }
-        if let Some(kind) = &self.kind {
-            query = query.filter("kind", "eq", kind);
-        }
-        for (field, id) in [("organisation", self.organisation), ("eshop", self.eshop)] {
-            if let Some(id) = id {
-                query = query.filter(field, "eq", id);
-            }
-        }
-        let answer = remote::json(&self.remote.client()?.jobs(&query).answer().await?)?;
-        if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
-            return Ok(Exit::Done);
-        }
+        let query = ListQuery::new()
+            .among("state", &self.state)
+            .equal("kind", self.kind)
+            .equal("organisation", self.organisation)
+            .equal("eshop", self.eshop)
+            .sort("createdAt", Order::Descending);
+        let Some(answer) = self.part.ask(query, Client::jobs).await? else { return Ok(Exit::Done) };
         let paths = [
             "id",
             "kind",

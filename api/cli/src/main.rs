@@ -8,6 +8,7 @@ mod audit;
 mod delivery;
 mod eshop;
 mod job;
+mod list;
 mod login;
 mod manual;
 mod order;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use longshore_client::{Expedition, ListQuery, Order, Uuid, Value};
+use longshore_client::{Client, Expedition, ListQuery, Order, Uuid, Value};
 
+use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::sync::send;
 use crate::{Exit, read, table};
@@ -40,14 +41,8 @@ pub(super) struct List {
     /// Only orders of the product with this SKU.
     #[arg(long)]
     sku: Option<String>,
-    /// Number of orders to list.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// Number of newer orders to skip.
-    #[arg(long, default_value_t = 0)]
-    offset: u32,
     #[command(flatten)]
-    remote: Remote,
+    part: Part<20>,
 }
 
 #[derive(Args, Debug)]
@@ -117,30 +112,22 @@ impl OrderCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let mut query = ListQuery::new()
-            .sort("createdAt", Order::Descending)
-            .limit(self.limit)
-            .offset(self.offset.into());
-        if !self.status.is_empty() {
-            query = query.filter("status", "in", &self.status);
-        }
-        if let Some(eshop) = self.eshop {
-            query = query.filter("eshop", "eq", eshop);
-        }
-        for (field, text) in [("orderNumber", &self.number), ("items.product.productSku", &self.sku)] {
-            if let Some(text) = text {
-                query = query.filter(field, "eq", text);
-            }
-        }
-        let answer = remote::json(&self.remote.client()?.orders(&query).answer().await?)?;
-        if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
-            return Ok(Exit::Done);
-        }
-        let paths = ["id", "orderNumber", "status", "statusSince", "sumOfQuantity", "waitsFor", "createdAt"];
-        let heads = ["id", "number", "status", "since", "pieces", "waits for", "created"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
-        Ok(Exit::Done)
+        let query = ListQuery::new()
+            .among("status", &self.status)
+            .equal("eshop", self.eshop)
+            .equal("orderNumber", self.number)
+            .equal("items.product.productSku", self.sku)
+            .sort("createdAt", Order::Descending);
+        let columns = [
+            ("id", "id"),
+            ("number", "orderNumber"),
+            ("status", "status"),
+            ("since", "statusSince"),
+            ("pieces", "sumOfQuantity"),
+            ("waits for", "waitsFor"),
+            ("created", "createdAt"),
+        ];
+        self.part.write(query, Client::orders, &columns).await
     }
 }
 

@@ -3,11 +3,12 @@
 use std::io::{Write as _, stdout};
 
 use clap::{Args, Subcommand};
-use longshore_client::{ListQuery, Uuid};
+use longshore_client::{Client, ListQuery, Uuid};
 use serde_json::json;
 
-use crate::remote::{self, Remote};
-use crate::{Exit, read, table};
+use crate::list::Part;
+use crate::remote::Remote;
+use crate::{Exit, read};
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
@@ -23,14 +24,8 @@ pub(super) struct List {
     /// Only tokens of this organisation.
     #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
-    /// Number of tokens to list.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// Number of tokens to skip.
-    #[arg(long, default_value_t = 0)]
-    offset: u32,
     #[command(flatten)]
-    remote: Remote,
+    part: Part<100>,
 }
 
 #[derive(Args, Debug)]
@@ -53,30 +48,19 @@ impl TokenCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let mut query = ListQuery::new().limit(self.limit).offset(self.offset.into());
-        if let Some(organisation) = self.organisation {
-            query = query.filter("organisation", "eq", organisation);
-        }
-        let answer = remote::json(&self.remote.client()?.access_tokens(&query).answer().await?)?;
-        if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
-            return Ok(Exit::Done);
-        }
-        let paths = [
-            "id",
-            "name",
-            "role",
-            "organisation",
-            "eshop",
-            "expiresAt",
-            "createdBy.name",
-            "createdAt",
-            "lastUsedAt",
+        let query = ListQuery::new().equal("organisation", self.organisation);
+        let columns = [
+            ("id", "id"),
+            ("name", "name"),
+            ("role", "role"),
+            ("organisation", "organisation"),
+            ("eshop", "eshop"),
+            ("expires", "expiresAt"),
+            ("created by", "createdBy.name"),
+            ("created", "createdAt"),
+            ("last used", "lastUsedAt"),
         ];
-        let heads =
-            ["id", "name", "role", "organisation", "eshop", "expires", "created by", "created", "last used"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
-        Ok(Exit::Done)
+        self.part.write(query, Client::access_tokens, &columns).await
     }
 }
 

@@ -14,6 +14,7 @@ use longshore_client::{
 use serde_json::json;
 
 use crate::job::followed;
+use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -51,14 +52,8 @@ pub(super) struct List {
     /// Only webhooks of this health.
     #[arg(long, value_parser = PossibleValuesParser::new(Health::ALL))]
     health: Option<String>,
-    /// Number of webhooks to list.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// Number of webhooks to skip.
-    #[arg(long, default_value_t = 0)]
-    offset: u32,
     #[command(flatten)]
-    remote: Remote,
+    part: Part<100>,
 }
 
 #[derive(Args, Debug)]
@@ -138,22 +133,17 @@ impl WebhookCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let mut query = ListQuery::new().limit(self.limit).offset(self.offset.into());
-        if let Some(eshop) = self.eshop {
-            query = query.filter("eshop", "eq", eshop);
-        }
-        if let Some(health) = &self.health {
-            query = query.filter("health", "eq", health);
-        }
-        let answer = remote::json(&self.remote.client()?.webhooks(&query).answer().await?)?;
-        if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
-            return Ok(Exit::Done);
-        }
-        let paths = ["id", "eshop", "event", "active", "health", "destination", "disabledReason"];
-        let heads = ["id", "eshop", "event", "active", "health", "destination", "disabled because"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
-        Ok(Exit::Done)
+        let query = ListQuery::new().equal("eshop", self.eshop).equal("health", self.health);
+        let columns = [
+            ("id", "id"),
+            ("eshop", "eshop"),
+            ("event", "event"),
+            ("active", "active"),
+            ("health", "health"),
+            ("destination", "destination"),
+            ("disabled because", "disabledReason"),
+        ];
+        self.part.write(query, Client::webhooks, &columns).await
     }
 }
 

@@ -70,6 +70,21 @@ impl ListQuery {
         self
     }
 
+    /// Adds a condition, if there is a value: only records whose `field` equals it.
+    #[must_use]
+    pub fn equal(self, field: &str, value: Option<impl Serialize>) -> Self {
+        match value {
+            Some(value) => self.filter(field, "eq", value),
+            None => self,
+        }
+    }
+
+    /// Adds a condition, unless there is no word: only records whose `field` is one of them.
+    #[must_use]
+    pub fn among(self, field: &str, words: &[String]) -> Self {
+        if words.is_empty() { self } else { self.filter(field, "in", words) }
+    }
+
     /// Adds a field to the order, after those before.
     #[must_use]
     pub fn sort(mut self, field: impl Into<String>, order: Order) -> Self {
