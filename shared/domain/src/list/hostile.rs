@@ -30,7 +30,7 @@ const RESOURCES: [&Resource; 9] =
 
 /// What the engine itself says.
 const ENGINE: &str = r#"
-    SELECT FROM WHERE true AND EXISTS 1 LEFT JOIN ON AS ORDER BY DESC NULLS LAST LIMIT OFFSET ANY ALL OR ILIKE NOT IS NULL ARRAY
+    SELECT FROM WHERE true false AND EXISTS 1 LEFT JOIN ON AS ORDER BY DESC NULLS LAST LIMIT OFFSET ANY ALL OR ILIKE NOT IS NULL ARRAY
     json_build_object to_char AT TIME ZONE 'UTC' 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"' text uuid id
 "#;
 
@@ -52,7 +52,7 @@ static VOCABULARY: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
 fn learn(resource: &'static Resource, known: &mut HashSet<&'static str>, seen: &mut BTreeSet<&'static str>) {
     if seen.insert(resource.name) {
         let tenancy = resource.tenancy;
-        let tenancy = [Some(tenancy.organisation), tenancy.several, tenancy.eshop];
+        let tenancy = [Some(tenancy.organisation), tenancy.several, tenancy.eshop, tenancy.wms];
         for text in [resource.table, resource.version].into_iter().chain(tenancy.into_iter().flatten()) {
             known.extend(words(text));
         }

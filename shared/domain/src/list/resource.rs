@@ -5,10 +5,10 @@
 //! `{e}` the e-shop that a scope is bound to (null without one), and `{o}` the organisations of a scope, as a `uuid[]` that
 //! is null if the scope is everything.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 /// A kind of record that can be listed and found.
-#[derive(Debug)]
 pub struct Resource {
     /// Its name in messages, as in "there is no such product".
     pub name: &'static str,
@@ -24,6 +24,13 @@ pub struct Resource {
     pub fields: &'static [Field],
     /// SQL of looking one up, built when first asked for.
     pub look_up: LookUp,
+}
+
+/// By name only: its fields lead to other resources, and some of these back to it.
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The SQL of a look-up by id; built once.

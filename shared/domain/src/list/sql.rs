@@ -287,13 +287,18 @@ impl<'s> Binder<'s> {
             sql.push(" AND ").of_one(predicate, row, &known);
             self.eshop = Some(known);
         }
-        if let Some(wms) = self.scope.wms() {
-            let known = match self.wms.take() {
-                Some(known) => known,
-                None => self.bind(wms),
-            };
-            sql.push(" AND ").of_one(tenancy.wms.unwrap_or("false"), row, &known);
-            self.wms = Some(known);
+        match (self.scope.wms(), tenancy.wms) {
+            (Some(wms), Some(predicate)) => {
+                let known = match self.wms.take() {
+                    Some(known) => known,
+                    None => self.bind(wms),
+                };
+                sql.push(" AND ").of_one(predicate, row, &known);
+                self.wms = Some(known);
+            }
+            // it is none of a wms's business
+            (Some(_), None) => _ = sql.push(" AND false"),
+            (None, _) => {}
         }
     }
 }
