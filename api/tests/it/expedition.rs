@@ -16,6 +16,7 @@ mod bulk;
 mod edits;
 mod life;
 mod lists;
+mod news;
 mod operations;
 mod references;
 mod report;

@@ -3,7 +3,7 @@
 //! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
-//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's; `together` gives the requests of the
+//! - `create`, `edit`, `command`, `progress` are the use-cases; `import`, `news` and `allocation` are the worker's; `together` gives the requests of the
 //!   same moment one transaction.
 
 pub mod allocation;
@@ -17,6 +17,7 @@ mod decision;
 pub mod edit;
 pub mod import;
 pub mod invariants;
+pub mod news;
 mod order;
 pub mod progress;
 mod references;

@@ -3,6 +3,7 @@ mod closing;
 mod history;
 mod import;
 mod kill;
+mod news;
 mod parcels;
 mod rows;
 mod support;

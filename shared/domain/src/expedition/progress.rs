@@ -26,7 +26,7 @@ use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
 /// How far ahead of the clock a moment may be.
-const AHEAD: Duration = Duration::minutes(5);
+pub(super) const AHEAD: Duration = Duration::minutes(5);
 /// Errors that the warehouse may name, and parcels that it may tell.
 pub const MOST: usize = 100;
 
@@ -42,11 +42,11 @@ struct News {
 
 /// A parcel: a field that is given wins over what was told before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Parcel {
-    number: String,
-    package_tracking_number: Option<String>,
-    carrier_tracking_number: Option<String>,
-    tracking_url: Option<String>,
+pub(super) struct Parcel {
+    pub(super) number: String,
+    pub(super) package_tracking_number: Option<String>,
+    pub(super) carrier_tracking_number: Option<String>,
+    pub(super) tracking_url: Option<String>,
 }
 
 /// Takes what the warehouse says: 200 with the record.
@@ -107,7 +107,7 @@ pub fn body() -> impl Rule {
 
 fn members(object: &mut Object<'_>) -> Option<News> {
     let status =
-        object.required("status", input::one_of(TOLD)).and_then(|status| status.parse::<Status>().ok());
+        object.required("status", input::one_of(REPORTED)).and_then(|status| status.parse::<Status>().ok());
     let at = object.nullable("at", input::timestamp()).value();
     let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));
     let parcels = object.optional("parcels", array(1..=MOST, input::object(parcel))).unwrap_or_default();
@@ -128,8 +128,8 @@ fn members(object: &mut Object<'_>) -> Option<News> {
     Some(News { status: Some(status?), at, items, parcels, errors: errors.map(Value::Array) })
 }
 
-/// What the warehouse can say.
-const TOLD: &[&str] = &[
+/// The statuses that the warehouse can report.
+pub(super) const REPORTED: &[&str] = &[
     "take_out",
     "completion",
     "waiting_for_the_carrier",
@@ -145,7 +145,7 @@ fn item(item: &mut Object<'_>) -> Option<(ExpeditionItemId, i32)> {
     Some((id?.into(), expedited?))
 }
 
-fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
+pub(super) fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
     parcel.take_others(|name| matches!(name, "createdAt" | "changedAt"));
     let number = parcel.required("extPackageNumber", text(1..=255));
     let package_tracking_number = parcel.nullable("extPackageTrackingNumber", text(0..=255)).value();
@@ -154,7 +154,7 @@ fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
     Some(Parcel { number: number?, package_tracking_number, carrier_tracking_number, tracking_url })
 }
 
-fn error(error: &mut Object<'_>) -> Option<Value> {
+pub(super) fn error(error: &mut Object<'_>) -> Option<Value> {
     let path = error.nullable("propertyPath", text(0..=255)).value();
     let message = error.required("message", text(1..=1_000));
     let code = error.nullable("code", text(0..=100)).value();
@@ -165,15 +165,15 @@ fn error(error: &mut Object<'_>) -> Option<Value> {
 
 /// When an order was packed, sent and delivered, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Times {
-    packed: Option<DateTime<Utc>>,
-    sent: Option<DateTime<Utc>>,
-    delivered: Option<DateTime<Utc>>,
+pub(super) struct Times {
+    pub(super) packed: Option<DateTime<Utc>>,
+    pub(super) sent: Option<DateTime<Utc>>,
+    pub(super) delivered: Option<DateTime<Utc>>,
 }
 
 impl Times {
     /// A status of the line was reached at a moment: so were those before it, at the latest.
-    fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
+    pub(super) fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
         let earliest = |known: Option<DateTime<Utc>>, from: Status| match known {
             Some(known) if status >= from => Some(known.min(at)),
             None if status >= from => Some(at),
@@ -578,7 +578,7 @@ async fn write_parcels(connection: &mut PgConnection, order: &Order, step: &Step
 }
 
 /// Parcels, each number once: what is given later wins.
-fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
+pub(super) fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
     let mut merged: Vec<Parcel> = Vec::with_capacity(parcels.len());
     for parcel in parcels.iter().cloned() {
         match merged.iter_mut().find(|known| known.number == parcel.number) {
