@@ -70,14 +70,14 @@ impl Command {
             },
             Self::Rollback => match status {
                 Status::OnHold => same(),
-                _ if status == Status::Canceled || status.is_handed_over() => {
+                _ if status == Status::Canceled || order.is_handed_over() => {
                     Err(wrong_status(status, "it can no longer be held"))
                 }
                 _ => Ok(leave(order, ledger, Status::OnHold)),
             },
             Self::Cancel { .. } => match status {
                 Status::Canceled => same(),
-                _ if status.is_handed_over() => Err(wrong_status(status, "it can no longer be cancelled")),
+                _ if order.is_handed_over() => Err(wrong_status(status, "it can no longer be cancelled")),
                 _ => Ok(leave(order, ledger, Status::Canceled)),
             },
             Self::Rebook => {

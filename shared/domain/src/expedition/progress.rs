@@ -325,7 +325,7 @@ fn decide(
             }
         }
         (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
-        (Some(_), None) if old < Status::WaitingForTheCarrier => {
+        (Some(_), None) if !old.is_packed() => {
             ledger.release(&order.demand());
             state.errors.clone_from(&news.errors);
         }
@@ -441,7 +441,7 @@ async fn write(
         "WITH stands AS (SELECT true AS ok), written AS (
              UPDATE expedition
              SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
-                 expedited_completely = coalesce($23, expedited_completely), version = version + 1
+                 expedited_completely = coalesce($23, expedited_completely), canceling_from = $27, version = version + 1
              WHERE id = $17
              RETURNING id, version, changed_at, organisation_id, eshop_id
          )",
@@ -462,6 +462,7 @@ async fn write(
         changes_json(&changes),
         told as Option<String>,
         booked as Option<String>,
+        state.canceling_from.map(Status::as_str) as Option<&str>,
     )
     .await?;
     Ok(recorded.lanes)
