@@ -105,6 +105,25 @@ RETURN status IN ('take_out', 'completion', 'waiting_for_the_carrier', 'carrier_
                   'waiting_for_cancel')
     OR coalesce(handover_state IN ('sending', 'accepted', 'withdrawing'), false);
 
+-- Whether each stock of an order has the pieces that are held in it: one that holds too much is about to be set right, and that
+-- may take the pieces of this order.
+CREATE FUNCTION handover_is_covered(expedition uuid) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN NOT EXISTS (
+    SELECT FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
+    JOIN product_stock s ON s.product_id = i.product_id AND s.warehouse_id = e.warehouse_id AND s.wms_id = e.wms_id
+    WHERE e.id = expedition AND s.held > s.quantity);
+
+-- Whether a call of a wms is due.
+CREATE FUNCTION handover_is_due(wms uuid) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN EXISTS (SELECT FROM expedition_handover h
+               WHERE h.handover_wms_id = wms AND h.handover_state IN ('sending', 'withdrawing')
+                 AND h.handover_next_attempt_at <= now())
+    OR EXISTS (SELECT FROM expedition_handover h
+               WHERE h.handover_wms_id = wms AND h.handover_state = 'pending' AND h.handover_next_attempt_at <= now()
+                 AND handover_is_covered(h.id));
+
 -- An order that is created as `awaiting_processing` in a wms with an active setting is due in that transaction.
 CREATE FUNCTION expedition_is_due() RETURNS trigger
 LANGUAGE plpgsql

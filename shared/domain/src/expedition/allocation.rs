@@ -124,6 +124,7 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
             remark: None,
             origin: 0,
             is_raised: false,
+            handover_error: None,
         });
     }
     let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &mut ledger).await?;

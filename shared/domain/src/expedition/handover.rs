@@ -8,6 +8,13 @@
 //! cancel and a call that begin at the same moment, one is first: the cancel finds the order `sending` and asks for it back, or the
 //! call finds it no longer due.
 
+pub mod call;
+pub mod fill;
+pub mod lane;
+pub mod outcome;
+pub mod schedule;
+pub mod setting;
+
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -27,7 +34,11 @@ pub(super) struct Step {
 impl Step {
     /// What a transition makes of the hand-over of its order.
     pub(super) fn of(transition: &Transition<'_>) -> Self {
-        Self { id: transition.order.id, state: transition.state.handover, error: None }
+        Self {
+            id: transition.order.id,
+            state: transition.state.handover,
+            error: transition.handover_error.clone(),
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Transition<'o> {
     pub(super) origin: usize,
     /// An earlier statement of the transaction has raised its version.
     pub(super) is_raised: bool,
+    /// What its record says of a hand-over that it changes.
+    pub(super) handover_error: Option<String>,
 }
 
 impl Transition<'_> {
@@ -92,6 +94,11 @@ pub(super) fn status_event(
     fields.insert("previousStatus".to_owned(), json!(previous));
     if state.status == Status::Incorrect {
         fields.insert("errors".to_owned(), json!(state.errors));
+    }
+    // how a cancel ended that the warehouse was asked for
+    if previous == Some(Status::WaitingForCancel) && state.status.place().is_some() {
+        let cancel = if state.status.is_packed() { "too_late" } else { "refused" };
+        fields.insert("cancel".to_owned(), json!(cancel));
     }
     let names: Vec<_> = fields.keys().filter(|name| *name != "previousStatus").cloned().collect();
     data(order, state.status, &names, &fields.into())
@@ -241,10 +248,8 @@ pub(super) async fn write(
     let places: Vec<i64> = changed.iter().map(|t| i64::try_from(t.origin + 1).unwrap_or(1)).collect();
     // without: what it waits for is all that changes, which the record's version does not tell
     let is_audited = |t: &Transition<'_>| t.raises_version() || t.changes_handover();
-    let changes: Vec<Option<String>> = changed
-        .iter()
-        .map(|t| is_audited(t).then(|| changes_json(&t.changes()).to_string()))
-        .collect();
+    let changes: Vec<Option<String>> =
+        changed.iter().map(|t| is_audited(t).then(|| changes_json(&t.changes()).to_string())).collect();
     let told = column(|t| {
         let old = t.order.state.status;
         (old != t.state.status).then(|| status_event(t.order, Some(old), &t.state, Vec::new()))
