@@ -213,6 +213,7 @@ impl Expedition {
         "carrier_picked_up",
         "ready_to_takeover",
         "delivered",
+        "waiting_for_cancel",
         "canceled",
     ];
 }

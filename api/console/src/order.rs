@@ -144,6 +144,7 @@ fn where_it_is(order: &Order) -> Markup {
         Status::CarrierPickedUp => "It is on its way.",
         Status::ReadyToTakeover => "It is at the pickup place.",
         Status::Delivered => "It is delivered.",
+        Status::WaitingForCancel => "Cancelling was asked for. The warehouse has not answered.",
         Status::Canceled => "It is cancelled.",
     };
     html! {

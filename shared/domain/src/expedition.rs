@@ -3,8 +3,9 @@
 //! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
-//! - `create`, `edit`, `command`, `progress` are the use-cases; `import`, `news` and `allocation` are the worker's; `together` gives the requests of the
-//!   same moment one transaction.
+//! - `handover` is what a system of a warehouse has of them.
+//! - `create`, `edit`, `command`, `progress` are the use-cases; `import`, `news` and `allocation` are the worker's; `together` gives
+//!   the requests of the same moment one transaction.
 
 pub mod allocation;
 pub mod allocator;
@@ -15,6 +16,7 @@ pub mod command;
 pub mod create;
 mod decision;
 pub mod edit;
+pub mod handover;
 pub mod import;
 pub mod invariants;
 pub mod news;

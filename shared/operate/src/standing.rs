@@ -141,7 +141,7 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
                 due: Some(deliveries.free_lanes),
                 oldest_seconds: (deliveries.free_lanes > 0).then_some(deliveries.oldest_seconds),
             },
-            Queue::Upkeep => Recorded::default(),
+            Queue::Handover | Queue::Upkeep => Recorded::default(),
         };
         Shown::new(wish, &redis, stats, recorded)
     });

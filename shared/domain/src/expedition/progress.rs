@@ -279,8 +279,15 @@ struct Step {
 }
 
 impl Step {
+    /// Whether anything is to be written.
     fn is_change(&self, order: &Order) -> bool {
-        self.state != order.state
+        self.state != order.state || self.is_shown(order)
+    }
+
+    /// Whether the record shows another state since: not what a cancel would go back to, and not the hand-over.
+    fn is_shown(&self, order: &Order) -> bool {
+        let shown = |state: &State| State { canceling_from: None, handover: None, ..state.clone() };
+        shown(&self.state) != shown(&order.state)
             || self.times != self.had
             || !self.parcels.is_empty()
             || self.tracking_number.is_some()
@@ -308,11 +315,16 @@ fn decide(
     mut ledger: Ledger,
 ) -> Result<Step, Problem> {
     let (old, new) = (order.state.status, news.status.unwrap_or(order.state.status));
-    let mut state = State { status: new, ..order.state.clone() };
+    let mut state = State { status: new, canceling_from: None, ..order.state.clone() };
     let (mut left, mut found, mut times) = (None, Vec::new(), had);
-    match (old.place(), new.place()) {
+    // while a cancel waits, the status counts that it would go back to
+    let from = order.state.canceling_from.unwrap_or(old);
+    match (from.place(), new.place()) {
         // the same again changes no status
         (Some(from), Some(to)) if to >= from => {
+            if order.state.canceling_from.is_some() && !new.is_packed() {
+                (state.status, state.canceling_from) = (old, Some(new));
+            }
             if to > from || old.is_packed() {
                 times = had.reach(new, news.at.unwrap_or(now));
             }
@@ -324,8 +336,8 @@ fn decide(
                 left = Some(leaves);
             }
         }
-        (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
-        (Some(_), None) if old < Status::WaitingForTheCarrier => {
+        (Some(_), Some(_)) => return Err(wrong_status(from, &format!("it does not go back to {new}"))),
+        (Some(_), None) if !old.is_packed() => {
             ledger.release(&order.demand());
             state.errors.clone_from(&news.errors);
         }
@@ -441,7 +453,8 @@ async fn write(
         "WITH stands AS (SELECT true AS ok), written AS (
              UPDATE expedition
              SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
-                 expedited_completely = coalesce($23, expedited_completely), version = version + 1
+                 expedited_completely = coalesce($23, expedited_completely), canceling_from = $27,
+                 version = version + $28::boolean::int
              WHERE id = $17
              RETURNING id, version, changed_at, organisation_id, eshop_id
          )",
@@ -462,6 +475,8 @@ async fn write(
         changes_json(&changes),
         told as Option<String>,
         booked as Option<String>,
+        state.canceling_from.map(Status::as_str) as Option<&str>,
+        step.is_shown(order),
     )
     .await?;
     Ok(recorded.lanes)

@@ -10,7 +10,7 @@ use longshore_kernel::problem::Problem;
 use super::COUNTED;
 
 /// Statuses that are no end.
-const OPEN: [Status; 11] = [
+const OPEN: [Status; 12] = [
     Status::OnHold,
     Status::Incorrect,
     Status::AwaitingReservation,
@@ -19,6 +19,7 @@ const OPEN: [Status; 11] = [
     Status::AwaitingProcessing,
     Status::TakeOut,
     Status::Completion,
+    Status::WaitingForCancel,
     Status::WaitingForTheCarrier,
     Status::CarrierPickedUp,
     Status::ReadyToTakeover,
