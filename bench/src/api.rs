@@ -249,6 +249,14 @@ impl Api {
         Ok(self.client.post(REPORT_NEWS).json(&json!({"wms": wms, "news": news})).send().await?)
     }
 
+    /// Reports what a warehouse did; `body` is NDJSON. Returns the job.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn report_all_news(&self, body: String) -> anyhow::Result<Job> {
+        self.sync(REPORT_NEWS, body).await
+    }
+
     /// Sends a prepared body at once: a stream of rows would measure the client, too.
     async fn sync(&self, path: &str, body: String) -> anyhow::Result<Job> {
         let call = self.client.post(path).header("content-type", "application/x-ndjson").body(body);

@@ -272,7 +272,7 @@ impl<'o> Fold<'o> {
             return;
         }
         self.known.times = self.known.times.reach(to, row.at.unwrap_or(now));
-        if to.place() <= from.place() {
+        if to == from || to.place() < from.place() {
             return;
         }
         if self.state.canceling_from.is_some() && !to.is_packed() {
