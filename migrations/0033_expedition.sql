@@ -229,7 +229,7 @@ CREATE TABLE expedition_item (
     expedited integer CONSTRAINT no_more_leaves_than_was_ordered CHECK (expedited BETWEEN 0 AND quantity),
     -- the lot that the warehouse took it from, and the serial numbers of its pieces
     assigned_lot text,
-    serial_numbers text[] NOT NULL DEFAULT '{}',
+    serial_numbers text[],
     bundle_position integer,
     product_value numeric(11, 4),
     product_value_currency text,

@@ -142,8 +142,9 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
                 }
                 None => {}
             }
-            let fold = placed.order.and_then(|id| folds.iter_mut().find(|fold| fold.order.id == id));
-            let Some(fold) = fold else {
+            // they are in the order of their ids
+            let of = |id| folds.binary_search_by_key(&id, |fold| fold.order.id).ok();
+            let Some(fold) = placed.order.and_then(of).and_then(|at| folds.get_mut(at)) else {
                 applied.refused.push((place, vec![unknown()]));
                 continue;
             };

@@ -49,6 +49,15 @@ pub(super) struct Parcel {
     pub(super) tracking_url: Option<String>,
 }
 
+impl Parcel {
+    /// Takes what is said of it later.
+    pub(super) fn take(&mut self, later: Self) {
+        self.package_tracking_number = later.package_tracking_number.or(self.package_tracking_number.take());
+        self.carrier_tracking_number = later.carrier_tracking_number.or(self.carrier_tracking_number.take());
+        self.tracking_url = later.tracking_url.or(self.tracking_url.take());
+    }
+}
+
 /// Takes what the warehouse says: 200 with the record.
 pub async fn report(
     services: &Services,
@@ -593,18 +602,12 @@ async fn write_parcels(connection: &mut PgConnection, order: &Order, step: &Step
 }
 
 /// Parcels, each number once: what is given later wins.
-pub(super) fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
+fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
     let mut merged: Vec<Parcel> = Vec::with_capacity(parcels.len());
     for parcel in parcels.iter().cloned() {
         match merged.iter_mut().find(|known| known.number == parcel.number) {
             None => merged.push(parcel),
-            Some(known) => {
-                known.package_tracking_number =
-                    parcel.package_tracking_number.or(known.package_tracking_number.take());
-                known.carrier_tracking_number =
-                    parcel.carrier_tracking_number.or(known.carrier_tracking_number.take());
-                known.tracking_url = parcel.tracking_url.or(known.tracking_url.take());
-            }
+            Some(known) => known.take(parcel),
         }
     }
     merged

@@ -3,7 +3,7 @@
 //! The order of reports does not matter, but for answers to a cancel and for reports that contradict each other: a status goes
 //! only forward along the line, a moment is the earliest that said it, parcels are merged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -11,10 +11,12 @@ use serde_json::Value;
 use super::row::{Cancel, Of, Row, Sent};
 use super::subject::{Fixed, Known};
 use crate::expedition::order::{Item, Order, State};
-use crate::expedition::progress::merged;
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::{ExpeditionItemId, StockId};
 use longshore_kernel::problem::Violation;
+
+/// Parcels that reports may come to for one order.
+const MAX_PARCELS: usize = 1_000;
 
 /// A report that was not taken, or not as it is: an item error.
 #[derive(Debug)]
@@ -228,6 +230,12 @@ impl<'o> Fold<'o> {
             let message = format!("it is {status}: no cancel was asked for");
             return Err(Refused::new("cancel", "contradiction", message));
         }
+        let is_new = |number: &&str| !self.known.parcels.iter().any(|known| known.number == **number);
+        let numbers: HashSet<&str> = row.parcels.iter().map(|parcel| parcel.number.as_str()).collect();
+        if self.known.parcels.len() + numbers.iter().filter(|number| is_new(number)).count() > MAX_PARCELS {
+            let message = format!("must come to at most {MAX_PARCELS} in the order");
+            return Err(Refused::new("parcels", "too_many", message));
+        }
         Ok(())
     }
 
@@ -298,7 +306,12 @@ impl<'o> Fold<'o> {
     fn merge_parcels(&mut self, row: &Row) {
         let Some(first) = row.parcels.first() else { return };
         let known = &mut self.known;
-        known.parcels = merged(&[known.parcels.as_slice(), &row.parcels].concat());
+        for parcel in &row.parcels {
+            match known.parcels.iter_mut().find(|known| known.number == parcel.number) {
+                Some(known) => known.take(parcel.clone()),
+                None => known.parcels.push(parcel.clone()),
+            }
+        }
         if known.tracking_number.is_none() {
             known.tracking_number.clone_from(&first.package_tracking_number);
         }

@@ -264,3 +264,19 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
         (Status::Incorrect, None, Some(HandoverState::Refused), None, false)
     );
 }
+
+#[test]
+fn an_order_has_a_bounded_number_of_parcels() {
+    let order = order(Status::AwaitingProcessing, Some(HandoverState::Accepted));
+    let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
+    let parcels = |from: usize, count: usize| -> Value {
+        let parcels = (from..from + count).map(|n| json!({"extPackageNumber": n.to_string()}));
+        json!({"parcels": parcels.collect::<Vec<_>>()})
+    };
+    for from in (0..MAX_PARCELS).step_by(100) {
+        one(&mut fold, parcels(from, 100)).unwrap();
+    }
+    assert_eq!(one(&mut fold, parcels(MAX_PARCELS - 1, 2)), Err("too_many"));
+    one(&mut fold, parcels(MAX_PARCELS - 2, 2)).unwrap();
+    assert_eq!(fold.known.parcels.len(), MAX_PARCELS);
+}
