@@ -6,6 +6,8 @@
 //! for all of them.
 
 mod fold;
+mod goods;
+mod parcels;
 pub mod retention;
 mod row;
 mod subject;

@@ -1,22 +1,23 @@
 //! Writes what reports made of orders: a few statements for all of them.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use std::collections::HashMap;
 use uuid::Uuid;
 
-use super::fold::{Fold, Gone};
+use super::fold::Fold;
+use super::goods::Movements;
+use super::parcels;
 use super::row::Row;
-use crate::expedition::allocator::{Demand, Ledger};
-use crate::expedition::order::Order;
-use crate::expedition::progress::Parcel;
+use crate::expedition::allocator::Ledger;
 use crate::expedition::write::{StockColumns, booked_event, record_orders, status_event};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{ExpeditionId, StockId, WebhookId, WmsId};
+use longshore_kernel::ids::{ExpeditionId, WebhookId, WmsId};
 
 /// Writes everything; returns the webhooks that have something due.
 pub(super) async fn write(
@@ -27,188 +28,12 @@ pub(super) async fn write(
 ) -> Result<Vec<WebhookId>, sqlx::Error> {
     let movements = Movements::of(folds, ledger);
     movements.write(connection, origin, folds).await?;
-    write_parcels(connection, folds).await?;
-    write_tracking(connection, folds).await?;
+    parcels::write(connection, folds).await?;
+    parcels::write_tracking(connection, folds).await?;
     write_handovers(connection, folds).await?;
     write_strays(connection, folds).await?;
-    let tracking = tracking(connection, folds).await?;
+    let tracking = parcels::told(connection, folds).await?;
     write_orders(connection, origin, folds, ledger, tracking).await
-}
-
-/// Pieces that leave, and pieces that were found for that.
-#[derive(Default)]
-struct Movements {
-    kinds: Vec<&'static str>,
-    quantities: Vec<i32>,
-    orders: Vec<Uuid>,
-    items: Vec<Option<Uuid>>,
-    products: Vec<Uuid>,
-}
-
-impl Movements {
-    /// Takes what the orders hold or give back out of the stocks, in their order.
-    fn of(folds: &[Fold<'_>], ledger: &mut Ledger) -> Self {
-        let demand = |gone: &[Gone]| Demand::new(gone.iter().map(|gone| (gone.stock, i64::from(gone.pieces))));
-        let mut movements = Self::default();
-        for fold in folds {
-            if fold.gives_back() {
-                ledger.release(&fold.order.demand());
-            }
-            if let Some(left) = &fold.left {
-                let found = ledger.pack(&fold.order.demand(), &demand(left));
-                movements.add(fold.order, left, &found);
-            }
-            for stray in &fold.strays {
-                let found = ledger.leave(&demand(&stray.gone));
-                movements.add(fold.order, &stray.gone, &found);
-            }
-        }
-        movements
-    }
-
-    fn add(&mut self, order: &Order, gone: &[Gone], found: &[(StockId, i64)]) {
-        for (stock, more) in found {
-            if let Some(item) = order.items.iter().find(|item| item.stock == Some(*stock)) {
-                let more = i32::try_from(*more).unwrap_or(i32::MAX);
-                self.push("found", more, order.id, None, item.product.get());
-            }
-        }
-        for gone in gone.iter().filter(|gone| gone.pieces > 0) {
-            if let Some(item) = order.items.iter().find(|item| item.id == gone.item) {
-                self.push("expedited", -gone.pieces, order.id, Some(item.id.get()), item.product.get());
-            }
-        }
-    }
-
-    fn push(
-        &mut self,
-        kind: &'static str,
-        quantity: i32,
-        order: ExpeditionId,
-        item: Option<Uuid>,
-        product: Uuid,
-    ) {
-        self.kinds.push(kind);
-        self.quantities.push(quantity);
-        self.orders.push(order.get());
-        self.items.push(item);
-        self.products.push(product);
-    }
-
-    /// Records that pieces leave: on the items of those that are packed, and as movements of their stocks.
-    async fn write(
-        &self,
-        connection: &mut PgConnection,
-        origin: &Origin,
-        folds: &[Fold<'_>],
-    ) -> Result<(), sqlx::Error> {
-        let left: Vec<&Gone> = folds.iter().flat_map(|fold| fold.left.iter().flatten()).collect();
-        if left.is_empty() && self.kinds.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<Uuid> = left.iter().map(|gone| gone.item.get()).collect();
-        let counts: Vec<i32> = left.iter().map(|gone| gone.pieces).collect();
-        let lots: Vec<Option<&str>> = left.iter().map(|gone| gone.lot.as_deref()).collect();
-        let serials: Vec<Option<String>> = left
-            .iter()
-            .map(|gone| (!gone.serials.is_empty()).then(|| json!(gone.serials).to_string()))
-            .collect();
-        sqlx::query!(
-            "WITH packed AS (
-                 UPDATE expedition_item i
-                 SET expedited = g.n, assigned_lot = g.lot, changed_at = now(),
-                     serial_numbers = CASE WHEN g.serials IS NULL THEN i.serial_numbers
-                                           ELSE ARRAY(SELECT jsonb_array_elements_text(g.serials::jsonb)) END
-                 FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[]) AS g (id, n, lot, serials)
-                 WHERE i.id = ANY (ARRAY[g.id])
-             )
-             INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming,
-                                         expedition_id, expedition_item_id, actor_type, actor_id, actor_name)
-             SELECT uuid_v7(), e.organisation_id, m.product, e.warehouse_id, e.wms_id, m.kind, m.quantity, 0, e.id, m.item,
-                    $10::text, $11::uuid, $12::text
-             FROM unnest($5::text[], $6::int[], $7::uuid[], $8::uuid[], $9::uuid[])
-                 WITH ORDINALITY AS m (kind, quantity, expedition, item, product, place)
-             JOIN expedition e ON e.id = ANY (ARRAY[m.expedition])
-             ORDER BY m.place",
-            &ids,
-            &counts,
-            &lots as &[Option<&str>],
-            &serials as &[Option<String>],
-            &self.kinds as &[&str],
-            &self.quantities,
-            &self.orders,
-            &self.items as &[Option<Uuid>],
-            &self.products,
-            origin.actor.kind,
-            origin.actor.id,
-            origin.actor.name,
-        )
-        .execute(connection)
-        .await
-        .map(|_| ())
-    }
-}
-
-/// Parcels that are new, or known in another way since.
-fn new_parcels<'f>(fold: &'f Fold<'_>) -> impl Iterator<Item = &'f Parcel> {
-    fold.known.parcels.iter().filter(|parcel| !fold.had.parcels.contains(parcel))
-}
-
-async fn write_parcels(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
-    let parcels: Vec<(Uuid, &Parcel)> = folds
-        .iter()
-        .flat_map(|fold| new_parcels(fold).map(|parcel| (fold.order.id.get(), parcel)))
-        .collect();
-    if parcels.is_empty() {
-        return Ok(());
-    }
-    let orders: Vec<Uuid> = parcels.iter().map(|(order, _)| *order).collect();
-    let numbers: Vec<&str> = parcels.iter().map(|(_, parcel)| parcel.number.as_str()).collect();
-    let column = |of: fn(&Parcel) -> Option<&str>| -> Vec<Option<&str>> {
-        parcels.iter().map(|(_, parcel)| of(parcel)).collect()
-    };
-    sqlx::query!(
-        "INSERT INTO expedition_parcel (id, expedition_id, ext_package_number, ext_package_tracking_number,
-                                        ext_carrier_tracking_number, tracking_url)
-         SELECT uuid_v7(), g.* FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS g
-         ON CONFLICT (expedition_id, ext_package_number) DO UPDATE
-         SET ext_package_tracking_number = excluded.ext_package_tracking_number,
-             ext_carrier_tracking_number = excluded.ext_carrier_tracking_number,
-             tracking_url = excluded.tracking_url, changed_at = now()",
-        &orders,
-        &numbers as &[&str],
-        &column(|parcel| parcel.package_tracking_number.as_deref()) as &[Option<&str>],
-        &column(|parcel| parcel.carrier_tracking_number.as_deref()) as &[Option<&str>],
-        &column(|parcel| parcel.tracking_url.as_deref()) as &[Option<&str>],
-    )
-    .execute(connection)
-    .await
-    .map(|_| ())
-}
-
-/// Writes where orders can be tracked, where their parcels say it first.
-async fn write_tracking(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
-    let is_new = |fold: &&Fold<'_>| {
-        let (had, known) = (&fold.had, &fold.known);
-        had.tracking_number != known.tracking_number || had.tracking_url != known.tracking_url
-    };
-    let tracked: Vec<&Fold<'_>> = folds.iter().filter(is_new).collect();
-    if tracked.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<Uuid> = tracked.iter().map(|fold| fold.order.id.get()).collect();
-    let numbers: Vec<_> = tracked.iter().map(|fold| fold.known.tracking_number.as_deref()).collect();
-    let urls: Vec<_> = tracked.iter().map(|fold| fold.known.tracking_url.as_deref()).collect();
-    sqlx::query!(
-        "UPDATE expedition_detail d SET tracking_number = g.number, tracking_url = g.url
-         FROM unnest($1::uuid[], $2::text[], $3::text[]) AS g (id, number, url) WHERE d.id = ANY (ARRAY[g.id])",
-        &ids,
-        &numbers as &[Option<&str>],
-        &urls as &[Option<&str>],
-    )
-    .execute(connection)
-    .await
-    .map(|_| ())
 }
 
 /// Writes what the reports say of hand-overs, before the statuses: what follows from those is left to the database (migration
@@ -277,41 +102,6 @@ async fn write_strays(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Resu
     .map(|_| ())
 }
 
-/// What a status event says of parcels: all that the order has, as its record shows them; of orders whose parcels were reported.
-async fn tracking(
-    connection: &mut PgConnection,
-    folds: &[Fold<'_>],
-) -> Result<HashMap<Uuid, Vec<(&'static str, Value)>>, sqlx::Error> {
-    let is_told = |fold: &&Fold<'_>| {
-        fold.state.status != fold.order.state.status && new_parcels(fold).next().is_some()
-    };
-    let ids: Vec<Uuid> = folds.iter().filter(is_told).map(|fold| fold.order.id.get()).collect();
-    if ids.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let told = sqlx::query!(
-        r#"SELECT d.id, d.tracking_number, d.tracking_url,
-                  (SELECT jsonb_agg(jsonb_build_object('extPackageNumber', p.ext_package_number,
-                              'extPackageTrackingNumber', p.ext_package_tracking_number,
-                              'extCarrierTrackingNumber', p.ext_carrier_tracking_number, 'trackingUrl', p.tracking_url)
-                          ORDER BY p.created_at, p.ext_package_number)
-                   FROM expedition_parcel p WHERE p.expedition_id = d.id) AS "parcels!"
-           FROM unnest($1::uuid[]) AS g (id) JOIN expedition_detail d ON d.id = ANY (ARRAY[g.id])"#,
-        &ids,
-    )
-    .fetch_all(connection)
-    .await?;
-    let fields = told.into_iter().map(|told| {
-        let fields = vec![
-            ("trackingNumber", json!(told.tracking_number)),
-            ("trackingUrl", json!(told.tracking_url)),
-            ("parcels", told.parcels),
-        ];
-        (told.id, fields)
-    });
-    Ok(fields.collect())
-}
-
 /// What the audit says of reports: what changed, and what each of them said.
 fn changes(fold: &Fold<'_>) -> Value {
     let (old, state, had, known) = (&fold.order.state, &fold.state, &fold.had, &fold.known);
@@ -327,7 +117,7 @@ fn changes(fold: &Fold<'_>) -> Value {
     add("packedAt", json!(had.times.packed), json!(known.times.packed));
     add("sentAt", json!(had.times.sent), json!(known.times.sent));
     add("deliveredAt", json!(had.times.delivered), json!(known.times.delivered));
-    let numbers: Vec<_> = new_parcels(fold).map(|parcel| &parcel.number).collect();
+    let numbers: Vec<_> = parcels::new_parcels(fold).map(|parcel| &parcel.number).collect();
     if !numbers.is_empty() {
         add("parcels", Value::Null, json!(numbers));
     }
@@ -343,6 +133,43 @@ fn changes(fold: &Fold<'_>) -> Value {
     changes_json(&changes)
 }
 
+/// The columns of orders that reports set.
+struct Columns<'f> {
+    ids: Vec<Uuid>,
+    statuses: Vec<&'f str>,
+    canceling: Vec<Option<&'f str>>,
+    errors: Vec<Option<String>>,
+    packed: Vec<Option<DateTime<Utc>>>,
+    sent: Vec<Option<DateTime<Utc>>>,
+    delivered: Vec<Option<DateTime<Utc>>>,
+}
+
+impl<'f> Columns<'f> {
+    fn of(folds: &'f [Fold<'_>]) -> Self {
+        Self {
+            ids: folds.iter().map(|fold| fold.order.id.get()).collect(),
+            statuses: folds.iter().map(|fold| fold.state.status.as_str()).collect(),
+            canceling: folds.iter().map(|fold| fold.state.canceling_from.map(Status::as_str)).collect(),
+            errors: folds.iter().map(|fold| fold.state.errors.as_ref().map(Value::to_string)).collect(),
+            packed: folds.iter().map(|fold| fold.known.times.packed).collect(),
+            sent: folds.iter().map(|fold| fold.known.times.sent).collect(),
+            delivered: folds.iter().map(|fold| fold.known.times.delivered).collect(),
+        }
+    }
+}
+
+/// `data` of the events of an order: of its status, and of what it gives back.
+fn events(
+    fold: &Fold<'_>,
+    tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)>>,
+) -> (Option<String>, Option<String>) {
+    let (old, new) = (fold.order.state.status, fold.state.status);
+    let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
+    further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
+    let told = (old != new).then(|| status_event(fold.order, Some(old), &fold.state, further).to_string());
+    (told, fold.gives_back().then(|| booked_event(fold.order, new).to_string()))
+}
+
 /// Writes the orders and the stocks, with audit and events. Reports that change nothing of a record leave its version.
 async fn write_orders(
     connection: &mut PgConnection,
@@ -352,34 +179,13 @@ async fn write_orders(
     mut tracking: HashMap<Uuid, Vec<(&'static str, Value)>>,
 ) -> Result<Vec<WebhookId>, sqlx::Error> {
     let stocks: StockColumns = ledger.settle().into_iter().collect();
-    let ids: Vec<Uuid> = folds.iter().map(|fold| fold.order.id.get()).collect();
-    let statuses: Vec<&str> = folds.iter().map(|fold| fold.state.status.as_str()).collect();
-    let canceling: Vec<Option<&str>> =
-        folds.iter().map(|fold| fold.state.canceling_from.map(Status::as_str)).collect();
-    let errors: Vec<Option<String>> =
-        folds.iter().map(|fold| fold.state.errors.as_ref().map(Value::to_string)).collect();
-    let moment = |of: fn(&Fold<'_>) -> Option<DateTime<Utc>>| -> Vec<_> { folds.iter().map(of).collect() };
-    let packed = moment(|fold| fold.known.times.packed);
-    let sent = moment(|fold| fold.known.times.sent);
-    let delivered = moment(|fold| fold.known.times.delivered);
+    let Columns { ids, statuses, canceling, errors, packed, sent, delivered } = Columns::of(folds);
     let complete: Vec<Option<bool>> = folds.iter().map(Fold::is_complete).collect();
     let raised: Vec<bool> = folds.iter().map(Fold::is_change).collect();
-    let touched: Vec<bool> = folds
-        .iter()
-        .map(|fold| fold.is_change() || fold.state.canceling_from != fold.order.state.canceling_from)
-        .collect();
+    let is_touched = |fold: &Fold<'_>| fold.state.canceling_from != fold.order.state.canceling_from;
+    let touched: Vec<bool> = folds.iter().map(|fold| fold.is_change() || is_touched(fold)).collect();
     let audited: Vec<String> = folds.iter().map(|fold| changes(fold).to_string()).collect();
-    let mut told = Vec::with_capacity(folds.len());
-    let mut booked = Vec::with_capacity(folds.len());
-    for fold in folds {
-        let (old, new) = (fold.order.state.status, fold.state.status);
-        let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
-        further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
-        told.push(
-            (old != new).then(|| status_event(fold.order, Some(old), &fold.state, further).to_string()),
-        );
-        booked.push(fold.gives_back().then(|| booked_event(fold.order, new).to_string()));
-    }
+    let (told, booked): (Vec<_>, Vec<_>) = folds.iter().map(|fold| events(fold, &mut tracking)).unzip();
     let recorded: RecordedRows = record_orders!(
         connection,
         &[origin],
