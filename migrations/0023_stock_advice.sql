@@ -29,7 +29,7 @@ CREATE INDEX stock_advice_by_change ON stock_advice (organisation_id, changed_at
 CREATE INDEX stock_advice_by_warehouse ON stock_advice (warehouse_id);
 CREATE INDEX stock_advice_by_wms ON stock_advice (wms_id);
 CREATE INDEX stock_advice_by_supplier ON stock_advice (supplier_id);
--- open ones, by when they were expected: those that nobody closes are closed
+-- open ones, by when they were expected: those that are not closed in time are closed
 CREATE INDEX stock_advice_open ON stock_advice (expected_at, id) WHERE status IN ('new', 'receiving');
 CREATE TRIGGER raise_version BEFORE UPDATE ON stock_advice FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
