@@ -23,7 +23,7 @@ use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
 use crate::routes::partner::{setting, sync};
 use crate::routes::problem as problem_page;
-use crate::routes::shipping::{carrier, service as carrier_service};
+use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
 
@@ -141,6 +141,11 @@ pub fn api() -> Table {
         .post("/api/carrier-service", carrier_service::create_carrier_service)
         .get("/api/carrier-service/{id}", carrier_service::get_carrier_service)
         .put("/api/carrier-service/{id}", carrier_service::update_carrier_service)
+        .post("/api/carrier-preference/list", carrier_preference::list_carrier_preferences)
+        .post("/api/carrier-preference", carrier_preference::create_carrier_preference)
+        .get("/api/carrier-preference/{id}", carrier_preference::get_carrier_preference)
+        .put("/api/carrier-preference/{id}", carrier_preference::update_carrier_preference)
+        .delete("/api/carrier-preference/{id}", carrier_preference::delete_carrier_preference)
         .post("/api/eshop-webhook", subscription::create_webhook)
         .post("/api/eshop-webhook/list", webhook_read::list_webhooks)
         .get("/api/eshop-webhook/{id}", webhook_read::get_webhook)

@@ -50,6 +50,7 @@ pub(super) const ALL: &[&Described] = &[
     &catalog::PACKAGING_OPTION,
     &shipping::CARRIER,
     &shipping::CARRIER_SERVICE,
+    &shipping::CARRIER_PREFERENCE,
     &webhook::WEBHOOK,
     &webhook::DELIVERY,
     &job::JOB,

@@ -8,7 +8,6 @@
 
 pub mod allocation;
 pub mod allocator;
-pub mod amount;
 pub mod body;
 pub mod bulk;
 pub mod command;

@@ -105,6 +105,8 @@ permissions! {
     WriteServices: Superadmin Admin;
     /// Create and change carriers and carrier services.
     WriteCarriers: Superadmin;
+    /// Create, change and delete carrier preferences.
+    WritePreferences: Superadmin Admin User;
     /// Read webhooks and deliveries.
     ReadWebhooks: Superadmin Admin User Viewer;
     /// Create and change webhooks, redeliver.

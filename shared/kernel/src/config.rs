@@ -293,6 +293,9 @@ pub struct QuotaSettings {
     /// Suppliers that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_SUPPLIERS", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_suppliers: u64,
+    /// Carrier preferences that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_CARRIER_PREFERENCES", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_carrier_preferences: u64,
     /// Stock advices that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_STOCK_ADVICES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_stock_advices: u64,

@@ -5,9 +5,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::amount::{Amount, amount};
 use crate::account::person::email;
 use crate::record_fields;
+use longshore_kernel::amount::{Amount, amount};
 use longshore_kernel::country::country;
 use longshore_kernel::currency::currency;
 use longshore_kernel::ids::EshopId;

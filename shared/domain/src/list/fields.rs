@@ -15,6 +15,7 @@ pub mod job;
 pub mod movement;
 pub mod organisation;
 pub mod packaging;
+pub mod preference;
 pub mod product;
 pub mod service;
 pub mod session;

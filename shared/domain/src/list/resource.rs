@@ -357,6 +357,7 @@ mod tests {
     use crate::list::fields::movement::STOCK_MOVEMENT;
     use crate::list::fields::organisation::ORGANISATION;
     use crate::list::fields::packaging::PACKAGING_OPTION;
+    use crate::list::fields::preference::CARRIER_PREFERENCE;
     use crate::list::fields::product::PRODUCT;
     use crate::list::fields::service::CARRIER_SERVICE;
     use crate::list::fields::session::SESSION;
@@ -388,6 +389,7 @@ mod tests {
         &SUPPLIER,
         &CARRIER,
         &CARRIER_SERVICE,
+        &CARRIER_PREFERENCE,
         &EXPEDITION,
         &EXPEDITION_ITEM,
         &RESERVATION,

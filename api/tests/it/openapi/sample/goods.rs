@@ -22,13 +22,15 @@ pub const CODE: &str = "7";
 /// Creates the records from the examples of the document, and replaces the ids of the examples by theirs.
 pub async fn make(api: &Api, document: &mut String) -> Goods {
     let mut ids = BTreeMap::new();
-    let makes: [(&str, &str, &str, u32, Value); 8] = [
+    let makes: [(&str, &str, &str, u32, Value); 9] = [
         ("supplier", "post", "/api/supplier", 0x20, json!({})),
         ("stock-advice", "post", "/api/stock-advice", 0x21, json!({"internalId": "sample"})),
         ("packaging-option", "post", "/api/packaging-option", 0x23, json!({"code": "sample"})),
         ("image", "put", "/api/product/{id}/image/upload", 0x24, json!({})),
         ("carrier", "post", "/api/carrier", 0x25, json!({"code": 7})),
         ("carrier-service", "post", "/api/carrier-service", 0x26, json!({"code": 7})),
+        // the example of a new one uses another position
+        ("carrier-preference", "post", "/api/carrier-preference", 0x2b, json!({"position": 1})),
         ("expedition", "post", "/api/expedition", 0x28, json!({"orderNumber": "sample", "send": false})),
         ("setting", "post", "/api/partner-integration/eshop-setting/{id}", 0x27, json!({})),
     ];
