@@ -127,6 +127,9 @@ CREATE TABLE expedition_detail (
     currency text NOT NULL CONSTRAINT currency_is_three_letters CHECK (currency ~ '^[A-Z]{3}$'),
     carrier_id uuid,
     carrier_service_id uuid,
+    -- the preference that the carrier was chosen by, and when; null where it was given
+    carrier_preference_id uuid,
+    carrier_chosen_at timestamptz,
     delivery_method text,
     carrier_pickup_place uuid,
     carrier_pickup_place_code text,
@@ -189,6 +192,9 @@ CREATE TABLE expedition_detail (
     packages_count integer CONSTRAINT packages_count_is_0_to_999 CHECK (packages_count BETWEEN 0 AND 999),
     removed_virtual_products jsonb NOT NULL,
     modified_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT a_chosen_carrier_says_by_what_and_when CHECK (
+        (carrier_preference_id IS NULL) = (carrier_chosen_at IS NULL)
+        AND (carrier_preference_id IS NULL OR carrier_id IS NOT NULL)),
     CONSTRAINT order_number_is_unique_in_the_eshop UNIQUE (eshop_id, order_number)
 );
 CREATE UNIQUE INDEX external_id_is_unique_in_the_eshop ON expedition_detail (eshop_id, external_id)

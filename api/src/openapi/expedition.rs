@@ -201,8 +201,12 @@ const MEANINGS: &[(&str, &str)] = &[
     ("items", "The ordered items. A product may appear several times."),
     ("value", "What the customer pays, with at most 4 decimals."),
     ("currency", "ISO 4217."),
-    ("carrier", "The carrier. Without it, the order is `incorrect` when it is sent."),
+    (
+        "carrier",
+        "The carrier. Without it, one is chosen by the carrier preferences when the order is sent; if none holds, the order is `incorrect`.",
+    ),
     ("carrierService", "A service of the carrier."),
+    ("carrierChoice", "The preference that the carrier was chosen by; null for a given carrier."),
     (
         "differentDeliveryAddress",
         "If false, the delivery address is the billing address. The default is whether they differ.",

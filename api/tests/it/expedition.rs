@@ -13,6 +13,7 @@ use crate::support::Reply;
 
 mod bodies;
 mod bulk;
+mod choice;
 mod edits;
 mod life;
 mod lists;

@@ -1,6 +1,7 @@
 //! Orders, which the API calls expeditions (`docs/reference/orders.md#order`).
 //!
-//! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
+//! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory, `choice`
+//!   finds a carrier for one that names none.
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
 //! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's; `together` gives the requests of the
@@ -10,6 +11,7 @@ pub mod allocation;
 pub mod allocator;
 pub mod body;
 pub mod bulk;
+mod choice;
 pub mod command;
 pub mod create;
 mod decision;

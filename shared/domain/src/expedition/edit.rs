@@ -238,12 +238,15 @@ async fn attempt(
         let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
         violations.extend(given.echo.judge(&record.map(|record| record.json).unwrap_or_default())?);
     }
+    // a carrier that is named is the caller's own, unless a record is sent back that says that it was chosen
+    let is_own = matches!(given.body.fields.carrier_id, Given::Value(_)) && !given.echo.has("carrierChoice");
+    let choice = stored.order.shipper.choice.filter(|_| !is_own);
     let mut body = stored.news(&given.body);
     if !violations.is_empty() {
         body.to_mut().violations.extend(violations);
     }
     let eshop = stored.order.eshop;
-    let draft = Draft { id, eshop, scope: context.scope(), detail, given: body, is_new: false };
+    let draft = Draft { id, eshop, scope: context.scope(), detail, given: body, choice, is_new: false };
     let resolved = resolve(change.connection(), vec![draft]).await?.into_iter().next();
     let resolved = match resolved {
         Some(Ok(mut resolved)) => {
@@ -309,6 +312,14 @@ pub(super) fn differences(stored: &Stored, resolved: &Resolved) -> Vec<FieldChan
             }
         })
         .collect();
+    let (was, becomes) = (&stored.order.shipper, &resolved.order.shipper);
+    if was.choice != becomes.choice {
+        changes.push(FieldChange {
+            field: "carrierChoice",
+            old: json!(was.choice),
+            new: json!(becomes.choice),
+        });
+    }
     if !resolved.items.is_empty() {
         let items = |order: &Order| -> Value {
             let show = |item: &Item| json!({"product": item.product, "quantity": item.quantity});

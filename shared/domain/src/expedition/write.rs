@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::allocator::{Adjustment, Ledger};
+use super::choice::{Shipper, assign};
 use super::order::{Order, State};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{self, FieldChange, changes_json};
@@ -35,13 +36,31 @@ pub(super) struct Transition<'o> {
 impl Transition<'_> {
     /// Whether anything is to be written.
     pub(super) fn is_change(&self) -> bool {
-        self.state != self.order.state
+        self.state != self.order.state || self.changes_shipper()
+    }
+
+    fn changes_shipper(&self) -> bool {
+        self.shipper() != *self.former_shipper()
+    }
+
+    fn former_shipper(&self) -> &Shipper {
+        self.order.former_shipper.as_ref().unwrap_or(&self.order.shipper)
+    }
+
+    /// Who ships the order from now on. A choice is that of a sent order: one that is held has none.
+    fn shipper(&self) -> Shipper {
+        let shipper = &self.order.shipper;
+        if self.state.status == Status::OnHold && shipper.choice.is_some() {
+            return Shipper::default();
+        }
+        shipper.clone()
     }
 
     /// Whether the record shows another state since; what an order waits for does not count.
     fn raises_version(&self) -> bool {
         let (old, new) = (&self.order.state, &self.state);
         State { waits_for: None, ..old.clone() } != State { waits_for: None, ..new.clone() }
+            || self.changes_shipper()
     }
 
     fn changes(&self) -> Vec<FieldChange> {
@@ -55,8 +74,9 @@ impl Transition<'_> {
         add("status", json!(old.status), json!(new.status));
         add("reservationPaused", json!(old.is_paused), json!(new.is_paused));
         add("errors", json!(old.errors), json!(new.errors));
+        changes.extend(self.former_shipper().becomes(&self.shipper()));
         if let Some((field, value)) = &self.remark {
-            add(field, Value::Null, value.clone());
+            changes.push(FieldChange { field, old: Value::Null, new: value.clone() });
         }
         changes
     }
@@ -214,6 +234,9 @@ pub(super) async fn write(
     if changed.is_empty() {
         return Ok(Default::default());
     }
+    let shippers: Vec<(Uuid, Shipper)> =
+        changed.iter().filter(|t| t.changes_shipper()).map(|t| (t.order.id.get(), t.shipper())).collect();
+    assign(connection, &shippers).await?;
     let column = |of: fn(&Transition<'_>) -> Option<Value>| -> Vec<Option<String>> {
         changed.iter().map(|t| of(t).map(|value| value.to_string())).collect()
     };

@@ -134,6 +134,10 @@ const PARCEL: &[Field] = &[
     Field::timestamp("changedAt", "{t}.changed_at"),
 ];
 
+/// How a carrier was chosen.
+const CHOICE: &[Field] =
+    &[Field::id("preference", "{t}.carrier_preference_id"), Field::timestamp("at", "{t}.carrier_chosen_at")];
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
@@ -150,6 +154,10 @@ const FIELDS: &[Field] = &[
     Field::text("currency", "{t}.currency"),
     Field::one("carrier", "{t}.carrier_id", &CARRIER).or_null(),
     Field::one("carrierService", "{t}.carrier_service_id", &CARRIER_SERVICE).or_null(),
+    Field::object("carrierChoice", CHOICE).or_null().shown_as(
+        "(CASE WHEN {t}.carrier_preference_id IS NOT NULL THEN json_build_object('preference', {t}.carrier_preference_id,
+              'at', to_char({t}.carrier_chosen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')) END)",
+    ),
     Field::text("deliveryMethod", "{t}.delivery_method").or_null(),
     Field::id("carrierPickupPlace", "{t}.carrier_pickup_place").or_null(),
     Field::text("carrierPickupPlaceCode", "{t}.carrier_pickup_place_code").or_null(),
@@ -265,7 +273,6 @@ const FIELDS: &[Field] = &[
     Field::json("invoice", "NULL::json").or_null().alone(),
     Field::text("invoiceUrl", "NULL::text").or_null().alone(),
     Field::text("invoiceOriginalName", "NULL::text").or_null().alone(),
-    Field::json("carrierChoice", "NULL::json").or_null().alone(),
     Field::json("handover", "NULL::json").or_null().alone(),
     Field::boolean("withComplaint", "false").alone(),
     Field::id("splitFrom", "NULL::uuid").or_null().alone(),
