@@ -44,6 +44,8 @@ CREATE INDEX expedition_by_status ON expedition (organisation_id, status, status
 CREATE INDEX expedition_by_creation_of_all ON expedition (created_at, id);
 CREATE INDEX expedition_by_change_of_all ON expedition (changed_at, id);
 CREATE INDEX expedition_by_eshop ON expedition (eshop_id, created_at, id);
+-- those that may be heard of no more
+CREATE INDEX expedition_on_its_way ON expedition (status_since, id) WHERE status IN ('carrier_picked_up', 'ready_to_takeover');
 -- those that wait for a stock, in turn
 CREATE INDEX expedition_by_turn ON expedition (waits_for_id, priority DESC, created_at, id) WHERE waits_for_id IS NOT NULL;
 CREATE TRIGGER expedition_comes_into_its_quota AFTER INSERT ON expedition
@@ -86,7 +88,10 @@ JOIN unnest(ARRAY['awaiting_processing', 'take_out', 'completion', 'waiting_for_
                   'ready_to_takeover', 'delivered']) WITH ORDINALITY AS t (status, place) ON t.place > f.place
 UNION
 -- the warehouse cannot do it
-VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect');
+VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect'),
+    -- nothing more is heard; or it is, later
+    ('carrier_picked_up', 'probably_delivered'), ('ready_to_takeover', 'probably_delivered'),
+    ('probably_delivered', 'ready_to_takeover'), ('probably_delivered', 'delivered');
 
 -- What holds for every change of an order, however it is made: it takes a transition of the table, `status_since` goes with the
 -- status, and its version rises as that of every record.

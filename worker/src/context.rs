@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_shared::expedition::silence;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::baselinker::window::{self, Window};
@@ -35,6 +36,8 @@ pub struct WorkerContext {
     pub partners: Tools,
     /// Decides which turns at partners may run.
     pub partner_places: Places,
+    /// Days without news after which an order on its way was probably delivered.
+    pub probably_delivered_days: u16,
     /// Cancelled when the process must stop.
     pub stop: CancellationToken,
 }
@@ -58,6 +61,7 @@ impl WorkerContext {
             lanes,
             partners,
             partner_places: Places::of_long_turns(PARTNER_PLACES),
+            probably_delivered_days: silence::DAYS,
             stop,
         })
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use clap::Args;
+use longshore_shared::expedition::silence;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::queue::{Queue, control};
@@ -33,7 +34,7 @@ const LANE_LIMIT: Duration = Duration::from_mins(2);
 /// The longest time that one upkeep may run.
 const UPKEEP_LIMIT: Duration = Duration::from_mins(10);
 
-/// Concurrency of the process.
+/// What the process does, and how much of it at once.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Work")]
 pub struct WorkSettings {
@@ -47,6 +48,9 @@ pub struct WorkSettings {
     /// all. A used slot costs about 45 kB.
     #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(control::MAX_CONCURRENCY)))]
     pub lane_concurrency: u16,
+    /// Days without news after which an order on its way is `probably_delivered`.
+    #[arg(long, env = "LONGSHORE_PROBABLY_DELIVERED_DAYS", default_value_t = silence::DAYS, value_parser = clap::value_parser!(u16).range(1..=3_650))]
+    pub probably_delivered_days: u16,
 }
 
 /// Works until SIGTERM or SIGINT. Then nothing new begins, running work may end, and what does not is given

@@ -211,6 +211,7 @@ impl Expedition {
         "waiting_for_the_carrier",
         "carrier_picked_up",
         "ready_to_takeover",
+        "probably_delivered",
         "delivered",
         "canceled",
     ];

@@ -143,6 +143,9 @@ fn where_it_is(order: &Order) -> Markup {
         Status::WaitingForTheCarrier => "It is packed, and waits for the carrier.",
         Status::CarrierPickedUp => "It is on its way.",
         Status::ReadyToTakeover => "It is at the pickup place.",
+        Status::ProbablyDelivered => {
+            "It was on its way, and nothing more was heard of it: it was probably delivered."
+        }
         Status::Delivered => "It is delivered.",
         Status::Canceled => "It is cancelled.",
     };

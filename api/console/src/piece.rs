@@ -62,7 +62,7 @@ impl Toned for JobState {
 impl Toned for ExpeditionStatus {
     fn toned(self) -> (&'static str, Tone) {
         let tone = match self {
-            Self::Delivered => Tone::Good,
+            Self::ProbablyDelivered | Self::Delivered => Tone::Good,
             Self::AwaitingProcessing
             | Self::TakeOut
             | Self::Completion

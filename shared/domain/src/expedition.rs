@@ -4,7 +4,7 @@
 //!   finds a carrier for one that names none.
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
-//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's; `together` gives the requests of the
+//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` and `silence` are the worker's; `together` gives the requests of the
 //!   same moment one transaction.
 
 pub mod allocation;
@@ -21,6 +21,7 @@ pub mod invariants;
 mod order;
 pub mod progress;
 mod references;
+pub mod silence;
 mod stocks;
 mod tally;
 pub mod together;

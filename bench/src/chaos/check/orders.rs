@@ -117,7 +117,14 @@ fn waits(status: &str) -> bool {
 }
 
 fn is_packed(status: &str) -> bool {
-    matches!(status, "waiting_for_the_carrier" | "carrier_picked_up" | "ready_to_takeover" | "delivered")
+    matches!(
+        status,
+        "waiting_for_the_carrier"
+            | "carrier_picked_up"
+            | "ready_to_takeover"
+            | "probably_delivered"
+            | "delivered"
+    )
 }
 
 impl Histories {

@@ -487,6 +487,22 @@ impl Detail {
     }
 }
 
+/// Fields that say something of a person.
+pub(super) fn is_personal(field: &str) -> bool {
+    let is_address = field.starts_with("billing") || field.starts_with("delivery");
+    let is_kept = field.ends_with("Country")
+        || matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
+    (is_address && !is_kept)
+        || matches!(
+            field,
+            "note"
+                | "carrierNote"
+                | "carrierPickupPlaceCode"
+                | "externalCarrierPickupPlaceCode"
+                | "carrierOptions"
+        )
+}
+
 /// The parts of an address that both have.
 macro_rules! addresses {
     ($($billing:ident $delivery:ident,)*) => {

@@ -7,19 +7,20 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::body::{Body, Detail, DetailFields};
+use super::body::{Body, Detail, DetailFields, is_personal};
 use super::command::location;
 use super::create::{detail_row, is_taken};
 use super::decision::wrong_status;
 use super::order::{self, Item, Order};
 use super::references::{Draft, Resolved, resolve};
-use super::write::ENTITY;
+use super::write::{ENTITY, change_event};
 use crate::list;
+use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
-use longshore_kernel::change::Change;
+use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
@@ -28,7 +29,7 @@ use longshore_kernel::problem::{CONFLICT, Problem, Violation};
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
 use longshore_kernel::tombstone;
-use longshore_kernel::{record_change, record_changes};
+use longshore_kernel::{record_change, record_each};
 
 /// How often a change is tried that is refused because of a concurrent one.
 const ATTEMPTS: usize = 3;
@@ -260,7 +261,7 @@ async fn attempt(
     if changes.is_empty() {
         return Ok(());
     }
-    let edited = Edited { stored, resolved, changes, digest: None, origin: 0 };
+    let edited = Edited { stored, resolved, changes, digest: None, is_sent: false, origin: 0 };
     let lanes = write(change.connection(), &[&context.origin], &[edited]).await?;
     change.note_lanes(lanes);
     Ok(())
@@ -275,22 +276,6 @@ fn moved(given: &Asked, stored: &Stored) -> Vec<Violation> {
         .into_iter()
         .chain(other(number.is_some_and(|number| *number != stored.detail.order_number), "orderNumber"))
         .collect()
-}
-
-/// Fields that say something of a person.
-fn is_personal(field: &str) -> bool {
-    let is_address = field.starts_with("billing") || field.starts_with("delivery");
-    let is_kept = field.ends_with("Country")
-        || matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
-    (is_address && !is_kept)
-        || matches!(
-            field,
-            "note"
-                | "carrierNote"
-                | "carrierPickupPlaceCode"
-                | "externalCarrierPickupPlaceCode"
-                | "carrierOptions"
-        )
 }
 
 /// What changes, for the audit: what is personal is masked.
@@ -376,6 +361,8 @@ pub(super) struct Edited {
     pub(super) changes: Vec<FieldChange>,
     /// SHA-256 of the row that was taken, where an import changes it.
     pub(super) digest: Option<[u8; 32]>,
+    /// Whether it is sent again in the same transaction, which then says what became of it.
+    pub(super) is_sent: bool,
     /// Its place among the origins.
     pub(super) origin: usize,
 }
@@ -395,7 +382,8 @@ impl Edited {
                 item.stock = None;
             }
         }
-        Order { state: old.state.clone(), items, version: old.version + 1, ..new.clone() }
+        let edits = self.changes.clone();
+        Order { state: old.state.clone(), items, version: old.version + 1, edits, ..new.clone() }
     }
 
     /// Its row of `expedition`, as far as a body changes it.
@@ -444,15 +432,22 @@ pub(super) async fn write(
     }
     let places: Vec<i64> = orders.iter().map(|e| i64::try_from(e.origin + 1).unwrap_or(1)).collect();
     let changes: Vec<String> = orders.iter().map(|e| changes_json(&e.changes).to_string()).collect();
-    let recorded = record_changes!(
+    let told: Vec<Option<String>> = orders
+        .iter()
+        .map(|edited| {
+            let event = || change_event(&edited.order(), edited.stored.order.state.status, &edited.changes);
+            (!edited.is_sent).then(|| event().to_string())
+        })
+        .collect();
+    let recorded: RecordedRows = record_each!(
         connection,
         origins,
         "expedition.update",
         ENTITY,
         None,
         "WITH given AS MATERIALIZED (
-             SELECT h.*, g.origin, g.changes
-             FROM unnest($9::uuid[], $10::bigint[], $11::text[]) AS g (id, origin, changes)
+             SELECT h.*, g.origin, g.changes, g.told
+             FROM unnest($9::uuid[], $10::bigint[], $11::text[], $16::text[]) AS g (id, origin, changes, told)
              JOIN jsonb_populate_recordset(NULL::expedition, $12::jsonb) AS h ON h.id = g.id
          ), detail AS (
              INSERT INTO expedition_detail
@@ -474,10 +469,11 @@ pub(super) async fn write(
                  count_of_sku = coalesce(g.count_of_sku, e.count_of_sku),
                  sum_of_quantity = coalesce(g.sum_of_quantity, e.sum_of_quantity), version = e.version + 1
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
-             RETURNING e.id, e.version, e.changed_at, e.organisation_id, g.origin, g.changes
+             RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.origin, g.changes, g.told
          ), changed AS (
-             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    changes::jsonb AS changes, '{}'::jsonb AS data, origin
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
+                    changes::jsonb AS changes, told::jsonb AS data, origin, NULL::text AS action, NULL::text AS kind,
+                    CASE WHEN told IS NOT NULL THEN $17::text END AS event
              FROM written
          )",
         &ids,
@@ -487,6 +483,8 @@ pub(super) async fn write(
         orders.iter().map(Edited::detail).collect::<Value>(),
         orders.iter().flat_map(|e| e.resolved.bundles.iter().cloned()).collect::<Value>(),
         orders.iter().flat_map(|e| e.resolved.items.iter().cloned()).collect::<Value>(),
+        &told as &[Option<String>],
+        EXPEDITION_CHANGE.name,
     )
     .await?;
     Ok(recorded.lanes)

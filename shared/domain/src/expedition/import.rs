@@ -518,8 +518,9 @@ struct Work {
 }
 
 impl Work {
-    fn edit(&mut self, edited: Edited, sends: bool) {
+    fn edit(&mut self, mut edited: Edited, sends: bool) {
         let is_change = !edited.changes.is_empty();
+        edited.is_sent = sends;
         if sends {
             let order = if is_change { edited.order() } else { edited.stored.order.clone() };
             self.again.push((is_change, order));
@@ -567,5 +568,5 @@ fn missing(body: &Body) -> Vec<Violation> {
 fn edited(stored: Stored, mut resolved: Resolved, digest: [u8; 32]) -> Edited {
     stored.keep_items(&mut resolved);
     let changes = edit::differences(&stored, &resolved);
-    Edited { stored, resolved, changes, digest: Some(digest), origin: 0 }
+    Edited { stored, resolved, changes, digest: Some(digest), is_sent: false, origin: 0 }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::allocator::{Demand, Lack};
 use super::choice::{Choice, Consignment, Shipper};
 use crate::list::fields::expedition::ExpeditionStatus;
+use crate::record::FieldChange;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{
     EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId, WarehouseId, WmsId,
@@ -44,6 +45,8 @@ pub(super) struct Order {
     /// What keeps it from being sent, but for its items.
     pub(super) faults: Vec<Violation>,
     pub(super) shipper: Shipper,
+    /// What a body has changed of it in the same transaction, and no event has said.
+    pub(super) edits: Vec<FieldChange>,
     /// Who shipped it before this change; absent where that stays.
     pub(super) former_shipper: Option<Shipper>,
     /// What a carrier is chosen by; absent where it has one of its own.
@@ -328,6 +331,7 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                     .map(|(preference, at)| Choice { preference, at }),
             },
             former_shipper: None,
+            edits: Vec::new(),
             checks_address: !row.ignores_address,
             order_number: row.order_number,
             external_id: row.external_id,

@@ -11,8 +11,9 @@ use super::command::location;
 use super::decision::wrong_status;
 use super::order::{self, Order, State};
 use super::stocks;
-use super::write::{ENTITY, StockColumns, booked_event, record_orders, status_event};
+use super::write::{ENTITY, StockColumns, booked_event, change_event, record_orders, status_event};
 use crate::list;
+use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::answer::Answer;
@@ -429,8 +430,16 @@ async fn write(
     }
     add("trackingNumber", Value::Null, json!(step.tracking_number));
     add("trackingUrl", Value::Null, json!(step.tracking_url));
-    let told = (old.status != state.status)
-        .then(|| status_event(order, Some(old.status), state, tracking).to_string());
+    let (event, told) = if old.status == state.status {
+        let known = |change: &FieldChange| tracking.iter().find(|(name, _)| *name == change.field).cloned();
+        let changes = changes.iter().map(|change| FieldChange {
+            new: known(change).map_or_else(|| change.new.clone(), |(_, now)| now),
+            ..change.clone()
+        });
+        (Some(EXPEDITION_CHANGE.name), change_event(order, state.status, &changes.collect::<Vec<_>>()))
+    } else {
+        (None, status_event(order, Some(old.status), state, tracking))
+    };
     // pieces that leave are told by the status alone
     let gives_back = old.status.is_booked() && !state.status.is_booked() && step.left.is_none();
     let booked = gives_back.then(|| booked_event(order, state.status).to_string());
@@ -447,7 +456,7 @@ async fn write(
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $24::jsonb AS changes,
                 $25::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,
-                NULL::text AS kind, CASE WHEN $25::text IS NOT NULL THEN $14::text END AS event
+                NULL::text AS kind, coalesce($27::text, $14::text) AS event
          FROM written
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, $26::text::jsonb, version, changed_at, 1, NULL, NULL, $15::text
@@ -460,8 +469,9 @@ async fn write(
         step.times.delivered as Option<DateTime<Utc>>,
         step.is_complete(order) as Option<bool>,
         changes_json(&changes),
-        told as Option<String>,
+        told.to_string(),
         booked as Option<String>,
+        event as Option<&str>,
     )
     .await?;
     Ok(recorded.lanes)

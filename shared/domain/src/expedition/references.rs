@@ -441,6 +441,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         consignment: (shipper.carrier.is_none() || shipper.choice.is_some()).then(|| detail.consignment()),
         shipper,
         former_shipper: None,
+        edits: Vec::new(),
         items: items.list,
         version: 1,
     };

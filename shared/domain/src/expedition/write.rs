@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::allocator::{Adjustment, Ledger};
+use super::body::is_personal;
 use super::choice::{Shipper, assign};
 use super::order::{Order, State};
+use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{self, FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
@@ -113,6 +116,30 @@ pub(super) fn status_event(
 /// `data` of `expedition_booked_change`.
 pub(super) fn booked_event(order: &Order, status: Status) -> Value {
     data(order, status, &["items".to_owned()], &json!({"items": order.booked_items(status)}))
+}
+
+/// Fields that are points in time.
+const MOMENTS: &[&str] = &["eshopOrderDate", "packedAt", "sentAt", "deliveredAt"];
+
+/// The value of a field that changed, as the record shows it.
+fn shown(order: &Order, status: Status, change: &FieldChange) -> Value {
+    match (change.field, change.new.as_str()) {
+        ("items", _) => order.booked_items(status),
+        (field, Some(text)) if MOMENTS.contains(&field) => match DateTime::parse_from_rfc3339(text) {
+            Ok(at) => json!(at.to_utc().to_rfc3339_opts(SecondsFormat::Micros, false)),
+            Err(_) => change.new.clone(),
+        },
+        _ => change.new.clone(),
+    }
+}
+
+/// `data` of `expedition_change`: what changed beside the status. What is personal is named, and not shown.
+pub(super) fn change_event(order: &Order, status: Status, changes: &[FieldChange]) -> Value {
+    let names: Vec<String> = changes.iter().map(|change| change.field.to_owned()).collect();
+    let told = changes.iter().filter(|change| !is_personal(change.field));
+    let fields: Map<_, _> =
+        told.map(|change| (change.field.to_owned(), shown(order, status, change))).collect();
+    data(order, status, &names, &fields.into())
 }
 
 fn data(order: &Order, status: Status, names: &[String], fields: &Value) -> Value {
@@ -255,9 +282,17 @@ pub(super) async fn write(
     // without: what it waits for is all that changes, which the record's version does not tell
     let changes = column(|t| t.raises_version().then(|| changes_json(&t.changes())));
     let told = column(|t| {
-        let old = t.order.state.status;
-        (old != t.state.status).then(|| status_event(t.order, Some(old), &t.state, Vec::new()))
+        let (old, new) = (t.order.state.status, t.state.status);
+        if old != new {
+            return Some(status_event(t.order, Some(old), &t.state, Vec::new()));
+        }
+        (!t.order.edits.is_empty()).then(|| change_event(t.order, new, &t.order.edits))
     });
+    // null: its status
+    let events: Vec<Option<&str>> = changed
+        .iter()
+        .map(|t| (t.order.state.status == t.state.status).then_some(EXPEDITION_CHANGE.name))
+        .collect();
     let booked = column(|t| {
         let (old, new) = (t.order.state.status, t.state.status);
         (old.is_booked() != new.is_booked()).then(|| booked_event(t.order, new))
@@ -269,8 +304,10 @@ pub(super) async fn write(
         stocks,
         "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
-                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[])
-             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised)
+                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[],
+                                  $30::text[])
+             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised,
+                   event)
          ), written AS (
              UPDATE expedition e
              SET status = g.status, reservation_paused = g.paused, waits_for_id = g.waits_for,
@@ -278,11 +315,11 @@ pub(super) async fn write(
                  version = e.version + (g.changes IS NOT NULL AND NOT g.raised)::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
              RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told,
-                       g.booked
+                       g.booked, g.event
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
                 told::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
-                CASE WHEN told IS NOT NULL THEN $14::text END AS event
+                CASE WHEN told IS NOT NULL THEN coalesce(event, $14::text) END AS event
          FROM written WHERE changes IS NOT NULL
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, action, NULL, $15::text::text
@@ -300,6 +337,7 @@ pub(super) async fn write(
         &told as &[Option<String>],
         &booked as &[Option<String>],
         &raised,
+        &events as &[Option<&str>],
     )
     .await?;
     let versions = recorded.entities.into_iter().map(ExpeditionId::from).zip(recorded.versions).collect();

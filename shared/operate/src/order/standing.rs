@@ -10,7 +10,7 @@ use longshore_kernel::problem::Problem;
 use super::COUNTED;
 
 /// Statuses that are no end.
-const OPEN: [Status; 11] = [
+const OPEN: [Status; 12] = [
     Status::OnHold,
     Status::Incorrect,
     Status::AwaitingReservation,
@@ -22,6 +22,7 @@ const OPEN: [Status; 11] = [
     Status::WaitingForTheCarrier,
     Status::CarrierPickedUp,
     Status::ReadyToTakeover,
+    Status::ProbablyDelivered,
 ];
 
 /// Statuses in which an order waits for the allocator, for goods, for a confirmation, for the warehouse.

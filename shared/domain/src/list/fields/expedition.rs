@@ -36,6 +36,8 @@ words! {
         CarrierPickedUp = "carrier_picked_up",
         /// At the pickup place.
         ReadyToTakeover = "ready_to_takeover",
+        /// Nothing more was heard of it.
+        ProbablyDelivered = "probably_delivered",
         /// Delivered: the end.
         Delivered = "delivered",
         /// Cancelled: the end.
@@ -55,10 +57,11 @@ impl ExpeditionStatus {
         Self::Delivered,
     ];
 
-    /// Its place on the line.
+    /// Its place on the line. One of which nothing more was heard is at the pickup place, as far as is known.
     #[must_use]
     pub fn place(self) -> Option<usize> {
-        Self::LINE.iter().position(|status| *status == self)
+        let known = if self == Self::ProbablyDelivered { Self::ReadyToTakeover } else { self };
+        Self::LINE.iter().position(|status| *status == known)
     }
 
     /// Whether its pieces are booked.
@@ -95,7 +98,8 @@ impl ExpeditionStatus {
 /// What is true of an order, or of an item with what it has of its order, that the wms `{w}` may see: the order is in it, and
 /// was handed over.
 pub(super) const OF_WMS: &str = "{t}.wms_id = {w} AND {t}.status IN ('take_out', 'completion', \
-     'waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered')";
+     'waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'probably_delivered', \
+     'delivered')";
 
 /// Orders.
 pub static EXPEDITION: Resource = Resource {
