@@ -109,7 +109,7 @@ pub(crate) fn document() -> &'static Value {
 #[must_use]
 pub fn routes() -> &'static [Route] {
     static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
-        let tables = [urls::api(), urls::images(), urls::service(), serve::urls()];
+        let tables = [urls::api(), urls::files(), urls::service(), serve::urls()];
         tables.into_iter().flat_map(|table| table.routes).collect()
     });
     &ROUTES

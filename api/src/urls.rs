@@ -17,7 +17,7 @@ use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
 use crate::routes::expedition::{
-    bulk as order_bulk, command as order, edit as order_edit, read as order_read,
+    bulk as order_bulk, command as order, edit as order_edit, invoice as order_invoice, read as order_read,
 };
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
@@ -122,6 +122,8 @@ pub fn api() -> Table {
         .patch("/api/expedition/{id}/rebook", order::rebook_expedition)
         .patch("/api/expedition/{id}/unbook", order::unbook_expedition)
         .put("/api/expedition/{id}/status", order_edit::report_expedition)
+        .post("/api/expedition/{id}/invoice", order_invoice::upload_expedition_invoice)
+        .delete("/api/expedition/{id}/invoice", order_invoice::delete_expedition_invoice)
         .post("/api/expedition-item/list", order_read::list_expedition_items)
         .post("/api/reservation/list", order_read::list_reservations)
         .post("/api/stock-movement/list", order_read::list_stock_movements)
@@ -180,9 +182,11 @@ pub fn api() -> Table {
         .post("/api/audit", audit::list_audit)
 }
 
-/// The one whose answer does not depend on `Accept`.
-pub fn images() -> Table {
-    Table::default().get("/api/product/{id}/{image}", image::get_product_image)
+/// Those whose answers do not depend on `Accept`: files.
+pub fn files() -> Table {
+    Table::default()
+        .get("/api/product/{id}/{image}", image::get_product_image)
+        .get("/api/expedition/{id}/invoice", order_invoice::get_expedition_invoice)
 }
 
 /// The operations of the service itself, except those of the document.

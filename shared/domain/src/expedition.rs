@@ -18,6 +18,7 @@ mod decision;
 pub mod edit;
 pub mod import;
 pub mod invariants;
+pub mod invoice;
 mod order;
 pub mod progress;
 mod references;

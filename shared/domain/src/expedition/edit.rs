@@ -11,6 +11,7 @@ use super::body::{Body, Detail, DetailFields, is_personal};
 use super::command::location;
 use super::create::{detail_row, is_taken};
 use super::decision::wrong_status;
+use super::invoice;
 use super::order::{self, Item, Order};
 use super::references::{Draft, Resolved, resolve};
 use super::write::{ENTITY, change_event};
@@ -510,6 +511,7 @@ pub async fn delete(
     if was_handed_over(change.connection(), id).await? {
         return Err(wrong_status(status, "an order that was handed over to its warehouse is kept"));
     }
+    invoice::discard(change.connection(), id).await?;
     let recorded = record_change!(
         change.connection(),
         context.origin,

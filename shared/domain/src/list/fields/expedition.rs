@@ -82,6 +82,12 @@ impl ExpeditionStatus {
         self >= Self::TakeOut && self != Self::Canceled
     }
 
+    /// Whether nothing comes after it.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Delivered | Self::Canceled)
+    }
+
     /// Whether its pieces have left the stock.
     #[must_use]
     pub fn is_packed(self) -> bool {
@@ -136,6 +142,21 @@ const PARCEL: &[Field] = &[
     Field::text("trackingUrl", "{t}.tracking_url").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+];
+
+/// What an order has of its invoice.
+macro_rules! of_invoice {
+    ($column:literal) => {
+        concat!("(SELECT v.", $column, " FROM expedition_invoice v WHERE v.expedition_id = {t}.id)")
+    };
+}
+
+/// Its invoice.
+const INVOICE: &[Field] = &[
+    Field::text("name", of_invoice!("id || '.pdf'")),
+    Field::text("originalName", of_invoice!("original_name")),
+    Field::text("mimeType", of_invoice!("mime_type")),
+    Field::integer("size", of_invoice!("size")),
 ];
 
 /// How a carrier was chosen.
@@ -273,10 +294,20 @@ const FIELDS: &[Field] = &[
           FROM audit a WHERE a.entity_id = {t}.id AND a.changes ? 'status')",
     )
     .on_request(),
+    Field::object("invoice", INVOICE).or_null().shown_as(
+        "(SELECT json_build_object('name', v.id || '.pdf', 'originalName', v.original_name, 'mimeType', v.mime_type,
+                                   'size', v.size)
+          FROM expedition_invoice v WHERE v.expedition_id = {t}.id)",
+    ),
+    Field::text(
+        "invoiceUrl",
+        "(SELECT '/api/expedition/' || v.expedition_id || '/invoice' FROM expedition_invoice v
+          WHERE v.expedition_id = {t}.id)",
+    )
+    .or_null(),
+    Field::text("invoiceOriginalName", of_invoice!("original_name")).or_null(),
+    Field::boolean("withInvoice", "(EXISTS (SELECT FROM expedition_invoice v WHERE v.expedition_id = {t}.id))").hidden(),
     // of later stages
-    Field::json("invoice", "NULL::json").or_null().alone(),
-    Field::text("invoiceUrl", "NULL::text").or_null().alone(),
-    Field::text("invoiceOriginalName", "NULL::text").or_null().alone(),
     Field::json("handover", "NULL::json").or_null().alone(),
     Field::boolean("withComplaint", "false").alone(),
     Field::id("splitFrom", "NULL::uuid").or_null().alone(),
