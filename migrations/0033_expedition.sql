@@ -44,6 +44,8 @@ CREATE INDEX expedition_by_status ON expedition (organisation_id, status, status
 CREATE INDEX expedition_by_creation_of_all ON expedition (created_at, id);
 CREATE INDEX expedition_by_change_of_all ON expedition (changed_at, id);
 CREATE INDEX expedition_by_eshop ON expedition (eshop_id, created_at, id);
+-- those that are packed have a receipt
+CREATE INDEX expedition_by_packing ON expedition (organisation_id, packed_at, id) WHERE packed_at IS NOT NULL;
 -- those that may be heard of no more
 CREATE INDEX expedition_on_its_way ON expedition (status_since, id) WHERE status IN ('carrier_picked_up', 'ready_to_takeover');
 -- those that wait for a stock, in turn

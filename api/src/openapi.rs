@@ -35,6 +35,7 @@ mod operation;
 mod part;
 mod partner;
 mod path;
+mod receipt;
 mod record;
 mod schema;
 pub mod serve;

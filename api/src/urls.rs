@@ -127,6 +127,8 @@ pub fn api() -> Table {
         .post("/api/expedition-item/list", order_read::list_expedition_items)
         .post("/api/reservation/list", order_read::list_reservations)
         .post("/api/stock-movement/list", order_read::list_stock_movements)
+        .post("/api/outbound-receipt/list", order_read::list_outbound_receipts)
+        .post("/api/inbound-receipt/list", order_read::list_inbound_receipts)
         .post("/api/stock-advice", stock_advice::create_stock_advice)
         .post("/api/stock-advice/list", stock_advice::list_stock_advices)
         .get("/api/stock-advice/{id}", stock_advice::get_stock_advice)

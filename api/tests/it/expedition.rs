@@ -3,7 +3,8 @@
 use std::ops::Deref;
 
 use http::Method;
-use longshore_shared::expedition::{allocation, invariants, silence};
+use longshore_shared::expedition::silence::presume;
+use longshore_shared::expedition::{allocation, invariants};
 use longshore_shared::kernel::ids;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -16,6 +17,7 @@ mod bulk;
 mod changes;
 mod choice;
 mod edits;
+mod invoice;
 mod life;
 mod lists;
 mod operations;
@@ -166,7 +168,7 @@ impl World {
                 let order = self.sent(number, &json!({})).await;
                 self.report(&order, json!({"status": "carrier_picked_up"})).await.expect(200);
                 self.pass_silence(&order, 14).await;
-                silence::presume(&self.api.services, 14).await.unwrap();
+                presume(&self.api.services, 14).await.unwrap();
                 self.read(&order).await
             }
             told => {

@@ -8,6 +8,8 @@ use crate::product::MIGRATIONS;
 /// Operations that end something, in this order, after all others.
 const LAST: &[&str] = &[
     "remove_carrier_organisations",
+    "delete_carrier_preference",
+    "delete_expedition_invoice",
     "cancel_expedition",
     "delete_expedition",
     "cancel_job",

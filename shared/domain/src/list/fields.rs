@@ -17,6 +17,7 @@ pub mod organisation;
 pub mod packaging;
 pub mod preference;
 pub mod product;
+pub mod receipt;
 pub mod service;
 pub mod session;
 pub mod stock;
