@@ -21,6 +21,7 @@ mod invoice;
 mod life;
 mod lists;
 mod operations;
+mod picture;
 mod references;
 mod report;
 mod scope;
