@@ -1,4 +1,5 @@
 mod booking;
+mod choice;
 mod closing;
 mod history;
 mod import;

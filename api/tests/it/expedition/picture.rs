@@ -20,9 +20,9 @@ fn picture(pairs: &BTreeSet<(String, String)>) -> String {
         format!("{HEAD} {} |", numbers.join(" | ")),
         format!("|{}", " --- |".repeat(statuses.len() + 1)),
     ];
-    let rows = [("(new)".to_owned(), "new")]
-        .into_iter()
-        .chain(statuses.iter().zip(&numbers).map(|(status, number)| (format!("{number} `{status}`"), *status)));
+    let rows = [("(new)".to_owned(), "new")].into_iter().chain(
+        statuses.iter().zip(&numbers).map(|(status, number)| (format!("{number} `{status}`"), *status)),
+    );
     for (name, from) in rows {
         let cells = statuses.iter().map(|to| {
             if from == *to {
@@ -41,10 +41,11 @@ fn picture(pairs: &BTreeSet<(String, String)>) -> String {
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_picture_of_the_transitions_is_that_of_the_database(pool: PgPool) {
-    let pairs: Vec<(String, String)> = sqlx::query_as("SELECT from_status, to_status FROM expedition_transition")
-        .fetch_all(&pool)
-        .await
-        .unwrap();
+    let pairs: Vec<(String, String)> =
+        sqlx::query_as("SELECT from_status, to_status FROM expedition_transition")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
     let pairs: BTreeSet<_> = pairs.into_iter().collect();
     let known: BTreeSet<&str> = ExpeditionStatus::WORDS.iter().copied().chain(["new"]).collect();
     for (from, to) in &pairs {
@@ -58,5 +59,9 @@ async fn the_picture_of_the_transitions_is_that_of_the_database(pool: PgPool) {
         .take_while(|line| line.starts_with('|'))
         .collect();
     let expected = picture(&pairs);
-    assert_eq!(shown.join("\n"), expected, "docs/reference/orders.md#transitions must have this table:\n{expected}");
+    assert_eq!(
+        shown.join("\n"),
+        expected,
+        "docs/reference/orders.md#transitions must have this table:\n{expected}"
+    );
 }
