@@ -22,6 +22,7 @@ mod life;
 mod lists;
 mod operations;
 mod picture;
+mod receipts;
 mod references;
 mod report;
 mod scope;

@@ -127,7 +127,7 @@ async fn each_field_of_a_preference_is_validated(_: PgPoolOptions, options: PgCo
             json!({"conditions": {"minValue": 0.00001, "currency": "EUR"}}),
             "conditions.minValue invalid_amount",
         ),
-        (json!({"conditions": {"currency": "euro"}}), "conditions.currency invalid_length"),
+        (json!({"conditions": {"currency": "euro"}}), "conditions.currency unknown_currency"),
         (json!({"conditions": {"cod": "yes"}}), "conditions.cod wrong_type"),
     ] {
         let refused = api.put(&api.user, &place(&record), change.clone()).await.expect(400);
