@@ -272,7 +272,7 @@ impl Histories {
         for (id, order, kind, version, fields) in events {
             if kind == "expedition_status_change" {
                 statuses.insert(id, (order, version, fields));
-            } else {
+            } else if kind == "expedition_booked_change" {
                 bookings.entry((order, version)).or_default().push(fields["items"].clone());
             }
         }

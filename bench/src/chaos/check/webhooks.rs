@@ -118,8 +118,8 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
          UNION ALL SELECT id, to_jsonb(product_stock) || jsonb_build_object('available', quantity - booked)
          FROM product_stock
          UNION ALL SELECT id, to_jsonb(stock_advice) FROM stock_advice
-         -- errors belong to a status
-         UNION ALL SELECT id, to_jsonb(e) - 'errors' || jsonb_build_object('tracking_number', d.tracking_number,
+         -- errors belong to a status; JSON of Postgres has another form of moments
+         UNION ALL SELECT id, to_jsonb(e) - '{errors,packed_at,sent_at,delivered_at}'::text[] || jsonb_build_object('tracking_number', d.tracking_number,
                     'tracking_url', d.tracking_url, 'parcels', (
                         SELECT jsonb_agg(jsonb_build_object('extPackageNumber', p.ext_package_number,
                                     'extPackageTrackingNumber', p.ext_package_tracking_number,
