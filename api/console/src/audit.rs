@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::form::Asked;
 use super::layout::Section;
-use super::piece::{empty, field, json, none, pager, time};
+use super::piece::{empty, field, fields, json, none, pager, time};
 use super::visit::Visit;
 
 const HERE: &str = "/console/audit";
@@ -88,7 +88,7 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
             td { strong { (record.action) } }
             td.text {
                 details {
-                    summary { (fields(record)) }
+                    summary { (fields(&record.changes)) }
                     (json(&record.changes))
                     @if let Some(request) = &record.request_id { p.muted { "Request " a href={(HERE) "?request=" (request)} { code { (request) } } } }
                     @if let Some(job) = record.job { p.muted { "Job " a href={"/console/job/" (job)} { code { (job) } } } }
@@ -97,23 +97,5 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
             td.name data-label="Entity" { a href={(HERE) "?entity=" (record.entity)} { (record.entity_type) } " " code.id { (record.entity) } }
             td.name data-label="Organisation" { @match &record.organisation { Some(name) => (name), None => (none()) } }
         }
-    }
-}
-
-/// Field names shown in the list.
-const NAMES: usize = 4;
-
-/// The names of the changed fields.
-fn fields(record: &Line) -> String {
-    let names: Vec<_> = record
-        .changes
-        .as_object()
-        .into_iter()
-        .flat_map(|changes| changes.keys().map(String::as_str))
-        .collect();
-    match names.len() {
-        0 => "no other field".to_owned(),
-        1..=NAMES => names.join(", "),
-        all => format!("{} and {} more", names[..NAMES].join(", "), all - NAMES),
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`order`], [`queue`], [`job`], [`failure`],
-//!   [`webhook`], [`delivery`], [`audit`], [`sync`].
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`find`], [`order`], [`product`], [`queue`], [`job`],
+//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`piece`], [`chart`] are the parts of pages; [`asset`] has the embedded style sheet and
+//! - [`layout`], [`piece`], [`timeline`], [`chart`] are the parts of pages; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
 //!
 //! # Guarantees
@@ -30,18 +30,23 @@ mod asset;
 mod audit;
 mod chart;
 mod delivery;
+mod eshop;
 mod failure;
+mod find;
 mod form;
 mod job;
 mod layout;
 mod live;
 mod order;
+mod organisation;
 mod overview;
 mod piece;
 mod problem;
+mod product;
 mod queue;
 mod session;
 mod sync;
+mod timeline;
 mod visit;
 mod webhook;
 
@@ -57,6 +62,10 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console", get(overview::show))
         .route("/console/", get(overview::show))
         .route("/console/live", get(overview::follow))
+        .route("/console/find", get(find::show))
+        .route("/console/eshop/{id}", get(eshop::show))
+        .route("/console/organisation/{id}", get(organisation::show))
+        .route("/console/product/{id}", get(product::show))
         .route("/console/order", get(order::list::show))
         .route("/console/order/attention", get(order::attention::show))
         .route("/console/order/{id}", get(order::show))

@@ -101,16 +101,27 @@ impl<P> Visit<P> {
     }
 
     /// A page.
-    pub(super) fn page(&self, section: Section, title: &str, content: &Markup) -> Response {
-        self.page_with(section, title, None, content)
+    pub(super) fn page(
+        &self,
+        section: impl Into<Option<Section>>,
+        title: &str,
+        content: &Markup,
+    ) -> Response {
+        self.page_with(section.into(), title, None, content)
     }
 
     /// A page that gets updates from that URL.
     pub(super) fn live_page(&self, section: Section, title: &str, live: &str, content: &Markup) -> Response {
-        self.page_with(section, title, Some(live), content)
+        self.page_with(Some(section), title, Some(live), content)
     }
 
-    fn page_with(&self, section: Section, title: &str, live: Option<&str>, content: &Markup) -> Response {
+    fn page_with(
+        &self,
+        section: Option<Section>,
+        title: &str,
+        live: Option<&str>,
+        content: &Markup,
+    ) -> Response {
         let caller = &self.may.caller;
         let chrome = layout::Chrome {
             name: &caller.actor.name,
@@ -118,8 +129,9 @@ impl<P> Visit<P> {
             form_token: &form_token(&self.token),
             said: said(&self.asked),
             live,
+            sought: self.asked.get("q"),
         };
-        layout::page(&chrome, Some(section), title, content).into_response()
+        layout::page(&chrome, section, title, content).into_response()
     }
 
     /// A confirmation before an action: a separate page, which the script shows in place.

@@ -1,6 +1,7 @@
 //! The operator console as a browser without script uses it.
 
 mod access;
+mod find;
 mod forms;
 mod health;
 mod lists;

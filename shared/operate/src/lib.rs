@@ -2,7 +2,12 @@
 
 pub mod backlog;
 pub mod doctor;
+pub mod eshop;
+pub mod find;
 pub mod order;
+pub mod organisation;
+pub mod product;
 pub mod queue;
 pub mod rotation;
 pub mod standing;
+pub mod timeline;

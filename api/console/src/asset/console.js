@@ -158,6 +158,7 @@ if (live && window.EventSource) {
     const find = part.contains(document.activeElement) && finder(part, document.activeElement);
     const scrolled = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
     part.innerHTML = html;
+    reveal(part);
     part.querySelectorAll(".scroll").forEach((table, place) => (table.scrollLeft = scrolled[place] || 0));
     if (find) find()?.focus({ preventScroll: true });
   };
@@ -193,9 +194,31 @@ if (login && !login.querySelector(".refusal")) {
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (document.activeElement && document.activeElement.matches("input, select, textarea")) return;
-  const search = document.querySelector("form.search input");
+  const search = document.getElementById("find") || document.querySelector("form.search input");
   if (search) {
     event.preventDefault();
     search.focus();
+    search.select();
   }
 });
+
+// --- ids: a button copies all of one; without script, or where the browser forbids it, there is none ---
+
+const reveal = (root) => {
+  if (!navigator.clipboard) return;
+  for (const button of root.querySelectorAll(".copy[hidden]")) button.hidden = false;
+};
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "copied";
+  } catch {
+    button.textContent = "not copied";
+  }
+  setTimeout(() => (button.textContent = "copy"), 1_500);
+});
+
+reveal(document);

@@ -117,6 +117,8 @@ pub struct Order {
 pub struct Item {
     /// Its place.
     pub position: i32,
+    /// The product.
+    pub product: Uuid,
     /// SKU of the product; absent where that is gone.
     pub sku: Option<String>,
     /// Name of the product.
@@ -293,7 +295,7 @@ pub async fn inspect(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<O
 async fn items(db: &Database, id: ExpeditionId) -> Result<Vec<Item>, Problem> {
     let found = sqlx::query_as!(
         Item,
-        r#"SELECT i.position, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
+        r#"SELECT i.position, i.product_id AS product, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
            FROM expedition_item i
            LEFT JOIN product p ON p.id = i.product_id
            LEFT JOIN expedition_bundle u ON u.expedition_id = i.expedition_id AND u.position = i.bundle_position
