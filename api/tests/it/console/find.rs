@@ -43,9 +43,8 @@ async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, option
     let order = order(api, &api.tenant, &mug, "2026/4711").await;
     let hook = webhook(api, "https://hooks.alpine.example/in").await;
     let run = job(&world, &api.tenant, "failed", Some("no answer")).await;
-    let eshop: String = sqlx::query_scalar("SELECT name FROM eshop").fetch_one(&world.owner).await.unwrap();
-    let organisation: String =
-        sqlx::query_scalar("SELECT name FROM organisation").fetch_one(&world.owner).await.unwrap();
+    world.execute("UPDATE eshop SET name = 'Alpine Sport'").await;
+    world.execute("UPDATE organisation SET name = 'Nordic Living'").await;
     let stock: Option<Uuid> = sqlx::query_scalar("SELECT id FROM product_stock LIMIT 1")
         .fetch_optional(&world.owner)
         .await
@@ -68,9 +67,9 @@ async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, option
         (hook.to_string(), format!("/console/webhook/{hook}")),
         (run.to_string(), format!("/console/job/{run}")),
         ("request-7".to_owned(), format!("/console/job/{run}")),
-        (eshop, format!("/console/eshop/{}", tenant.eshop)),
+        ("pine sp".to_owned(), format!("/console/eshop/{}", tenant.eshop)),
         (tenant.eshop.to_string(), format!("/console/eshop/{}", tenant.eshop)),
-        (organisation, format!("/console/organisation/{}", tenant.organisation)),
+        ("NORDIC".to_owned(), format!("/console/organisation/{}", tenant.organisation)),
         // without a page of its own: what the audit knows of it
         (supplier.clone(), format!("/console/audit?entity={supplier}")),
     ] {
