@@ -136,11 +136,11 @@ impl Default for OutboundSettings {
     }
 }
 
-/// The store of images.
+/// The store of images and invoices.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Object store")]
 pub struct ObjectStoreSettings {
-    /// Where images are stored: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
+    /// Where images and invoices are stored: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
     #[arg(long, env = "LONGSHORE_OBJECT_STORE", default_value = "objects")]
     pub object_store: String,
     /// URL of an S3 service other than Amazon's.
