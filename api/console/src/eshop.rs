@@ -1,5 +1,6 @@
 //! An e-shop: what is wrong, its partner, its syncs, its webhooks, its jobs and its orders.
 
+pub(super) mod setting;
 mod wrong;
 
 use axum::response::Response;
@@ -44,9 +45,9 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
     let content = html! {
         (standing(&visit, &found, now))
         (wrong::draw(&found, now))
-        @if visit.can(Permission::ReadSettings) { (setting(found.setting.as_ref(), now)) }
+        @if visit.can(Permission::ReadSettings) { (setting::draw(&visit, id, found.setting.as_ref(), now)) }
         @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
-        @if let Some(webhooks) = &found.webhooks { (self::webhooks(id, webhooks, now)) }
+        @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
     };
@@ -112,43 +113,6 @@ fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> M
     }
 }
 
-fn setting(setting: Option<&Setting>, now: DateTime<Utc>) -> Markup {
-    html! {
-        section #setting aria-labelledby="setting-title" {
-            h2 #setting-title { "Integration setting" }
-            @match setting {
-                None => (empty("No integration setting.", "The e-shop pushes its products and stocks itself, or has not been connected yet.")),
-                Some(setting) => {
-                    dl.details {
-                        div { dt { "Partner" } dd { (setting.integration) " " @if !setting.active { (badge(Tone::Warn, "paused")) } } }
-                        div { dt { "Address" } dd { @match &setting.base_url { Some(url) => code { (url) }, None => span.muted { "that of the partner" } } } }
-                        div { dt { "Products" } dd { (clock(setting.product_minutes, setting.next_product_sync, now)) } }
-                        div { dt { "Stocks" } dd { (clock(setting.stock_minutes, setting.next_stock_sync, now)) } }
-                        div { dt { "Stored" } dd { (full_time(setting.changed_at, now)) } }
-                        div { dt { "Id" } dd { (piece::id(setting.id)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn clock(minutes: Option<i32>, next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
-    html! {
-        @match minutes {
-            None => span.muted { "not by the clock" },
-            Some(minutes) => {
-                "every " (number(minutes)) " min"
-                @match next {
-                    Some(at) if at <= now => ", due now",
-                    Some(at) => { ", next " (time(at, now)) },
-                    None => {},
-                }
-            }
-        }
-    }
-}
-
 fn syncs(found: &Found, now: DateTime<Utc>) -> Markup {
     let of_a_kind: Vec<&[Run]> = found.runs.chunk_by(|one, other| one.kind == other.kind).collect();
     let syncs: Vec<_> = found.syncs.iter().filter(|run| run.kind.is_some()).collect();
@@ -180,15 +144,16 @@ fn history(runs: &[Run]) -> Markup {
     }
 }
 
-fn webhooks(id: EshopId, webhooks: &[Webhook], now: DateTime<Utc>) -> Markup {
+fn webhooks(visit: &Visit<permit::Read>, id: EshopId, webhooks: &[Webhook], now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="webhooks-title" {
             header.title {
                 h2 #webhooks-title { "Webhooks" }
+                @if visit.can(Permission::WriteWebhooks) { a.button href={"/console/eshop/" (id) "/webhook"} { "New webhook" } }
                 @if webhooks.len() > health::PAGE { a.button href={"/console/webhook?eshop=" (id)} { "All" } }
             }
             @if webhooks.is_empty() {
-                (empty("No webhook.", "Changes of this e-shop are recorded, but no event is sent. Create a webhook with the API."))
+                (empty("No webhook.", "Changes of this e-shop are recorded, but no event is sent."))
             } @else {
                 (webhooks::table(webhooks, now))
             }

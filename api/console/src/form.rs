@@ -43,6 +43,11 @@ impl<S: Send + Sync> FromRequest<S> for Form {
 }
 
 impl Asked {
+    /// The fields of a form that shows something stored.
+    pub(super) fn of(fields: Vec<(&str, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     fn parse(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
@@ -153,6 +158,17 @@ impl Refused {
             }
             Err(problem) => Err(problem),
         }
+    }
+
+    /// What is wrong with the fields of a form, which is shown again. Other problems remain.
+    pub(super) fn fields(problem: Problem) -> Result<Self, Problem> {
+        if problem.violations().is_empty() { Err(problem) } else { Ok(Self(problem.violations().to_vec())) }
+    }
+
+    /// What is wrong with what has no field.
+    pub(super) fn others(&self, names: &[&str]) -> Vec<String> {
+        let others = self.0.iter().filter(|violation| !names.contains(&violation.property_path.as_str()));
+        others.map(|violation| format!("{} {}", violation.property_path, violation.message)).collect()
     }
 
     /// Whether all fields are right.

@@ -64,6 +64,11 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/live", get(overview::follow))
         .route("/console/find", get(find::show))
         .route("/console/eshop/{id}", get(eshop::show))
+        .route("/console/eshop/{id}/setting", get(eshop::setting::edit).post(eshop::setting::store))
+        .route("/console/eshop/{id}/pause", get(eshop::setting::ask_pause).post(eshop::setting::pause))
+        .route("/console/eshop/{id}/resume", get(eshop::setting::ask_resume).post(eshop::setting::resume))
+        .route("/console/eshop/{id}/sync", get(eshop::setting::ask_sync).post(eshop::setting::sync))
+        .route("/console/eshop/{id}/webhook", get(webhook::edit::new).post(webhook::edit::create))
         .route("/console/organisation/{id}", get(organisation::show))
         .route("/console/product/{id}", get(product::show))
         .route("/console/order", get(order::list::show))
@@ -96,6 +101,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/failure/{key}/retry", get(failure::ask_retry).post(failure::retry))
         .route("/console/webhook", get(webhook::list::show))
         .route("/console/webhook/{id}", get(webhook::show))
+        .route("/console/webhook/{id}/edit", get(webhook::edit::edit).post(webhook::edit::store))
+        .route("/console/webhook/{id}/rotate", get(webhook::edit::ask_rotate).post(webhook::edit::rotate))
         .route(
             "/console/webhook/{id}/activate",
             get(webhook::control::ask_activate).post(webhook::control::activate),

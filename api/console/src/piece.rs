@@ -386,6 +386,32 @@ pub(super) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str,
     }
 }
 
+/// A check box of a form.
+pub(super) fn switch(asked: &Asked, name: &str, label: &str) -> Markup {
+    html! {
+        label.switch-box { input type="checkbox" name=(name) value="true" checked[asked.get(name) == Some("true")]; (label) }
+    }
+}
+
+/// A drop-down list of a form with what was asked, and with what is wrong with that.
+pub(super) fn options<'w>(
+    asked: &Asked,
+    refused: &Refused,
+    name: &str,
+    label: &str,
+    words: impl IntoIterator<Item = (&'w str, &'w str)>,
+) -> Markup {
+    let wrong = refused.message(name);
+    html! {
+        label { (label)
+            select name=(name) aria-invalid=[wrong.map(|_| "true")] aria-describedby=[wrong.map(|_| format!("wrong-{name}"))] {
+                @for (word, text) in words { option value=(word) selected[asked.get(name).unwrap_or_default() == word] { (text) } }
+            }
+            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (sentence(wrong)) "." } }
+        }
+    }
+}
+
 /// How long ago an attempt began.
 pub(super) fn attempt_time(attempt: &Value, now: DateTime<Utc>) -> Markup {
     attempted_at(attempt).map_or_else(none, |at| time(at, now))

@@ -134,6 +134,20 @@ impl<P> Visit<P> {
         layout::page(&chrome, section, title, content).into_response()
     }
 
+    /// A form of a page, with the token of the session.
+    pub(super) fn form(&self, action: &str, button: &str, back: &str, fields: &Markup) -> Markup {
+        html! {
+            form.editor method="post" action=(action) {
+                input type="hidden" name=(FORM_TOKEN) value=(form_token(&self.token));
+                (fields)
+                div.buttons {
+                    button.primary type="submit" { (button) }
+                    a.button href=(back) { "Back" }
+                }
+            }
+        }
+    }
+
     /// A confirmation before an action: a separate page, which the script shows in place.
     pub(super) fn ask(&self, section: Section, question: &Question<'_>) -> Response {
         let content = html! {
@@ -200,6 +214,11 @@ deeds! {
     OrderUnbooked = "order-unbooked", "The pieces of the order are given back, and its reservation is paused.";
     OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
     OrderReported = "order-reported", "The status is reported.";
+    SettingStored = "setting-stored", "The integration setting is stored.";
+    SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";
+    SettingResumed = "setting-resumed", "The partner is called again.";
+    Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
+    WebhookStored = "webhook-stored", "The webhook is changed.";
     Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
     Tested = "tested", "A test is being sent. It is listed under the deliveries.";

@@ -1,6 +1,7 @@
 //! Webhooks: the list by health, and the details of one webhook.
 
 pub(super) mod control;
+pub(super) mod edit;
 pub(super) mod list;
 
 use axum::response::Response;
@@ -62,10 +63,14 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
                     @if webhook.active {
                         a.button href={(path) "/test"} data-ask="" { "Test" }
                         a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={(path) "/edit"} { "Edit" }
+                        a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                         a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
                     } @else {
                         a.button.primary href={(path) "/activate"} data-ask="" { "Activate" }
                         a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={(path) "/edit"} { "Edit" }
+                        a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                     }
                 }
             }

@@ -1,10 +1,12 @@
 //! The operator console as a browser without script uses it.
 
 mod access;
+mod audit;
 mod find;
 mod forms;
 mod health;
 mod lists;
+mod overview;
 mod login;
 mod orders;
 mod syncs;

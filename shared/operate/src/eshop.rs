@@ -52,7 +52,7 @@ pub struct Setting {
     pub stock_minutes: Option<i32>,
     /// When the next sync of products is due.
     pub next_product_sync: Option<DateTime<Utc>>,
-    /// The same for stocks.
+    /// When stocks are sent next.
     pub next_stock_sync: Option<DateTime<Utc>>,
     /// What went wrong last, until something goes right.
     pub error: Option<String>,
@@ -133,7 +133,7 @@ pub async fn setting(db: &Database, id: EshopId) -> Result<Option<Setting>, Prob
                   CASE WHEN g.product_sync_enabled THEN g.product_sync_interval END AS product_minutes,
                   CASE WHEN g.stock_sync_enabled THEN g.stock_sync_interval END AS stock_minutes,
                   (SELECT next_run_at FROM partner_clock c WHERE c.setting_id = g.id AND c.kind = 'product.sync') AS next_product_sync,
-                  (SELECT next_run_at FROM partner_clock c WHERE c.setting_id = g.id AND c.kind = 'stock.sync') AS next_stock_sync,
+                  (SELECT next_run_at FROM partner_clock c WHERE c.setting_id = g.id AND c.kind = 'stock.send') AS next_stock_sync,
                   g.error, g.error_at, g.error_job AS "error_job: JobId", g.changed_at
            FROM integration_setting g WHERE g.eshop_id = $1"#,
         id.get(),
