@@ -6,9 +6,10 @@ mod find;
 mod forms;
 mod health;
 mod lists;
-mod overview;
 mod login;
 mod orders;
+mod overview;
+mod repair;
 mod syncs;
 mod webhooks;
 
