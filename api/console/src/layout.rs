@@ -122,7 +122,7 @@ pub(super) fn page(
                 }
             }
             div.who {
-                span { (chrome.name) " " span.muted { (chrome.role) } }
+                a href="/console/account" { (chrome.name) " " span.muted { (chrome.role) } }
                 form method="post" action="/console/logout" {
                     input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
                     button.plain type="submit" { "Log out" }

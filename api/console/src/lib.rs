@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`find`], [`order`], [`product`], [`queue`], [`job`],
-//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`].
+//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
@@ -26,6 +26,7 @@
 //! permission; a line in [`routes`]; for an action, a confirmation and a `POST` at the same URL; a test in
 //! `tests/it/console`.
 
+mod account;
 mod asset;
 mod audit;
 mod chart;
@@ -62,6 +63,12 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console", get(overview::show))
         .route("/console/", get(overview::show))
         .route("/console/live", get(overview::follow))
+        .route("/console/account", get(account::show))
+        .route("/console/account/password", post(account::change_password))
+        .route("/console/account/totp", post(account::set_up))
+        .route("/console/account/totp/on", post(account::switch_on))
+        .route("/console/account/totp/remove", post(account::remove))
+        .route("/console/account/session/{id}/end", get(account::ask_end).post(account::end))
         .route("/console/find", get(find::show))
         .route("/console/eshop/{id}", get(eshop::show))
         .route("/console/eshop/{id}/setting", get(eshop::setting::edit).post(eshop::setting::store))

@@ -149,7 +149,7 @@ impl<P> Visit<P> {
     }
 
     /// A confirmation before an action: a separate page, which the script shows in place.
-    pub(super) fn ask(&self, section: Section, question: &Question<'_>) -> Response {
+    pub(super) fn ask(&self, section: impl Into<Option<Section>>, question: &Question<'_>) -> Response {
         let content = html! {
             section.question data-question="" {
                 h1 { (question.title) }
@@ -218,6 +218,9 @@ deeds! {
     SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";
     SettingResumed = "setting-resumed", "The partner is called again.";
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
+    PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";
+    FactorRemoved = "factor-removed", "The second factor is removed.";
+    SessionEnded = "session-ended", "The session has ended.";
     WebhookStored = "webhook-stored", "The webhook is changed.";
     Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";

@@ -1,5 +1,6 @@
 //! What operators look at and do. It reads from all of the domain, and nothing in the domain imports it.
 
+pub mod account;
 pub mod backlog;
 pub mod course;
 pub mod doctor;

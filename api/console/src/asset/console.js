@@ -263,6 +263,10 @@ const plotted = (figure) => {
     holder,
   );
   let place = times.length - 1;
+  // nothing is pointed at: the last complete step
+  const rest = () => plot.setLegend({ idx: Math.max(times.length - 2, 0) });
+  rest();
+  holder.onmouseleave = rest;
   holder.onkeydown = (event) => {
     const way = { ArrowLeft: -1, ArrowRight: 1, Home: -times.length, End: times.length }[event.key];
     if (!way) return;
