@@ -12,6 +12,7 @@ pub mod call;
 pub mod fill;
 pub mod lane;
 pub mod outcome;
+pub mod refusal;
 pub mod schedule;
 pub mod setting;
 

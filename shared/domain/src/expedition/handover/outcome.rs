@@ -18,10 +18,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::call::Ask;
+use super::refusal;
 use crate::expedition::order::{self, Order, State};
 use crate::expedition::write::{ENTITY, Transition, write};
 use crate::expedition::{stocks, tally};
@@ -333,8 +334,7 @@ fn after(order: &Order, outcome: &Outcome) -> After {
         (Answer::GivenBack, Ask::GiveBack, Handover::Withdrawing) => match back {
             Some(status) => After::State(to(status, Handover::Withdrawn), None),
             None => {
-                let errors = json!([{"propertyPath": "", "message": BEGUN, "code": "withdrawn",
-                                     "parameters": {"value": ""}}]);
+                let errors = refusal::alone("withdrawn", BEGUN);
                 let given_back = to(Status::Incorrect, Handover::Withdrawn);
                 After::State(State { errors: Some(errors), ..given_back }, None)
             }
