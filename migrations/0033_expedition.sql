@@ -11,6 +11,10 @@ CREATE TABLE expedition (
     wms_id uuid NOT NULL REFERENCES wms,
     status text NOT NULL,
     status_since timestamptz NOT NULL DEFAULT now(),
+    -- while a cancel waits for the warehouse: the status that it goes back to if the warehouse refuses
+    canceling_from text CONSTRAINT a_cancel_that_waits_remembers_the_status
+        CHECK ((status = 'waiting_for_cancel') = (canceling_from IS NOT NULL)
+               AND canceling_from IN ('awaiting_processing', 'take_out', 'completion')),
     -- the turn: the higher priority first, then the earlier creation
     priority integer NOT NULL CONSTRAINT priority_is_0_to_1000 CHECK (priority BETWEEN 0 AND 1000),
     wait_before_processing boolean,
@@ -93,7 +97,14 @@ UNION
 VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect'),
     -- nothing more is heard; or it is, later
     ('carrier_picked_up', 'probably_delivered'), ('ready_to_takeover', 'probably_delivered'),
-    ('probably_delivered', 'ready_to_takeover'), ('probably_delivered', 'delivered');
+    ('probably_delivered', 'ready_to_takeover'), ('probably_delivered', 'delivered')
+UNION
+-- a cancel that the warehouse is asked for, and its answers
+SELECT f, 'waiting_for_cancel' FROM unnest(ARRAY['awaiting_processing', 'take_out', 'completion']) AS f
+UNION
+SELECT 'waiting_for_cancel', t
+FROM unnest(ARRAY['canceled', 'incorrect', 'awaiting_processing', 'take_out', 'completion', 'waiting_for_the_carrier',
+                  'carrier_picked_up', 'ready_to_takeover', 'delivered']) AS t;
 
 -- What holds for every change of an order, however it is made: it takes a transition of the table, `status_since` goes with the
 -- status, and its version rises as that of every record.

@@ -21,7 +21,7 @@ use crate::routes::expedition::{
 };
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
-use crate::routes::partner::{setting, sync};
+use crate::routes::partner::{setting, sync, wms_setting};
 use crate::routes::problem as problem_page;
 use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
@@ -168,6 +168,10 @@ pub fn api() -> Table {
         .get("/api/partner-integration/eshop-setting/{id}", setting::get_integration_setting)
         .post("/api/partner-integration/eshop-setting/{id}", setting::store_integration_setting)
         .delete("/api/partner-integration/eshop-setting/{id}", setting::delete_integration_setting)
+        .get("/api/partner-integration/wms-setting/{id}", wms_setting::get_wms_setting)
+        .post("/api/partner-integration/wms-setting/{id}", wms_setting::store_wms_setting)
+        .delete("/api/partner-integration/wms-setting/{id}", wms_setting::delete_wms_setting)
+        .put("/api/partner-integration/wms-setting/{id}/rotate-secret", wms_setting::rotate_wms_secret)
         .post("/api/partner-integration/eshop/sync/products", sync::sync_products)
         .post("/api/partner-integration/eshop/sync/product-stocks", sync::sync_product_stocks)
         .post("/api/partner-integration/eshop/sync/expeditions", sync::sync_expeditions)

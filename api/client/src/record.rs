@@ -213,6 +213,7 @@ impl Expedition {
         "ready_to_takeover",
         "probably_delivered",
         "delivered",
+        "waiting_for_cancel",
         "canceled",
     ];
 }
@@ -431,7 +432,7 @@ pub struct QueueOverview {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Queue {
-    /// Its name: `chunk`, `partner`, `lane` or `upkeep`.
+    /// Its name: `chunk`, `partner`, `lane`, `handover` or `upkeep`.
     pub name: String,
     /// Whether an operator has paused it.
     pub paused: bool,
@@ -441,7 +442,7 @@ pub struct Queue {
 
 impl Queue {
     /// The names of the queues that this version knows.
-    pub const NAMES: &[&str] = &["chunk", "partner", "lane", "upkeep"];
+    pub const NAMES: &[&str] = &["chunk", "partner", "lane", "handover", "upkeep"];
 }
 
 /// A record of one change.

@@ -147,6 +147,7 @@ fn where_it_is(order: &Order) -> Markup {
             "It was on its way, and nothing more was heard of it: it was probably delivered."
         }
         Status::Delivered => "It is delivered.",
+        Status::WaitingForCancel => "Cancelling was asked for. The warehouse has not answered.",
         Status::Canceled => "It is cancelled.",
     };
     html! {

@@ -76,7 +76,7 @@ fn rate_of(queue: Queue, [jobs, calls]: [f64; 2]) -> Markup {
     match queue {
         Queue::Chunk => html! { (format!("{jobs:.1}")) " jobs/min" },
         Queue::Lane => html! { (format!("{calls:.1}")) " calls/min" },
-        Queue::Partner | Queue::Upkeep => none(),
+        Queue::Partner | Queue::Handover | Queue::Upkeep => none(),
     }
 }
 
@@ -153,6 +153,7 @@ fn purpose(queue: Queue) -> &'static str {
         Queue::Chunk => "Chunks of bulk operations and syncs.",
         Queue::Lane => "Webhooks with due deliveries.",
         Queue::Partner => "Calls to partners for syncs.",
+        Queue::Handover => "Systems of warehouses with orders to hand over.",
         Queue::Upkeep => {
             "Periodic work (retention, schedules, charts). A pause stops all of it and ends automatically after an hour."
         }

@@ -4,6 +4,7 @@
 //!   finds a carrier for one that names none.
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
+//! - `handover` is what a system of a warehouse has of them.
 //! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` and `silence` are the worker's; `together` gives the requests of the
 //!   same moment one transaction.
 
@@ -16,6 +17,7 @@ pub mod command;
 pub mod create;
 mod decision;
 pub mod edit;
+pub mod handover;
 pub mod import;
 pub mod invariants;
 pub mod invoice;

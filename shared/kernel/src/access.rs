@@ -115,6 +115,10 @@ permissions! {
     ReadSettings: Superadmin Admin User Connector Viewer;
     /// Create and change integration settings.
     WriteSettings: Superadmin Admin User Connector;
+    /// Read settings of wms.
+    ReadWmsSettings: Superadmin Admin Viewer;
+    /// Create and change settings of wms.
+    WriteWmsSettings: Superadmin Admin;
     /// Read jobs.
     ReadJobs: Superadmin Admin User Connector Viewer;
     /// Start syncs; cancel and retry jobs.

@@ -145,7 +145,7 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
                 due: Some(deliveries.free_lanes),
                 oldest_seconds: (deliveries.free_lanes > 0).then_some(deliveries.oldest_seconds),
             },
-            Queue::Upkeep => Recorded::default(),
+            Queue::Handover | Queue::Upkeep => Recorded::default(),
         };
         let pause = pauses.iter().find(|pause| wish.paused && pause.queue == wish.queue.name()).cloned();
         Shown { pause, ..Shown::new(wish, &redis, stats, recorded) }

@@ -6,6 +6,6 @@ mod import;
 mod kill;
 mod parcels;
 mod rows;
-mod support;
+pub(crate) mod support;
 mod together;
 mod turn;

@@ -98,7 +98,7 @@ impl Operation {
     /// Whether the status of an order allows it. The use-case decides; this only leaves out buttons.
     pub(super) fn is_possible(self, order: &Order) -> bool {
         let status = order.status;
-        let has_ended = status == Status::Canceled || status.is_handed_over();
+        let has_ended = status == Status::Canceled || status.is_handed_over(order.handover);
         match self {
             Self::Send => status.is_editable(),
             Self::Process => status == Status::StockOk,

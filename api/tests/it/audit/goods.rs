@@ -33,6 +33,9 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     let setting = |token: &str| json!({"integrationType": "baselinker", "credentials": {"token": token}});
     let of_eshop = format!("/api/partner-integration/eshop-setting/{}", tenant.eshop);
 
+    let of_wms = format!("/api/partner-integration/wms-setting/{}", tenant.wms);
+    let system = json!({"baseUrl": "https://wms.example/"});
+
     let case =
         |operation: &'static str, path: String, body: Value, leaves| Case { operation, path, body, leaves };
     let fixed = |operation: &'static str, body: Value, action| {
@@ -102,6 +105,24 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
             "DELETE /api/partner-integration/eshop-setting/{id}",
             Value::Null,
             &["eshop.update", "integration_setting.delete"],
+        ),
+        case(
+            "POST /api/partner-integration/wms-setting/{id}",
+            of_wms.clone(),
+            system,
+            Record("wms_setting.create"),
+        ),
+        case(
+            "PUT /api/partner-integration/wms-setting/{id}/rotate-secret",
+            format!("{of_wms}/rotate-secret"),
+            Value::Null,
+            Record("wms_setting.rotate_secret"),
+        ),
+        case(
+            "DELETE /api/partner-integration/wms-setting/{id}",
+            of_wms.clone(),
+            Value::Null,
+            Record("wms_setting.delete"),
         ),
     ]);
     cases

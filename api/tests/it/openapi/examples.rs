@@ -33,6 +33,7 @@ const LAST: &[&str] = &[
     "cancel_stock_advice",
     "delete_product_image",
     "delete_integration_setting",
+    "delete_wms_setting",
 ];
 
 #[sqlx::test(migrator = "MIGRATIONS")]

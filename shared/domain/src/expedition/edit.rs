@@ -536,12 +536,13 @@ pub async fn delete(
     change.answer(context.claim, Answer::done()).await
 }
 
-/// Whether its warehouse has ever reported on it.
+/// Whether its warehouse has ever reported on it, or it was ever handed over.
 async fn was_handed_over(connection: &mut PgConnection, id: ExpeditionId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM audit
-               WHERE entity_type = $2 AND entity_id = $1 AND action = 'expedition.status') AS "was!""#,
+               WHERE entity_type = $2 AND entity_id = $1 AND action = 'expedition.status')
+               OR EXISTS (SELECT FROM expedition_handover WHERE id = $1) AS "was!""#,
         id.get(),
         ENTITY,
     )

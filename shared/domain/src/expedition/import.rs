@@ -476,6 +476,7 @@ impl Group<'_> {
                         remark,
                         origin: 0,
                         is_raised: false,
+                        handover_error: None,
                     });
                 }
                 Err(problem) => {
@@ -487,7 +488,15 @@ impl Group<'_> {
         for (order, is_raised) in again.iter().zip(raised) {
             let state = decision::send(order, &mut locked.ledger);
             let action = Command::Send { rebook: false }.action();
-            transitions.push(Transition { order, state, action, remark: None, origin: 0, is_raised });
+            transitions.push(Transition {
+                order,
+                state,
+                action,
+                remark: None,
+                origin: 0,
+                is_raised,
+                handover_error: None,
+            });
         }
         // one that was edited is counted as that
         applied.changed += transitions.iter().filter(|t| t.is_change() && !t.is_raised).count();

@@ -36,12 +36,12 @@ const RULES: &[(&str, &str, &str)] = &[
          FROM product_stock s
          LEFT JOIN (
              SELECT i.product_id, e.warehouse_id, e.wms_id,
-                    sum(i.quantity) FILTER (WHERE e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion'))
-                        AS held,
+                    sum(i.quantity) FILTER (WHERE e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
+                                                               'waiting_for_cancel')) AS held,
                     sum(i.quantity) FILTER (WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods')) AS missing
              FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
              WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing', 'take_out',
-                                'completion')
+                                'completion', 'waiting_for_cancel')
              GROUP BY 1, 2, 3
          ) i ON i.product_id = s.product_id AND i.warehouse_id = s.warehouse_id AND i.wms_id = s.wms_id
          WHERE (s.held, s.missing) IS DISTINCT FROM (coalesce(i.held, 0), coalesce(i.missing, 0))",
@@ -67,13 +67,15 @@ const RULES: &[(&str, &str, &str)] = &[
         REBOOK,
     ),
     (
-        "bookings are covered by what is there, but for those that the warehouse has begun with",
+        "bookings are covered by what is there, but for those that are handed over",
         "SELECT format('stock %s holds %s of %s pieces', s.id, s.held, s.quantity)
          FROM product_stock s
          WHERE s.held > s.quantity AND s.marked_at IS NULL AND EXISTS (
              SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
+             LEFT JOIN expedition_handover n ON n.id = e.id
              WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
-               AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing'))",
+               AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')
+               AND NOT is_handed_over(e.status, n.handover_state))",
         REPORT,
     ),
     (

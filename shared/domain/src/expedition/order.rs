@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::allocator::{Demand, Lack};
 use super::choice::{Choice, Consignment, Shipper};
-use crate::list::fields::expedition::ExpeditionStatus;
+use crate::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use crate::record::FieldChange;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{
@@ -63,6 +63,10 @@ pub(super) struct State {
     pub(super) errors: Option<Value>,
     /// Its addresses were looked at when it was last sent.
     pub(super) is_address_checked: bool,
+    /// The status that it goes back to if the warehouse refuses the cancel that it waits for.
+    pub(super) canceling_from: Option<ExpeditionStatus>,
+    /// Where its hand-over is. What follows from a change of the status is left to the database (migration 0037).
+    pub(super) handover: Option<HandoverState>,
 }
 
 impl Default for State {
@@ -73,6 +77,8 @@ impl Default for State {
             waits_for: None,
             errors: None,
             is_address_checked: false,
+            canceling_from: None,
+            handover: None,
         }
     }
 }
@@ -95,6 +101,11 @@ pub(super) struct Item {
 }
 
 impl Order {
+    /// Whether the warehouse has it, or may have it.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.state.status.is_handed_over(self.state.handover)
+    }
+
     /// What it needs. Every item has a stock once it is sent.
     pub(super) fn demand(&self) -> Demand {
         Demand::new(self.items.iter().filter_map(|item| Some((item.stock?, i64::from(item.quantity)))))
@@ -243,6 +254,8 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
     let rows = sqlx::query!(
         r#"SELECT e.id, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status AS "status: ExpeditionStatus",
                   e.reservation_paused, e.waits_for_id, e.waits_quantity, e.errors, e.address_validation_executed,
+                  e.canceling_from AS "canceling_from: ExpeditionStatus",
+                  n.handover_state AS "handover_state: HandoverState",
                   coalesce(e.wait_before_processing, s.wait_before_processing) AS "waits_before!", e.version,
                   d.order_number, d.external_id,
                   d.ignore_address_validation OR o.ignore_address_validation AS "ignores_address!",
@@ -283,6 +296,7 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
            JOIN expedition_detail d ON d.id = e.id
            JOIN eshop s ON s.id = e.eshop_id
            JOIN organisation o ON o.id = e.organisation_id
+           LEFT JOIN expedition_handover n ON n.id = e.id
            WHERE e.id = ANY($1) ORDER BY e.id"#,
         ids,
     )
@@ -344,6 +358,8 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                     .map(|(stock, quantity)| Lack { stock: stock.into(), quantity }),
                 errors: row.errors,
                 is_address_checked: row.address_validation_executed,
+                canceling_from: row.canceling_from,
+                handover: row.handover_state,
             },
             waits_before: row.waits_before,
             items: row.items.0,

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::allocator::{Adjustment, Ledger};
 use super::body::is_personal;
 use super::choice::{Shipper, assign};
+use super::handover::{self, Step};
 use super::order::{Order, State};
 use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::ExpeditionStatus as Status;
@@ -34,6 +35,8 @@ pub(super) struct Transition<'o> {
     pub(super) origin: usize,
     /// An earlier statement of the transaction has raised its version.
     pub(super) is_raised: bool,
+    /// What its record says of a hand-over that it changes.
+    pub(super) handover_error: Option<String>,
 }
 
 impl Transition<'_> {
@@ -59,11 +62,15 @@ impl Transition<'_> {
         shipper.clone()
     }
 
-    /// Whether the record shows another state since; what an order waits for does not count.
+    /// Whether the record shows another state since; what an order waits for, and its hand-over, do not count.
     fn raises_version(&self) -> bool {
-        let (old, new) = (&self.order.state, &self.state);
-        State { waits_for: None, ..old.clone() } != State { waits_for: None, ..new.clone() }
-            || self.changes_shipper()
+        let without = |state: &State| State { waits_for: None, handover: None, ..state.clone() };
+        without(&self.order.state) != without(&self.state) || self.changes_shipper()
+    }
+
+    /// Whether its hand-over is another since, by a decision and not as a consequence of its status.
+    fn changes_handover(&self) -> bool {
+        self.order.state.handover != self.state.handover
     }
 
     fn changes(&self) -> Vec<FieldChange> {
@@ -78,6 +85,7 @@ impl Transition<'_> {
         add("reservationPaused", json!(old.is_paused), json!(new.is_paused));
         add("errors", json!(old.errors), json!(new.errors));
         changes.extend(self.former_shipper().becomes(&self.shipper()));
+        add("handover", json!(old.handover), json!(new.handover));
         if let Some((field, value)) = &self.remark {
             changes.push(FieldChange { field, old: Value::Null, new: value.clone() });
         }
@@ -108,6 +116,11 @@ pub(super) fn status_event(
     fields.insert("previousStatus".to_owned(), json!(previous));
     if state.status == Status::Incorrect {
         fields.insert("errors".to_owned(), json!(state.errors));
+    }
+    // how a cancel ended that the warehouse was asked for
+    if previous == Some(Status::WaitingForCancel) && state.status.place().is_some() {
+        let cancel = if state.status.is_packed() { "too_late" } else { "refused" };
+        fields.insert("cancel".to_owned(), json!(cancel));
     }
     let names: Vec<_> = fields.keys().filter(|name| *name != "previousStatus").cloned().collect();
     data(order, state.status, &names, &fields.into())
@@ -275,12 +288,17 @@ pub(super) async fn write(
     let waits_quantity: Vec<Option<i64>> =
         changed.iter().map(|t| t.state.waits_for.map(|l| l.quantity)).collect();
     let errors = column(|t| t.state.errors.clone());
+    let canceling: Vec<Option<&str>> =
+        changed.iter().map(|t| t.state.canceling_from.map(Status::as_str)).collect();
     let checked: Vec<bool> = changed.iter().map(|t| t.state.is_address_checked).collect();
     let actions: Vec<&str> = changed.iter().map(|t| t.action).collect();
     let raised: Vec<bool> = changed.iter().map(|t| t.is_raised).collect();
+    let silent: Vec<bool> = changed.iter().map(|t| !t.raises_version()).collect();
     let places: Vec<i64> = changed.iter().map(|t| i64::try_from(t.origin + 1).unwrap_or(1)).collect();
     // without: what it waits for is all that changes, which the record's version does not tell
-    let changes = column(|t| t.raises_version().then(|| changes_json(&t.changes())));
+    let is_audited = |t: &Transition<'_>| t.raises_version() || t.changes_handover();
+    let changes: Vec<Option<String>> =
+        changed.iter().map(|t| is_audited(t).then(|| changes_json(&t.changes()).to_string())).collect();
     let told = column(|t| {
         let (old, new) = (t.order.state.status, t.state.status);
         if old != new {
@@ -298,6 +316,9 @@ pub(super) async fn write(
         (old.is_booked() != new.is_booked()).then(|| booked_event(t.order, new))
     });
     let stocks: StockColumns = ledger.settle().into_iter().collect();
+    // first: a status that gives an order back follows from it
+    let handovers: Vec<Step> = changed.iter().filter(|t| t.changes_handover()).map(|t| Step::of(t)).collect();
+    handover::write(connection, &handovers).await?;
     let recorded: RecordedRows = record_orders!(
         connection,
         origins,
@@ -305,17 +326,17 @@ pub(super) async fn write(
         "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
                                   $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[],
-                                  $30::text[])
+                                  $30::text[], $31::boolean[], $32::text[])
              AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised,
-                   event)
+                   event, silent, canceling)
          ), written AS (
              UPDATE expedition e
              SET status = g.status, reservation_paused = g.paused, waits_for_id = g.waits_for,
                  waits_quantity = g.waits_quantity, errors = g.errors::jsonb, address_validation_executed = g.checked,
-                 version = e.version + (g.changes IS NOT NULL AND NOT g.raised)::int
+                 canceling_from = g.canceling, version = e.version + (g.changes IS NOT NULL AND NOT g.raised AND NOT g.silent)::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
-             RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told,
-                       g.booked, g.event
+             RETURNING e.id, e.version, CASE WHEN g.silent THEN clock_timestamp() ELSE e.changed_at END AS changed_at,
+                       e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told, g.booked, g.event
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
                 told::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
@@ -338,6 +359,8 @@ pub(super) async fn write(
         &booked as &[Option<String>],
         &raised,
         &events as &[Option<&str>],
+        &silent,
+        &canceling as &[Option<&str>],
     )
     .await?;
     let versions = recorded.entities.into_iter().map(ExpeditionId::from).zip(recorded.versions).collect();

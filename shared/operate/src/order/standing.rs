@@ -19,6 +19,7 @@ const OPEN: [Status; 12] = [
     Status::AwaitingProcessing,
     Status::TakeOut,
     Status::Completion,
+    Status::WaitingForCancel,
     Status::WaitingForTheCarrier,
     Status::CarrierPickedUp,
     Status::ReadyToTakeover,

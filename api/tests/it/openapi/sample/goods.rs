@@ -22,7 +22,7 @@ pub const CODE: &str = "7";
 /// Creates the records from the examples of the document, and replaces the ids of the examples by theirs.
 pub async fn make(api: &Api, document: &mut String) -> Goods {
     let mut ids: BTreeMap<&str, String> = BTreeMap::new();
-    let makes: [(&str, &str, &str, u32, Value); 10] = [
+    let makes: [(&str, &str, &str, u32, Value); 11] = [
         ("supplier", "post", "/api/supplier", 0x20, json!({})),
         ("stock-advice", "post", "/api/stock-advice", 0x21, json!({"internalId": "sample"})),
         ("packaging-option", "post", "/api/packaging-option", 0x23, json!({"code": "sample"})),
@@ -34,6 +34,7 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
         ("expedition", "post", "/api/expedition", 0x28, json!({"orderNumber": "sample", "send": false})),
         ("invoice", "post", "/api/expedition/{id}/invoice", 0x2c, json!({})),
         ("setting", "post", "/api/partner-integration/eshop-setting/{id}", 0x27, json!({})),
+        ("wms-setting", "post", "/api/partner-integration/wms-setting/{id}", 0, json!({"active": false})),
     ];
     for (name, method, path, number, other) in makes {
         let described: Value = serde_json::from_str(document).unwrap();
@@ -46,6 +47,7 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
             }
             "invoice" => ids["expedition"].clone(),
             "setting" => api.tenant.eshop.to_string(),
+            "wms-setting" => api.tenant.wms.to_string(),
             _ => String::new(),
         };
         let method: Method = method.to_uppercase().parse().unwrap();
@@ -60,6 +62,11 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
             let stands = format!("0192a1b2-7000-7000-8000-{number:012x}");
             *document = document.replace(&stands, id.as_str().unwrap());
         };
+        if name == "wms-setting" {
+            // its id is that of its wms
+            ids.insert(name, api.tenant.wms.to_string());
+            continue;
+        }
         is(number, &made["id"]);
         match name {
             "stock-advice" => is(0x22, &made["items"][0]["id"]),
