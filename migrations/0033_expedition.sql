@@ -48,6 +48,10 @@ CREATE INDEX expedition_by_status ON expedition (organisation_id, status, status
 CREATE INDEX expedition_by_creation_of_all ON expedition (created_at, id);
 CREATE INDEX expedition_by_change_of_all ON expedition (changed_at, id);
 CREATE INDEX expedition_by_eshop ON expedition (eshop_id, created_at, id);
+-- those that are packed have a receipt
+CREATE INDEX expedition_by_packing ON expedition (organisation_id, packed_at, id) WHERE packed_at IS NOT NULL;
+-- those that may be heard of no more
+CREATE INDEX expedition_on_its_way ON expedition (status_since, id) WHERE status IN ('carrier_picked_up', 'ready_to_takeover');
 -- those that wait for a stock, in turn
 CREATE INDEX expedition_by_turn ON expedition (waits_for_id, priority DESC, created_at, id) WHERE waits_for_id IS NOT NULL;
 CREATE TRIGGER expedition_comes_into_its_quota AFTER INSERT ON expedition
@@ -90,7 +94,10 @@ JOIN unnest(ARRAY['awaiting_processing', 'take_out', 'completion', 'waiting_for_
                   'ready_to_takeover', 'delivered']) WITH ORDINALITY AS t (status, place) ON t.place > f.place
 UNION
 -- the warehouse cannot do it
-VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect')
+VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect'),
+    -- nothing more is heard; or it is, later
+    ('carrier_picked_up', 'probably_delivered'), ('ready_to_takeover', 'probably_delivered'),
+    ('probably_delivered', 'ready_to_takeover'), ('probably_delivered', 'delivered')
 UNION
 -- a cancel that the warehouse is asked for, and its answers
 SELECT f, 'waiting_for_cancel' FROM unnest(ARRAY['awaiting_processing', 'take_out', 'completion']) AS f
@@ -138,6 +145,9 @@ CREATE TABLE expedition_detail (
     currency text NOT NULL CONSTRAINT currency_is_three_letters CHECK (currency ~ '^[A-Z]{3}$'),
     carrier_id uuid,
     carrier_service_id uuid,
+    -- the preference that the carrier was chosen by, and when; null where it was given
+    carrier_preference_id uuid,
+    carrier_chosen_at timestamptz,
     delivery_method text,
     carrier_pickup_place uuid,
     carrier_pickup_place_code text,
@@ -200,6 +210,9 @@ CREATE TABLE expedition_detail (
     packages_count integer CONSTRAINT packages_count_is_0_to_999 CHECK (packages_count BETWEEN 0 AND 999),
     removed_virtual_products jsonb NOT NULL,
     modified_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT a_chosen_carrier_says_by_what_and_when CHECK (
+        (carrier_preference_id IS NULL) = (carrier_chosen_at IS NULL)
+        AND (carrier_preference_id IS NULL OR carrier_id IS NOT NULL)),
     CONSTRAINT order_number_is_unique_in_the_eshop UNIQUE (eshop_id, order_number)
 );
 CREATE UNIQUE INDEX external_id_is_unique_in_the_eshop ON expedition_detail (eshop_id, external_id)

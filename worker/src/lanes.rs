@@ -26,7 +26,7 @@
 //! - No call starts under a lease that may have ended by the clock of Postgres.
 
 mod crowd;
-mod keeper;
+pub(crate) mod keeper;
 mod leasing;
 mod ledger;
 mod owners;

@@ -1,6 +1,7 @@
 //! Partner integration: settings, and the two syncs.
 
 mod setting;
+mod wms_setting;
 
 use longshore_http::extract::lines::NDJSON;
 use longshore_shared::catalog::product::rules;
@@ -61,6 +62,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .required("news", about(array(0..=ROWS, named("NewsRow")), OF_ROWS));
     let count = body_of(&stock::row()).about("A row of a stock sync.");
     let mut operations = setting::operations();
+    operations.extend(wms_setting::operations());
     operations.extend([
         pushes(
             operation(sync::sync_products, "Syncs products"),

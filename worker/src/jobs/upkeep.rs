@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
-use longshore_shared::expedition::news;
+use longshore_shared::expedition::{news, silence};
 use longshore_shared::job::{control, mark, receiving, retention};
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::problem::Problem;
@@ -33,6 +33,7 @@ pub const TASKS: &[&str] = &[
     BLOCKS,
     ACTIVITY,
     ADVICES,
+    SILENCE,
     image::REMOVAL,
 ];
 
@@ -50,6 +51,7 @@ const COMPARISONS: &str = "comparisons";
 const BLOCKS: &str = "blocks";
 const ACTIVITY: &str = "activity";
 const ADVICES: &str = "advices";
+const SILENCE: &str = "silence";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
@@ -83,6 +85,10 @@ pub async fn run(context: WorkerContext, task: String) {
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
         ACTIVITY => backlog::sample(&context.services).await,
+        SILENCE => {
+            let days = context.probably_delivered_days;
+            all(&context, silence::MOVED_AT_ONCE, || silence::presume(&context.services, days)).await
+        }
         ADVICES => all(&context, end::CLOSED_AT_ONCE, || end::close_due(&context.services)).await,
         LOGINS => logins(&context).await,
         other => {

@@ -1,4 +1,5 @@
 mod booking;
+mod choice;
 mod closing;
 mod history;
 mod import;
@@ -6,6 +7,6 @@ mod kill;
 mod news;
 mod parcels;
 mod rows;
-mod support;
+pub(crate) mod support;
 mod together;
 mod turn;

@@ -40,6 +40,13 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
         case("POST /api/expedition", "/api/expedition".to_owned(), body("new"), Record("expedition.create")),
         on("PUT /api/expedition/{id}", &held, json!({"note": "hush-6"}), "expedition.update"),
         on("PATCH /api/expedition/{id}", &held, json!({"ref1": "A"}), "expedition.update"),
+        on(
+            "POST /api/expedition/{id}/invoice",
+            &held,
+            json!({"fileName": "a.pdf", "data": "JVBERi0xLjQKJSVFT0YK"}),
+            "expedition.invoice_add",
+        ),
+        on("DELETE /api/expedition/{id}/invoice", &held, Value::Null, "expedition.invoice_remove"),
         on("PUT /api/expedition/{id}/send", &held, Value::Null, "expedition.send"),
         on(
             "DELETE /api/expedition/{id}",

@@ -185,6 +185,7 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
         "waiting_for_the_carrier",
         "carrier_picked_up",
         "ready_to_takeover",
+        "probably_delivered",
         "delivered",
     ];
     let listed = async |token: &str, resource: &str, body: Value| {
@@ -197,7 +198,7 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
             api.get(token, &path(order, "")).await.expect(404);
         }
     }
-    for (resource, total) in [("expedition", 6), ("expedition-item", 6), ("reservation", 2)] {
+    for (resource, total) in [("expedition", 7), ("expedition-item", 7), ("reservation", 2)] {
         assert_eq!(listed(&program, resource, Value::Null).await["paging"]["total"], total, "{resource}");
     }
     assert!(listed(&program, "stock-movement", Value::Null).await["paging"]["total"].as_i64().unwrap() > 0);

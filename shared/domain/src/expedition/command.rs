@@ -8,8 +8,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::choice::choose;
 pub use super::decision::Command;
-use super::order;
+use super::order::{self, Order};
 use super::stocks;
 use super::tally;
 use super::together::{self, Came, Company};
@@ -180,6 +181,8 @@ pub async fn apply(
     if !sent.is_empty() {
         let turned = stocks::turned(change.connection(), &locked).await?;
         orders.iter_mut().filter(|order| sent.contains(&order.id)).for_each(|order| turned.judge(order));
+        let is_sent = |order: &&mut Order| sent.contains(&order.id) && order.state.status.is_editable();
+        choose(change.connection(), orders.iter_mut().filter(is_sent)).await?;
     }
     let mut done: Vec<Done> = Vec::with_capacity(told.len());
     let mut transitions = Vec::with_capacity(orders.len());

@@ -1,7 +1,7 @@
 //! What the systems of warehouses have of orders (`docs/reference/orders.md#hand-over`).
 //!
 //! An order in a wms with an active setting is *due* from the transaction on in which it becomes `awaiting_processing`: a
-//! trigger makes its row of `expedition_handover` (migration 0035), whoever changed the status, and takes it back when the order
+//! trigger makes its row of `expedition_handover` (migration 0037), whoever changed the status, and takes it back when the order
 //! leaves before a call of it has begun.
 //!
 //! Each change of such a row is made under the lock of its order, and so is each look at it that decides something. So of a
@@ -12,14 +12,16 @@ pub mod call;
 pub mod fill;
 pub mod lane;
 pub mod outcome;
+pub mod refusal;
 pub mod schedule;
 pub mod setting;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::order::{Order, State};
 use super::write::Transition;
-use crate::list::fields::expedition::HandoverState;
+use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::ExpeditionId;
 
 /// A hand-over that gets another state.
@@ -31,7 +33,51 @@ pub(super) struct Step {
     error: Option<String>,
 }
 
+/// The warehouse gave back what it had begun with.
+const BEGUN: &str = "the warehouse gave it back after it had begun with it";
+
+/// The warehouse did not give an order back.
+pub(super) const KEPT: &str = "the warehouse did not give it back";
+
+/// Whether the warehouse was asked for an order and has not answered.
+pub(super) fn is_asked_for(order: &Order) -> bool {
+    order.state.status == Status::WaitingForCancel || order.state.handover == Some(HandoverState::Withdrawing)
+}
+
+/// What becomes of an order that the warehouse gives back: what was asked. One that it reported on since is incorrect, and does not
+/// get lost.
+pub(super) fn given_back(order: &Order) -> State {
+    let handover = order.state.handover.map(|state| {
+        if state.is_handed_over() { HandoverState::Withdrawn } else { state }
+    });
+    let state = State { handover, canceling_from: None, ..order.state.clone() };
+    match order.state.status {
+        Status::AwaitingProcessing => State { status: Status::OnHold, ..state },
+        Status::WaitingForCancel => State { status: Status::Canceled, ..state },
+        _ => {
+            let errors = Some(refusal::alone("withdrawn", BEGUN));
+            State { status: Status::Incorrect, errors, ..state }
+        }
+    }
+}
+
+/// What becomes of an order that the warehouse does not give back: it goes back to where it was.
+pub(super) fn kept(order: &Order) -> State {
+    let handover = match order.state.handover {
+        Some(HandoverState::Withdrawing) => Some(HandoverState::Accepted),
+        other => other,
+    };
+    let status = order.state.canceling_from.unwrap_or(order.state.status);
+    State { status, handover, canceling_from: None, ..order.state.clone() }
+}
+
 impl Step {
+    /// One that somebody reports by hand.
+    pub(super) fn by_hand(order: &Order, state: &State, error: Option<&str>) -> Option<Self> {
+        let error = error.map(str::to_owned);
+        (order.state.handover != state.handover).then_some(Self { id: order.id, state: state.handover, error })
+    }
+
     /// What a transition makes of the hand-over of its order.
     pub(super) fn of(transition: &Transition<'_>) -> Self {
         Self {

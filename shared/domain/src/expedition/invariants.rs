@@ -93,7 +93,8 @@ const RULES: &[(&str, &str, &str)] = &[
         "SELECT format('item %s of order %s, which is %s, has expedited %s', i.id, e.id, e.status, i.expedited)
          FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
          WHERE (i.expedited IS NOT NULL)
-               <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered'))",
+               <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'probably_delivered',
+                                'delivered'))",
         REPORT,
     ),
     (

@@ -119,6 +119,8 @@ pub struct Order {
 pub struct Item {
     /// Its place.
     pub position: i32,
+    /// The product.
+    pub product: Uuid,
     /// SKU of the product; absent where that is gone.
     pub sku: Option<String>,
     /// Name of the product.
@@ -297,7 +299,7 @@ pub async fn inspect(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<O
 async fn items(db: &Database, id: ExpeditionId) -> Result<Vec<Item>, Problem> {
     let found = sqlx::query_as!(
         Item,
-        r#"SELECT i.position, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
+        r#"SELECT i.position, i.product_id AS product, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
            FROM expedition_item i
            LEFT JOIN product p ON p.id = i.product_id
            LEFT JOIN expedition_bundle u ON u.expedition_id = i.expedition_id AND u.position = i.bundle_position
@@ -442,7 +444,7 @@ async fn deeds(db: &Database, id: ExpeditionId) -> Result<Vec<Deed>, Problem> {
 async fn listeners(db: &Database, eshop: EshopId) -> Result<i64, Problem> {
     let listeners = sqlx::query_scalar!(
         r#"SELECT count(*) AS "listeners!" FROM webhook
-           WHERE eshop_id = $1 AND event IN ('*', 'expedition_status_change', 'expedition_booked_change')"#,
+           WHERE eshop_id = $1 AND event IN ('*', 'expedition_status_change', 'expedition_booked_change', 'expedition_change')"#,
         eshop.get(),
     )
     .fetch_one(&db.lists)

@@ -23,6 +23,7 @@ const OPEN: [Status; 12] = [
     Status::WaitingForTheCarrier,
     Status::CarrierPickedUp,
     Status::ReadyToTakeover,
+    Status::ProbablyDelivered,
 ];
 
 /// Statuses in which an order waits for the allocator, for goods, for a confirmation, for the warehouse.

@@ -18,10 +18,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::call::Ask;
+use super::{KEPT, given_back, kept};
 use crate::expedition::order::{self, Order, State};
 use crate::expedition::write::{ENTITY, Transition, write};
 use crate::expedition::{stocks, tally};
@@ -302,12 +303,6 @@ enum After {
     State(State, Option<String>),
 }
 
-/// The warehouse gave back what it had begun with.
-const BEGUN: &str = "the warehouse gave it back after it had begun with it";
-
-/// The warehouse did not give it back.
-const KEPT: &str = "the warehouse did not give it back";
-
 fn after(order: &Order, outcome: &Outcome) -> After {
     let state = &order.state;
     let to =
@@ -330,18 +325,9 @@ fn after(order: &Order, outcome: &Outcome) -> After {
             Some(status) => After::State(to(status, Handover::Refused), None),
             None => After::PutEnded,
         },
-        (Answer::GivenBack, Ask::GiveBack, Handover::Withdrawing) => match back {
-            Some(status) => After::State(to(status, Handover::Withdrawn), None),
-            None => {
-                let errors = json!([{"propertyPath": "", "message": BEGUN, "code": "withdrawn",
-                                     "parameters": {"value": ""}}]);
-                let given_back = to(Status::Incorrect, Handover::Withdrawn);
-                After::State(State { errors: Some(errors), ..given_back }, None)
-            }
-        },
+        (Answer::GivenBack, Ask::GiveBack, Handover::Withdrawing) => After::State(given_back(order), None),
         (Answer::Kept, Ask::GiveBack, Handover::Withdrawing) => {
-            let status = state.canceling_from.unwrap_or(state.status);
-            After::State(to(status, Handover::Accepted), Some(KEPT.to_owned()))
+            After::State(kept(order), Some(KEPT.to_owned()))
         }
         _ => After::Nothing,
     }

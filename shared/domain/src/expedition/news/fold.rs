@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::row::{Cancel, Of, Row, Sent};
 use super::subject::{Fixed, Known};
+use crate::expedition::handover::KEPT;
 use crate::expedition::order::{Item, Order, State};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::{ExpeditionItemId, StockId};
@@ -264,7 +265,7 @@ impl<'o> Fold<'o> {
                     self.cancel = Some("refused");
                 }
                 self.set_handover(HandoverState::Accepted);
-                self.known.handover_error = Some("the warehouse did not give it back");
+                self.known.handover_error = Some(KEPT);
             }
         }
     }

@@ -71,14 +71,12 @@ pub(super) async fn write_tracking(connection: &mut PgConnection, folds: &[Fold<
     .map(|_| ())
 }
 
-/// What a status event says of parcels: all that the order has, as its record shows them; of orders whose parcels were reported.
+/// What an event says of parcels: all that the order has, as its record shows them; of orders whose parcels were reported.
 pub(super) async fn told(
     connection: &mut PgConnection,
     folds: &[Fold<'_>],
 ) -> Result<HashMap<Uuid, Vec<(&'static str, Value)>>, sqlx::Error> {
-    let is_told = |fold: &&Fold<'_>| {
-        fold.state.status != fold.order.state.status && new_parcels(fold).next().is_some()
-    };
+    let is_told = |fold: &&Fold<'_>| new_parcels(fold).next().is_some();
     let ids: Vec<Uuid> = folds.iter().filter(is_told).map(|fold| fold.order.id.get()).collect();
     if ids.is_empty() {
         return Ok(HashMap::new());

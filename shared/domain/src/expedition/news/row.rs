@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
 use crate::expedition::body::{MAX_ITEMS, MAX_QUANTITY, order_number};
-use crate::expedition::progress::{AHEAD, MOST, Parcel, REPORTED, error, parcel};
+use crate::expedition::progress::{AHEAD, MOST, Parcel, error, parcel};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::{EshopId, ExpeditionId, ExpeditionItemId, ProductId};
@@ -13,6 +13,16 @@ use longshore_kernel::problem::Violation;
 
 /// Characters of the id that a warehouse gives its report.
 const ID_LENGTH: usize = 100;
+/// The statuses that a warehouse can report.
+const REPORTED: &[&str] = &[
+    "take_out",
+    "completion",
+    "waiting_for_the_carrier",
+    "carrier_picked_up",
+    "ready_to_takeover",
+    "delivered",
+    "incorrect",
+];
 /// Serial numbers of an item.
 const MAX_SERIALS: usize = 10_000;
 

@@ -12,7 +12,8 @@ use super::goods::Movements;
 use super::parcels;
 use super::row::Row;
 use crate::expedition::allocator::Ledger;
-use crate::expedition::write::{StockColumns, booked_event, record_orders, status_event};
+use crate::expedition::write::{StockColumns, booked_event, change_event, record_orders, status_event};
+use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
@@ -37,7 +38,7 @@ pub(super) async fn write(
 }
 
 /// Writes what the reports say of hand-overs, before the statuses: what follows from those is left to the database (migration
-/// 0035).
+/// 0037).
 async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
     let is_new = |fold: &&Fold<'_>| {
         fold.state.handover != fold.order.state.handover
@@ -102,8 +103,8 @@ async fn write_strays(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Resu
     .map(|_| ())
 }
 
-/// What the audit says of reports: what changed, and what each of them said.
-fn changes(fold: &Fold<'_>) -> Value {
+/// What changed of a record.
+fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
     let (old, state, had, known) = (&fold.order.state, &fold.state, &fold.had, &fold.known);
     let mut changes = Vec::new();
     let mut add = |field, old: Value, new: Value| {
@@ -113,7 +114,6 @@ fn changes(fold: &Fold<'_>) -> Value {
     };
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));
-    add("handover", json!(old.handover), json!(state.handover));
     add("packedAt", json!(had.times.packed), json!(known.times.packed));
     add("sentAt", json!(had.times.sent), json!(known.times.sent));
     add("deliveredAt", json!(had.times.delivered), json!(known.times.delivered));
@@ -123,6 +123,19 @@ fn changes(fold: &Fold<'_>) -> Value {
     }
     add("trackingNumber", json!(had.tracking_number), json!(known.tracking_number));
     add("trackingUrl", json!(had.tracking_url), json!(known.tracking_url));
+    changes
+}
+
+/// What the audit says of reports: what changed, and what each of them said.
+fn audited(fold: &Fold<'_>) -> Value {
+    let (old, state, had, known) = (&fold.order.state, &fold.state, &fold.had, &fold.known);
+    let mut changes = changes(fold);
+    let mut add = |field, old: Value, new: Value| {
+        if old != new {
+            changes.push(FieldChange { field, old, new });
+        }
+    };
+    add("handover", json!(old.handover), json!(state.handover));
     add("wmsInternalId", json!(had.internal_id), json!(known.internal_id));
     add("cancel", Value::Null, json!(fold.cancel));
     let strays: Vec<_> = fold.strays.iter().map(|stray| stray.number).collect();
@@ -158,16 +171,21 @@ impl<'f> Columns<'f> {
     }
 }
 
-/// `data` of the events of an order: of its status, and of what it gives back.
-fn events(
-    fold: &Fold<'_>,
-    tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)>>,
-) -> (Option<String>, Option<String>) {
+/// `data` of the event of an order: of its status, or of what else changed.
+fn event(fold: &Fold<'_>, tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)>>) -> Option<String> {
     let (old, new) = (fold.order.state.status, fold.state.status);
     let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
-    further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
-    let told = (old != new).then(|| status_event(fold.order, Some(old), &fold.state, further).to_string());
-    (told, fold.gives_back().then(|| booked_event(fold.order, new).to_string()))
+    if old != new {
+        further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
+        return Some(status_event(fold.order, Some(old), &fold.state, further).to_string());
+    }
+    let mut changes = changes(fold);
+    for change in &mut changes {
+        if let Some((_, now)) = further.iter().find(|(name, _)| *name == change.field) {
+            change.new.clone_from(now);
+        }
+    }
+    fold.is_change().then(|| change_event(fold.order, new, &changes).to_string())
 }
 
 /// Writes the orders and the stocks, with audit and events. Reports that change nothing of a record leave its version.
@@ -184,8 +202,16 @@ async fn write_orders(
     let raised: Vec<bool> = folds.iter().map(Fold::is_change).collect();
     let is_touched = |fold: &Fold<'_>| fold.state.canceling_from != fold.order.state.canceling_from;
     let touched: Vec<bool> = folds.iter().map(|fold| fold.is_change() || is_touched(fold)).collect();
-    let audited: Vec<String> = folds.iter().map(|fold| changes(fold).to_string()).collect();
-    let (told, booked): (Vec<_>, Vec<_>) = folds.iter().map(|fold| events(fold, &mut tracking)).unzip();
+    let changes: Vec<String> = folds.iter().map(|fold| audited(fold).to_string()).collect();
+    let told: Vec<Option<String>> = folds.iter().map(|fold| event(fold, &mut tracking)).collect();
+    // null: that of the status
+    let events: Vec<Option<&str>> = folds
+        .iter()
+        .map(|fold| (fold.order.state.status == fold.state.status).then_some(EXPEDITION_CHANGE.name))
+        .collect();
+    let gives_back = |fold: &Fold<'_>| fold.gives_back().then(|| booked_event(fold.order, fold.state.status));
+    let booked: Vec<Option<String>> =
+        folds.iter().map(|fold| gives_back(fold).map(|data| data.to_string())).collect();
     let recorded: RecordedRows = record_orders!(
         connection,
         &[origin],
@@ -193,8 +219,9 @@ async fn write_orders(
         "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[],
                                   $23::timestamptz[], $24::boolean[], $25::boolean[], $26::boolean[], $27::text[], $28::text[],
-                                  $29::text[])
-             AS g (id, status, canceling, errors, packed, sent, delivered, complete, raised, touched, changes, told, booked)
+                                  $29::text[], $30::text[])
+             AS g (id, status, canceling, errors, packed, sent, delivered, complete, raised, touched, changes, told, booked,
+                   event)
          ), written AS (
              UPDATE expedition e
              SET status = g.status, canceling_from = g.canceling, errors = g.errors::jsonb, packed_at = g.packed,
@@ -202,16 +229,16 @@ async fn write_orders(
                  expedited_completely = coalesce(g.complete, e.expedited_completely), version = e.version + g.raised::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id]) AND g.touched
              RETURNING e.id, e.version, CASE WHEN g.raised THEN e.changed_at ELSE clock_timestamp() END AS changed_at,
-                       e.organisation_id, e.eshop_id, g.changes, g.told, g.booked
+                       e.organisation_id, e.eshop_id, g.changes, g.told, g.booked, g.event
          ), kept AS (
              SELECT * FROM written
              UNION ALL
-             SELECT e.id, e.version, clock_timestamp(), e.organisation_id, e.eshop_id, g.changes, NULL, NULL
+             SELECT e.id, e.version, clock_timestamp(), e.organisation_id, e.eshop_id, g.changes, NULL, NULL, NULL
              FROM given g JOIN expedition e ON e.id = ANY (ARRAY[g.id]) WHERE NOT g.touched
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
                 told::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.news' AS action,
-                NULL::text AS kind, CASE WHEN told IS NOT NULL THEN $14::text END AS event
+                NULL::text AS kind, CASE WHEN told IS NOT NULL THEN coalesce(event, $14::text) END AS event
          FROM kept
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, 1, NULL, NULL, $15::text
@@ -226,9 +253,10 @@ async fn write_orders(
         &complete as &[Option<bool>],
         &raised,
         &touched,
-        &audited,
+        &changes,
         &told as &[Option<String>],
         &booked as &[Option<String>],
+        &events as &[Option<&str>],
     )
     .await?;
     Ok(recorded.lanes)

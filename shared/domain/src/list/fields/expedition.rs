@@ -36,6 +36,8 @@ words! {
         CarrierPickedUp = "carrier_picked_up",
         /// At the pickup place.
         ReadyToTakeover = "ready_to_takeover",
+        /// Nothing more was heard of it.
+        ProbablyDelivered = "probably_delivered",
         /// Delivered: the end.
         Delivered = "delivered",
         /// Cancelling was asked for; the warehouse has not answered.
@@ -84,10 +86,11 @@ impl ExpeditionStatus {
         Self::Delivered,
     ];
 
-    /// Its place on the line.
+    /// Its place on the line. One of which nothing more was heard is at the pickup place, as far as is known.
     #[must_use]
     pub fn place(self) -> Option<usize> {
-        Self::LINE.iter().position(|status| *status == self)
+        let known = if self == Self::ProbablyDelivered { Self::ReadyToTakeover } else { self };
+        Self::LINE.iter().position(|status| *status == known)
     }
 
     /// Whether its pieces are booked.
@@ -110,12 +113,18 @@ impl ExpeditionStatus {
     }
 
     /// Whether the warehouse has it, or may have it, given where its hand-over is: the twin of the function of the same name in
-    /// SQL (migration 0035).
+    /// SQL (migration 0037).
     #[must_use]
     pub fn is_handed_over(self, handover: Option<HandoverState>) -> bool {
         self == Self::WaitingForCancel
             || self.place().is_some_and(|place| place > 0)
             || handover.is_some_and(HandoverState::is_handed_over)
+    }
+
+    /// Whether nothing comes after it.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Delivered | Self::Canceled)
     }
 
     /// Whether its pieces have left the stock.
@@ -172,6 +181,25 @@ const PARCEL: &[Field] = &[
     Field::timestamp("changedAt", "{t}.changed_at"),
 ];
 
+/// What an order has of its invoice.
+macro_rules! of_invoice {
+    ($column:literal) => {
+        concat!("(SELECT v.", $column, " FROM expedition_invoice v WHERE v.expedition_id = {t}.id)")
+    };
+}
+
+/// Its invoice.
+const INVOICE: &[Field] = &[
+    Field::text("name", of_invoice!("id || '.pdf'")),
+    Field::text("originalName", of_invoice!("original_name")),
+    Field::text("mimeType", of_invoice!("mime_type")),
+    Field::integer("size", of_invoice!("size")),
+];
+
+/// How a carrier was chosen.
+const CHOICE: &[Field] =
+    &[Field::id("preference", "{t}.carrier_preference_id"), Field::timestamp("at", "{t}.carrier_chosen_at")];
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
@@ -188,6 +216,10 @@ const FIELDS: &[Field] = &[
     Field::text("currency", "{t}.currency"),
     Field::one("carrier", "{t}.carrier_id", &CARRIER).or_null(),
     Field::one("carrierService", "{t}.carrier_service_id", &CARRIER_SERVICE).or_null(),
+    Field::object("carrierChoice", CHOICE).or_null().shown_as(
+        "(CASE WHEN {t}.carrier_preference_id IS NOT NULL THEN json_build_object('preference', {t}.carrier_preference_id,
+              'at', to_char({t}.carrier_chosen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')) END)",
+    ),
     Field::text("deliveryMethod", "{t}.delivery_method").or_null(),
     Field::id("carrierPickupPlace", "{t}.carrier_pickup_place").or_null(),
     Field::text("carrierPickupPlaceCode", "{t}.carrier_pickup_place_code").or_null(),
@@ -316,11 +348,20 @@ const FIELDS: &[Field] = &[
           FROM audit a WHERE a.entity_id = {t}.id AND a.changes ? 'status')",
     )
     .on_request(),
+    Field::object("invoice", INVOICE).or_null().shown_as(
+        "(SELECT json_build_object('name', v.id || '.pdf', 'originalName', v.original_name, 'mimeType', v.mime_type,
+                                   'size', v.size)
+          FROM expedition_invoice v WHERE v.expedition_id = {t}.id)",
+    ),
+    Field::text(
+        "invoiceUrl",
+        "(SELECT '/api/expedition/' || v.expedition_id || '/invoice' FROM expedition_invoice v
+          WHERE v.expedition_id = {t}.id)",
+    )
+    .or_null(),
+    Field::text("invoiceOriginalName", of_invoice!("original_name")).or_null(),
+    Field::boolean("withInvoice", "(EXISTS (SELECT FROM expedition_invoice v WHERE v.expedition_id = {t}.id))").hidden(),
     // of later stages
-    Field::json("invoice", "NULL::json").or_null().alone(),
-    Field::text("invoiceUrl", "NULL::text").or_null().alone(),
-    Field::text("invoiceOriginalName", "NULL::text").or_null().alone(),
-    Field::json("carrierChoice", "NULL::json").or_null().alone(),
     Field::boolean("withComplaint", "false").alone(),
     Field::id("splitFrom", "NULL::uuid").or_null().alone(),
     Field::id("backorderOf", "NULL::uuid").or_null().alone(),

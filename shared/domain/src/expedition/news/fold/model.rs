@@ -10,6 +10,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
+use crate::expedition::choice::Shipper;
 use crate::expedition::order::Place;
 use crate::expedition::progress::{Parcel, Times};
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, WarehouseId, WmsId};
@@ -44,8 +45,10 @@ fn order(status: Status, handover: Option<HandoverState>) -> Order {
         items: vec![item(0, 1), item(1, 2), item(2, 3), item(3, 3)],
         checks_address: true,
         faults: Vec::new(),
-        carrier: None,
-        carrier_service: None,
+        shipper: Shipper::default(),
+        edits: Vec::new(),
+        former_shipper: None,
+        consignment: None,
         version: 1,
     }
 }

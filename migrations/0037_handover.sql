@@ -101,8 +101,8 @@ CREATE INDEX expedition_handover_by_state ON expedition_handover (handover_state
 -- same in the service. One expression, which Postgres inlines.
 CREATE FUNCTION is_handed_over(status text, handover_state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN status IN ('take_out', 'completion', 'waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered',
-                  'waiting_for_cancel')
+RETURN status IN ('take_out', 'completion', 'waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover',
+                  'probably_delivered', 'delivered', 'waiting_for_cancel')
     OR coalesce(handover_state IN ('sending', 'accepted', 'withdrawing'), false);
 
 -- Whether each stock of an order has the pieces that are held in it: one that holds too much is about to be set right, and that
