@@ -240,6 +240,9 @@ CREATE TABLE expedition_item (
     quantity integer NOT NULL CONSTRAINT quantity_is_1_to_1000000 CHECK (quantity BETWEEN 1 AND 1000000),
     -- what of it was packed; null until then
     expedited integer CONSTRAINT no_more_leaves_than_was_ordered CHECK (expedited BETWEEN 0 AND quantity),
+    -- the lot that the warehouse took it from, and the serial numbers of its pieces
+    assigned_lot text,
+    serial_numbers text[],
     bundle_position integer,
     product_value numeric(11, 4),
     product_value_currency text,

@@ -175,6 +175,7 @@ pub fn api() -> Table {
         .post("/api/partner-integration/eshop/sync/products", sync::sync_products)
         .post("/api/partner-integration/eshop/sync/product-stocks", sync::sync_product_stocks)
         .post("/api/partner-integration/eshop/sync/expeditions", sync::sync_expeditions)
+        .post("/api/partner-integration/wms/sync/news", sync::sync_news)
         .post("/api/job/list", job_read::list_jobs)
         .get("/api/job/{id}", job_read::get_job)
         .put("/api/job/cancel/{id}", control::cancel_job)

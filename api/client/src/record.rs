@@ -165,6 +165,7 @@ impl Job {
         "stock.sync",
         "stock.send",
         "expedition.sync",
+        "expedition.news",
         "expedition.send",
         "expedition.process",
         "expedition.rollback",

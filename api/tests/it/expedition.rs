@@ -20,6 +20,7 @@ mod edits;
 mod invoice;
 mod life;
 mod lists;
+mod news;
 mod operations;
 mod picture;
 mod receipts;

@@ -5,8 +5,8 @@
 //! - `allocator` and `decision` decide; they are pure.
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
 //! - `handover` is what a system of a warehouse has of them.
-//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` and `silence` are the worker's; `together` gives the requests of the
-//!   same moment one transaction.
+//! - `create`, `edit`, `command`, `progress` are the use-cases; `import`, `news`, `allocation` and `silence` are the worker's;
+//!   `together` gives the requests of the same moment one transaction.
 
 pub mod allocation;
 pub mod allocator;
@@ -21,6 +21,7 @@ pub mod handover;
 pub mod import;
 pub mod invariants;
 pub mod invoice;
+pub mod news;
 mod order;
 pub mod progress;
 mod references;

@@ -97,6 +97,8 @@ permissions! {
     WriteExpeditions: Superadmin Admin User Connector;
     /// Say what the warehouse did with an order.
     ReportExpeditions: Superadmin Admin;
+    /// Report what a warehouse did with orders, as its program does.
+    SendNews: Superadmin Admin Warehouse;
     /// Create and change suppliers and stock advices.
     WriteAdvices: Superadmin Admin User;
     /// Say what of a stock advice has come.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
-use longshore_shared::expedition::silence;
+use longshore_shared::expedition::{news, silence};
 use longshore_shared::job::{control, mark, receiving, retention};
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::problem::Problem;
@@ -25,6 +25,7 @@ pub const TASKS: &[&str] = &[
     CANCELLED,
     MARKS,
     IDEMPOTENCY,
+    NEWS,
     DELIVERIES,
     LOGINS,
     PARTNERS,
@@ -42,6 +43,7 @@ const JOBS: &str = "jobs";
 const CANCELLED: &str = "cancelled";
 const MARKS: &str = "marks";
 const IDEMPOTENCY: &str = "idempotency";
+const NEWS: &str = "news";
 const DELIVERIES: &str = "deliveries";
 const LOGINS: &str = "logins";
 const PARTNERS: &str = "partners";
@@ -73,6 +75,7 @@ pub async fn run(context: WorkerContext, task: String) {
         CANCELLED => all(&context, CANCELLED_BATCH, || control::take_back_left(db)).await,
         MARKS => all(&context, BATCH, || mark::expire(db, BATCH)).await,
         IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
+        NEWS => all(&context, BATCH, || news::retention::expire(db, BATCH)).await,
         DELIVERIES => deliveries(&context).await,
         image::REMOVAL => {
             all(&context, objects::REMOVED_AT_ONCE, || objects::remove_due(db, &context.services.objects))

@@ -4,6 +4,7 @@ mod closing;
 mod history;
 mod import;
 mod kill;
+mod news;
 mod parcels;
 mod rows;
 pub(crate) mod support;

@@ -541,7 +541,7 @@ async fn was_handed_over(connection: &mut PgConnection, id: ExpeditionId) -> Res
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM audit
-               WHERE entity_type = $2 AND entity_id = $1 AND action = 'expedition.status')
+               WHERE entity_type = $2 AND entity_id = $1 AND action IN ('expedition.status', 'expedition.news'))
                OR EXISTS (SELECT FROM expedition_handover WHERE id = $1) AS "was!""#,
         id.get(),
         ENTITY,

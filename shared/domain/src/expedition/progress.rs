@@ -28,7 +28,7 @@ use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
 /// How far ahead of the clock a moment may be.
-const AHEAD: Duration = Duration::minutes(5);
+pub(super) const AHEAD: Duration = Duration::minutes(5);
 /// Errors that the warehouse may name, and parcels that it may tell.
 pub const MOST: usize = 100;
 
@@ -48,11 +48,20 @@ struct News {
 
 /// A parcel: a field that is given wins over what was told before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Parcel {
-    number: String,
-    package_tracking_number: Option<String>,
-    carrier_tracking_number: Option<String>,
-    tracking_url: Option<String>,
+pub(super) struct Parcel {
+    pub(super) number: String,
+    pub(super) package_tracking_number: Option<String>,
+    pub(super) carrier_tracking_number: Option<String>,
+    pub(super) tracking_url: Option<String>,
+}
+
+impl Parcel {
+    /// Takes what is said of it later.
+    pub(super) fn take(&mut self, later: Self) {
+        self.package_tracking_number = later.package_tracking_number.or(self.package_tracking_number.take());
+        self.carrier_tracking_number = later.carrier_tracking_number.or(self.carrier_tracking_number.take());
+        self.tracking_url = later.tracking_url.or(self.tracking_url.take());
+    }
 }
 
 /// Takes what the warehouse says: 200 with the record.
@@ -179,7 +188,7 @@ fn item(item: &mut Object<'_>) -> Option<(ExpeditionItemId, i32)> {
     Some((id?.into(), expedited?))
 }
 
-fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
+pub(super) fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
     parcel.take_others(|name| matches!(name, "createdAt" | "changedAt"));
     let number = parcel.required("extPackageNumber", text(1..=255));
     let package_tracking_number = parcel.nullable("extPackageTrackingNumber", text(0..=255)).value();
@@ -188,7 +197,7 @@ fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
     Some(Parcel { number: number?, package_tracking_number, carrier_tracking_number, tracking_url })
 }
 
-fn error(error: &mut Object<'_>) -> Option<Value> {
+pub(super) fn error(error: &mut Object<'_>) -> Option<Value> {
     let path = error.nullable("propertyPath", text(0..=255)).value();
     let message = error.required("message", text(1..=1_000));
     let code = error.nullable("code", text(0..=100)).value();
@@ -199,15 +208,15 @@ fn error(error: &mut Object<'_>) -> Option<Value> {
 
 /// When an order was packed, sent and delivered, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Times {
-    packed: Option<DateTime<Utc>>,
-    sent: Option<DateTime<Utc>>,
-    delivered: Option<DateTime<Utc>>,
+pub(super) struct Times {
+    pub(super) packed: Option<DateTime<Utc>>,
+    pub(super) sent: Option<DateTime<Utc>>,
+    pub(super) delivered: Option<DateTime<Utc>>,
 }
 
 impl Times {
     /// A status of the line was reached at a moment: so were those before it, at the latest.
-    fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
+    pub(super) fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
         let earliest = |known: Option<DateTime<Utc>>, from: Status| match known {
             Some(known) if status >= from => Some(known.min(at)),
             None if status >= from => Some(at),
@@ -538,8 +547,8 @@ async fn write(
         "WITH stands AS (SELECT true AS ok), written AS (
              UPDATE expedition
              SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
-                 expedited_completely = coalesce($23, expedited_completely), canceling_from = $27,
-                 version = version + $28::boolean::int
+                 expedited_completely = coalesce($23, expedited_completely), canceling_from = $28,
+                 version = version + $29::boolean::int
              WHERE id = $17
              RETURNING id, version, changed_at, organisation_id, eshop_id
          )",
@@ -684,13 +693,7 @@ fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
     for parcel in parcels.iter().cloned() {
         match merged.iter_mut().find(|known| known.number == parcel.number) {
             None => merged.push(parcel),
-            Some(known) => {
-                known.package_tracking_number =
-                    parcel.package_tracking_number.or(known.package_tracking_number.take());
-                known.carrier_tracking_number =
-                    parcel.carrier_tracking_number.or(known.carrier_tracking_number.take());
-                known.tracking_url = parcel.tracking_url.or(known.tracking_url.take());
-            }
+            Some(known) => known.take(parcel),
         }
     }
     merged

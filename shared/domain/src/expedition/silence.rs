@@ -36,6 +36,7 @@ pub async fn presume(services: &Services, days: u16) -> Result<u64, Problem> {
             remark: None,
             origin: 0,
             is_raised: false,
+            handover_error: None,
         })
         .collect();
     let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &mut Ledger::default()).await?;

@@ -84,8 +84,8 @@ impl Transition<'_> {
         add("status", json!(old.status), json!(new.status));
         add("reservationPaused", json!(old.is_paused), json!(new.is_paused));
         add("errors", json!(old.errors), json!(new.errors));
-        changes.extend(self.former_shipper().becomes(&self.shipper()));
         add("handover", json!(old.handover), json!(new.handover));
+        changes.extend(self.former_shipper().becomes(&self.shipper()));
         if let Some((field, value)) = &self.remark {
             changes.push(FieldChange { field, old: Value::Null, new: value.clone() });
         }

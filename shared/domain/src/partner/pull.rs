@@ -149,7 +149,7 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
             Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)
         }
-        Push::Expeditions => Err(Problem::internal("no partner is asked for orders")),
+        Push::Expeditions | Push::News => Err(Problem::internal("no partner is asked for orders")),
     }
 }
 

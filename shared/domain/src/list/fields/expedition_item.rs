@@ -70,7 +70,7 @@ pub(super) const SHOWN: &str = "(SELECT json_agg(json_build_object(
         'expedited', i.expedited, 'productValue', trim_scale(i.product_value),
         'productValueCurrency', i.product_value_currency, 'productLabel', i.product_label, 'lot', i.lot, 'lifo', i.lifo,
         'ref1', i.ref1, 'ref2', i.ref2, 'ref3', i.ref3, 'book', i.book, 'bookLimit', i.book_limit,
-        'bookStockAdvices', i.book_stock_advices, 'assignedLot', NULL, 'serialNumbers', ARRAY[]::text[],
+        'bookStockAdvices', i.book_stock_advices, 'assignedLot', i.assigned_lot, 'serialNumbers', coalesce(i.serial_numbers, ARRAY[]::text[]),
         'bundle', (SELECT b.product_id FROM expedition_bundle b
                    WHERE b.expedition_id = i.expedition_id AND b.position = i.bundle_position),
         'createdAt', to_char(i.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"'),
@@ -100,8 +100,8 @@ pub(super) const ITEM: &[Field] = &[
     Field::integer("book", "{t}.book").or_null(),
     Field::integer("bookLimit", "{t}.book_limit").or_null(),
     Field::json("bookStockAdvices", "{t}.book_stock_advices").or_null(),
-    Field::text("assignedLot", "NULL::text").or_null(),
-    Field::texts("serialNumbers", "ARRAY[]::text[]"),
+    Field::text("assignedLot", "{t}.assigned_lot").or_null(),
+    Field::texts("serialNumbers", "coalesce({t}.serial_numbers, ARRAY[]::text[])"),
     Field::one(
         "bundle",
         "(SELECT b.product_id FROM expedition_bundle b
