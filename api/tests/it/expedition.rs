@@ -27,7 +27,7 @@ pub(crate) use crate::product::MIGRATIONS;
 pub(crate) const PATH: &str = "/api/expedition";
 
 /// The statuses, in the order of the line.
-pub(crate) const STATUSES: [&str; 13] = [
+pub(crate) const STATUSES: [&str; 14] = [
     "on_hold",
     "incorrect",
     "awaiting_reservation",
@@ -40,6 +40,7 @@ pub(crate) const STATUSES: [&str; 13] = [
     "carrier_picked_up",
     "ready_to_takeover",
     "delivered",
+    "waiting_for_cancel",
     "canceled",
 ];
 
@@ -158,6 +159,11 @@ impl World {
                 self.act(&order, "cancel", Value::Null).await.expect(200).json()
             }
             "awaiting_processing" => self.sent(number, &json!({})).await,
+            "waiting_for_cancel" => {
+                let order = self.sent(number, &json!({})).await;
+                self.report(&order, json!({"status": "take_out"})).await.expect(200);
+                self.act(&order, "cancel", Value::Null).await.expect(202).json()
+            }
             told => {
                 let order = self.sent(number, &json!({})).await;
                 self.report(&order, json!({"status": told})).await.expect(200).json()
