@@ -50,6 +50,9 @@ async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
         }
         @if has_factor { (second_factor(visit, factor, refused)) }
         (table(&sessions, caller.session, now))
+        @if visit.can(Permission::ManageTokens) {
+            p { a href="/console/token" { "Access tokens" } " of programs have a page of their own." }
+        }
     };
     Ok(visit.page(None::<Section>, "Account", &content))
 }

@@ -112,7 +112,7 @@ async fn an_integration_is_connected_corrected_paused_and_run_at_once(
     assert_eq!((&paused["active"], &paused["credentials"]["type"]), (&json!(false), &json!("bearer")));
     assert_eq!(paused["inventories"], json!([{"inventoryId": "main"}]));
     let shown = browser.open(&page).await.expect(200).text;
-    assert!(shown.contains("is paused.") && !shown.contains("/sync\""), "{shown}");
+    assert!(shown.contains("is paused.") && !shown.contains(&format!("{page}/sync\"")), "{shown}");
     browser.act(&format!("{page}/sync"), &[]).await.expect(400);
     browser.act(&format!("{page}/resume"), &[]).await.expect(303);
     assert_eq!(setting(api).await["active"], true);
@@ -183,5 +183,45 @@ async fn neither_a_viewer_nor_a_stranger_repairs_anything(_: PgPoolOptions, opti
         stranger.open(path).await.expect(404);
         // without the token of the session
         stranger.send_bare(path, &[]).await.expect(403);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_access_token_is_created_shown_once_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let new = "/console/token/new";
+    let organisation = api.tenant.organisation.to_string();
+    let refused = send(&browser, new, &[("role", "user"), ("expiresAt", "2001-01-01T00:00")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-name\"") && refused.contains("id=\"wrong-expiresAt\""), "{refused}");
+    let refused = send(&browser, new, &[("name", "x"), ("role", "user"), ("expiresAt", "soon")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-expiresAt\"") && refused.contains("value=\"soon\""), "{refused}");
+    let fields = [("name", "label printer"), ("role", "viewer")];
+    let made = send(&browser, new, &fields).await.expect(200).text;
+    let token = made.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert!(token.starts_with("lsh_"), "{made}");
+    Browser::new(api, &token).open("/console").await.expect(200);
+    let page = browser.open("/console/token").await.expect(200).text;
+    assert!(page.contains("label printer") && !page.contains(&token), "{page}");
+    let of_organisation = browser.open(&format!("/console/token?organisation={organisation}")).await.expect(200).text;
+    assert!(!of_organisation.contains("label printer") && of_organisation.contains("user of a test"), "{of_organisation}");
+    let id = sqlx::query_scalar::<_, uuid::Uuid>("SELECT id FROM access_token WHERE name = 'label printer'")
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(audited(&world, id).await.unwrap().0, "access_token.create");
+    // an admin of another organisation neither sees nor deletes it
+    let (stranger, _) = world.stranger().await;
+    let admin = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &admin);
+    let theirs = stranger.open("/console/token").await.expect(200).text;
+    assert!(!theirs.contains("label printer") && !theirs.contains("user of a test"), "{theirs}");
+    stranger.open(&format!("/console/token/{id}/delete")).await.expect(404);
+    browser.act(&format!("/console/token/{id}/delete"), &[]).await.expect(303);
+    assert_eq!(audited(&world, id).await.unwrap().0, "access_token.delete");
+    // neither a user nor a viewer manages tokens
+    for token in [&api.user, &api.viewer] {
+        Browser::new(api, token).open("/console/token").await.expect(403);
     }
 }
