@@ -17,7 +17,9 @@ use longshore_shared::webhook::health::{self, Line as Webhook};
 use maud::{Markup, html};
 
 use super::layout::Section;
-use super::piece::{self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none};
+use super::piece::{
+    self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none,
+};
 use super::sync;
 use super::visit::Visit;
 use super::webhook::list as webhooks;

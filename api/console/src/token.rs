@@ -47,7 +47,10 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
 
 fn table(tokens: &[Token], now: DateTime<Utc>) -> Markup {
     if tokens.is_empty() {
-        return empty("No access tokens.", "Create one for each program, with the narrowest role that it needs.");
+        return empty(
+            "No access tokens.",
+            "Create one for each program, with the narrowest role that it needs.",
+        );
     }
     html! {
         @if tokens.len() > SHOWN { p.muted { "The newest " (SHOWN) "." } }
@@ -119,7 +122,9 @@ fn creator(visit: &Asking, form: &Asked, refused: &Refused) -> Response {
 
 /// `POST /console/token/new`: the only page that shows the token.
 pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
-    let refuse = |refused: &Refused| (StatusCode::BAD_REQUEST, creator(&act.visit, &act.form, refused)).into_response();
+    let refuse = |refused: &Refused| {
+        (StatusCode::BAD_REQUEST, creator(&act.visit, &act.form, refused)).into_response()
+    };
     let body = match body(&act.form) {
         Ok(body) => body,
         Err(problem) => return Ok(refuse(&Refused::fields(problem)?)),
@@ -154,7 +159,9 @@ fn body(form: &Asked) -> Result<Value, Problem> {
 
 /// `GET /console/token/{id}/delete`.
 pub(super) async fn ask_delete(Id(id): Id<TokenId>, visit: Asking) -> Result<Response, Failure> {
-    let name = token::name(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("access token"))?;
+    let name = token::name(visit.db(), visit.scope(), id)
+        .await?
+        .ok_or_else(|| Problem::not_found("access token"))?;
     let question = Question {
         title: &format!("Delete the token {name}?"),
         explanation: html! { p { "The program that uses it, and tokens that it has created, stop working within seconds." } },

@@ -251,10 +251,7 @@ mod tests {
         ];
         let since = DateTime::from_timestamp(6, 0).unwrap();
         let failing = failing(&runs);
-        assert_eq!(
-            failing,
-            [Failing { kind: "product.sync".to_owned(), runs: 2, since, is_older: false }]
-        );
+        assert_eq!(failing, [Failing { kind: "product.sync".to_owned(), runs: 2, since, is_older: false }]);
     }
 
     #[test]

@@ -141,11 +141,12 @@ fn of_hosts(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Matter> {
 fn of_host(host: &str, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Matter> {
     let first = webhooks.first()?;
     let last = first.last.as_ref();
-    let answer = match (last.and_then(|last| last["status"].as_i64()), last.and_then(|last| last["error"].as_str())) {
-        (Some(status), _) => status.to_string(),
-        (None, Some(error)) => error.to_owned(),
-        (None, None) => "failing".to_owned(),
-    };
+    let answer =
+        match (last.and_then(|last| last["status"].as_i64()), last.and_then(|last| last["error"].as_str())) {
+            (Some(status), _) => status.to_string(),
+            (None, Some(error)) => error.to_owned(),
+            (None, None) => "failing".to_owned(),
+        };
     let lasted = seconds((now - first.since).as_seconds_f64());
     let waiting: i64 = webhooks.iter().map(|webhook| webhook.waiting).sum();
     let is_more = webhooks.iter().any(|webhook| webhook.waiting >= health::COUNTED);
@@ -170,7 +171,8 @@ fn host(destination: &str) -> String {
 /// Jobs of an e-shop that have failed since they last succeeded.
 fn of_failing(failing: &Failing, now: DateTime<Utc>) -> Matter {
     let lasted = seconds((now - failing.since).as_seconds_f64());
-    let times = if failing.jobs == 1 { "once".to_owned() } else { format!("{} times", up_to(failing.jobs, COUNTED)) };
+    let times =
+        if failing.jobs == 1 { "once".to_owned() } else { format!("{} times", up_to(failing.jobs, COUNTED)) };
     let error = failing.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
     let sentence = format!("{} of {} has failed {times} in {lasted}{error}", failing.kind, failing.eshop);
     let address = format!("/console/eshop/{}", failing.eshop_id);

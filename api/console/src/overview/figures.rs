@@ -40,7 +40,8 @@ pub(super) fn draw(course: &Course) -> Markup {
             course: of(|w| w.jobs),
         });
         let oldest = milliseconds(last.oldest_seconds * 1e3);
-        let more = if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
+        let more =
+            if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
         let (name, value) = ("Deliveries due", number(last.deliveries));
         figures.push(Figure { name, value, more, class: "waiting", course: of(|w| w.deliveries) });
     }
