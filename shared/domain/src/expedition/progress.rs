@@ -554,7 +554,9 @@ async fn write(
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $24::jsonb AS changes,
                 $25::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,
-                NULL::text AS kind, coalesce($27::text, $14::text) AS event
+                NULL::text AS kind,
+                -- a change that the record does not show is only in the audit
+                CASE WHEN $29::boolean THEN coalesce($27::text, $14::text) END AS event
          FROM written
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, $26::text::jsonb, version, changed_at, 1, NULL, NULL, $15::text
