@@ -38,10 +38,9 @@ async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
         return Ok(visit.page(None::<Section>, "Account", &content));
     };
     let has_factor = visit.can(Permission::SecondFactor);
-    let (sessions, factor) = tokio::try_join!(
-        account::sessions(visit.db(), account),
-        async { if has_factor { account::factor(visit.db(), account).await } else { Ok(None) } },
-    )?;
+    let (sessions, factor) = tokio::try_join!(account::sessions(visit.db(), account), async {
+        if has_factor { account::factor(visit.db(), account).await } else { Ok(None) }
+    },)?;
     let content = html! {
         h1 { (caller.actor.name) " " span.muted { (caller.role.as_str()) } }
         section aria-labelledby="password-title" {
@@ -50,6 +49,9 @@ async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
         }
         @if has_factor { (second_factor(visit, factor, refused)) }
         (table(&sessions, caller.session, now))
+        @if visit.can(Permission::ManageTokens) {
+            p { a href="/console/token" { "Access tokens" } " of programs have a page of their own." }
+        }
     };
     Ok(visit.page(None::<Section>, "Account", &content))
 }
@@ -149,7 +151,8 @@ pub(super) async fn change_password(At(visitor): At, act: Acting) -> Result<Resp
 /// `POST /console/account/totp`: the only page that shows the secret.
 pub(super) async fn set_up(act: Act<permit::SecondFactor>) -> Result<Response, Failure> {
     let answer = second_factor::set_up(act.visit.services(), &act.visit.may).await?;
-    let shown: Value = serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let shown: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
     let [secret, uri] = ["secret", "uri"].map(|name| shown[name].as_str().unwrap_or_default());
     let fields = html! {
         fieldset {
@@ -180,7 +183,8 @@ pub(super) async fn switch_on(At(visitor): At, act: Acting) -> Result<Response, 
     if let Some(account) = act.visit.may.caller.actor.id {
         act.visit.app.tokens.forget(account);
     }
-    let shown: Value = serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let shown: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
     let content = html! {
         h1 { "The second factor is on" }
         p { "Each of these recovery codes replaces one code, if you lose the authenticator. They are shown on this page only." }

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::account::audit::search::{self, Batch, Entry, Filter, Line, Page, Whose, WINDOW};
+use longshore_shared::account::audit::search::{self, Batch, Entry, Filter, Line, Page, WINDOW, Whose};
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
@@ -60,7 +60,8 @@ fn wanted(asked: &Asked) -> Result<Filter, Problem> {
 
 /// Whether everything is asked for: a thing, a request and a job are shown with all that was done.
 fn is_all(asked: &Asked) -> bool {
-    asked.get("whose") == Some(ALL) || ["entity", "request", "job"].iter().any(|name| asked.get(name).is_some())
+    asked.get("whose") == Some(ALL)
+        || ["entity", "request", "job"].iter().any(|name| asked.get(name).is_some())
 }
 
 /// The toggle between people and everything.
@@ -103,7 +104,10 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
 fn table(found: &Page, whose: Whose, now: DateTime<Utc>) -> Markup {
     if found.entries.is_empty() {
         return match whose {
-            Whose::People => empty("No record of a person matches.", "Remove a filter, or show what programs did: Everything."),
+            Whose::People => empty(
+                "No record of a person matches.",
+                "Remove a filter, or show what programs did: Everything.",
+            ),
             Whose::All => empty("No record matches.", "Remove a filter, or search an earlier time."),
         };
     }

@@ -110,14 +110,13 @@ impl Chart<'_> {
 
     /// The figures for the script.
     fn figures(&self) -> String {
-        let series = |series: &Series, is_bar: bool, name: &str| {
-            json!({"name": name, "class": series.class, "bar": is_bar, "values": series.values})
-        };
+        let series = |series: &Series, is_bar: bool, name: &str| json!({"name": name, "class": series.class, "bar": is_bar, "values": series.values});
         let bars = self.bars.iter().map(|one| (one, true));
         let all = bars.chain(self.lines.iter().map(|one| (one, false))).zip(self.legend);
         let all: Vec<_> = all.map(|((one, is_bar), (_, name))| series(one, is_bar, name)).collect();
         let unit = if self.unit == Unit::Count { "" } else { "ms" };
-        json!({"from": self.from.timestamp(), "step": self.step.num_seconds(), "unit": unit, "series": all}).to_string()
+        json!({"from": self.from.timestamp(), "step": self.step.num_seconds(), "unit": unit, "series": all})
+            .to_string()
     }
 
     /// The figures as a table; steps without any are left out.

@@ -17,11 +17,15 @@ use longshore_shared::webhook::health::{self, Line as Webhook};
 use maud::{Markup, html};
 
 use super::layout::Section;
-use super::piece::{self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none};
+use super::piece::{
+    self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none,
+};
 use super::sync;
 use super::visit::Visit;
 use super::webhook::list as webhooks;
 
+/// Syncs of a kind that are shown as ticks.
+const TICKS: usize = 30;
 /// Jobs and orders that are shown; their lists have the rest.
 const SHOWN: usize = 8;
 
@@ -132,6 +136,7 @@ fn syncs(found: &Found, now: DateTime<Utc>) -> Markup {
 /// The last syncs of a kind as ticks, the oldest first.
 fn history(runs: &[Run]) -> Markup {
     let Some(kind) = runs.first().map(|run| run.kind.as_str()) else { return html! {} };
+    let runs = &runs[..runs.len().min(TICKS)];
     html! {
         p.ticks {
             span.muted { "The last " (runs.len()) " of " (kind) " " }

@@ -178,7 +178,10 @@ impl Refused {
 
     /// What is wrong with a field.
     pub(super) fn message(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|violation| violation.property_path == name).map(|violation| violation.message.as_ref())
+        self.0
+            .iter()
+            .find(|violation| violation.property_path == name)
+            .map(|violation| violation.message.as_ref())
     }
 }
 

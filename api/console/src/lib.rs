@@ -3,7 +3,8 @@
 //! # Modules
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`find`], [`order`], [`product`], [`queue`], [`job`],
-//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`].
+//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
+//!   [`token`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
@@ -48,6 +49,7 @@ mod queue;
 mod session;
 mod sync;
 mod timeline;
+mod token;
 mod visit;
 mod webhook;
 
@@ -69,6 +71,9 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/account/totp/on", post(account::switch_on))
         .route("/console/account/totp/remove", post(account::remove))
         .route("/console/account/session/{id}/end", get(account::ask_end).post(account::end))
+        .route("/console/token", get(token::show))
+        .route("/console/token/new", get(token::new).post(token::create))
+        .route("/console/token/{id}/delete", get(token::ask_delete).post(token::delete))
         .route("/console/find", get(find::show))
         .route("/console/eshop/{id}", get(eshop::show))
         .route("/console/eshop/{id}/setting", get(eshop::setting::edit).post(eshop::setting::store))

@@ -14,7 +14,10 @@ use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_t
 use super::visit::Visit;
 
 /// `GET /console/organisation/{id}`.
-pub(super) async fn show(Id(id): Id<OrganisationId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
+pub(super) async fn show(
+    Id(id): Id<OrganisationId>,
+    visit: Visit<permit::Read>,
+) -> Result<Response, Failure> {
     let (db, scope) = (visit.db(), visit.scope());
     let (found, eshops) =
         tokio::try_join!(organisation::find(db, scope, id), organisation::eshops(db, scope, id))?;
@@ -40,6 +43,7 @@ fn standing(
             @if found.active { (badge(Tone::Good, "active")) } @else { (badge(Tone::Quiet, "inactive")) }
             div.buttons {
                 @if visit.can(Permission::ReadJobs) { a.button href={"/console/job?organisation=" (found.id)} { "Jobs" } }
+                @if visit.can(Permission::ManageTokens) { a.button href={"/console/token?organisation=" (found.id)} { "Access tokens" } }
                 @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?organisation=" (found.id)} { "Audit" } }
             }
         }

@@ -8,7 +8,9 @@ use longshore_shared::kernel::ids::EshopId;
 use maud::{Markup, html};
 
 use super::layout::Section;
-use super::piece::{Tone, badge, empty, eshop, field, job_state, none, number, pager, time, time_or_none, took};
+use super::piece::{
+    Tone, badge, empty, eshop, field, job_state, none, number, pager, time, time_or_none, took,
+};
 use super::visit::Visit;
 
 const HERE: &str = "/console/sync";

@@ -218,6 +218,7 @@ deeds! {
     SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";
     SettingResumed = "setting-resumed", "The partner is called again.";
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
+    TokenDeleted = "token-deleted", "The token is deleted. It stops working within seconds.";
     PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";
     FactorRemoved = "factor-removed", "The second factor is removed.";
     SessionEnded = "session-ended", "The session has ended.";

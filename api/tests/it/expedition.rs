@@ -35,7 +35,7 @@ pub(crate) use crate::product::MIGRATIONS;
 pub(crate) const PATH: &str = "/api/expedition";
 
 /// The statuses, in the order of the line.
-pub(crate) const STATUSES: [&str; 14] = [
+pub(crate) const STATUSES: [&str; 15] = [
     "on_hold",
     "incorrect",
     "awaiting_reservation",
@@ -49,6 +49,7 @@ pub(crate) const STATUSES: [&str; 14] = [
     "ready_to_takeover",
     "probably_delivered",
     "delivered",
+    "waiting_for_cancel",
     "canceled",
 ];
 
@@ -173,6 +174,11 @@ impl World {
                 self.pass_silence(&order, 14).await;
                 presume(&self.api.services, 14).await.unwrap();
                 self.read(&order).await
+            }
+            "waiting_for_cancel" => {
+                let order = self.sent(number, &json!({})).await;
+                self.report(&order, json!({"status": "take_out"})).await.expect(200);
+                self.act(&order, "cancel", Value::Null).await.expect(202).json()
             }
             told => {
                 let order = self.sent(number, &json!({})).await;

@@ -1,6 +1,7 @@
 //! The backlog of the service: for the metrics, and by the minute for charts.
 
 use crate::order::standing as orders;
+use longshore_domain::expedition::handover::lane as systems;
 use longshore_domain::job::backlog as jobs;
 use longshore_domain::webhook::lane::backlog as lanes;
 use longshore_kernel::activity;
@@ -18,8 +19,13 @@ pub async fn metrics(services: &Services) -> Result<String, Problem> {
 
 async fn read(services: &Services) -> Result<Backlog, Problem> {
     let db = &services.db;
-    let (jobs, lanes, unwell, orders) =
-        tokio::try_join!(jobs::read(db), lanes::read(db), lanes::unwell(db), orders::read(db))?;
+    let (jobs, lanes, unwell, orders, handover) = tokio::try_join!(
+        jobs::read(db),
+        lanes::read(db),
+        lanes::unwell(db),
+        orders::read(db),
+        systems::behind(db),
+    )?;
     Ok(Backlog {
         jobs_open: jobs.open,
         jobs_oldest_seconds: jobs.oldest_seconds,
@@ -30,6 +36,7 @@ async fn read(services: &Services) -> Result<Backlog, Problem> {
         failing: unwell.failing,
         disabled: unwell.disabled,
         orders,
+        handover,
     })
 }
 

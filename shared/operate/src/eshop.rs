@@ -9,10 +9,10 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::{DeliveryId, EshopId, JobId, OrganisationId, SettingId};
 use longshore_kernel::problem::Problem;
 
-/// Syncs of a kind that are shown.
-pub const RUNS: i64 = 30;
+/// Syncs of a kind that are looked at: the newest.
+pub const RUNS: i64 = 200;
 /// Jobs of the e-shop that are looked at: the newest.
-const LOOKED_AT: i64 = 500;
+const LOOKED_AT: i64 = 1_000;
 /// Waiting deliveries of a webhook of which the newest is taken: those that are due last.
 const WAITING: i64 = 100;
 
@@ -251,10 +251,7 @@ mod tests {
         ];
         let since = DateTime::from_timestamp(6, 0).unwrap();
         let failing = failing(&runs);
-        assert_eq!(
-            failing,
-            [Failing { kind: "product.sync".to_owned(), runs: 2, since, is_older: false }]
-        );
+        assert_eq!(failing, [Failing { kind: "product.sync".to_owned(), runs: 2, since, is_older: false }]);
     }
 
     #[test]

@@ -13,3 +13,4 @@ pub mod queue;
 pub mod rotation;
 pub mod standing;
 pub mod timeline;
+pub mod token;

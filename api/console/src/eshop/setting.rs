@@ -189,11 +189,14 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
     let mut body = Map::new();
     let is_on = |name: &str| form.get(name) == Some("true");
     // what is no number is refused by the rule of the API, at its path
-    let figure = |name: &str| form.get(name).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+    let figure = |name: &str| {
+        form.get(name).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)))
+    };
     body.insert("integrationType".to_owned(), json!(form.get("integrationType")));
     body.insert("active".to_owned(), json!(is_on("active")));
     body.insert("baseUrl".to_owned(), json!(form.get("baseUrl")));
-    let names = form.get("inventories").unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names =
+        form.get("inventories").unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
     body.insert("inventories".to_owned(), names.map(|name| json!({"inventoryId": name})).collect());
     if let Some(kept) = stored.and_then(|stored| stored.get(KEPT)) {
         body.insert(KEPT.to_owned(), kept.clone());
@@ -225,7 +228,10 @@ fn credentials(form: &Asked, stored: Option<&Value>) -> Option<Value> {
         return Some(given.into());
     }
     // masked, which keeps them
-    stored.filter(|stored| stored["integrationType"] == json!(form.get("integrationType")))?.get("credentials").cloned()
+    stored
+        .filter(|stored| stored["integrationType"] == json!(form.get("integrationType")))?
+        .get("credentials")
+        .cloned()
 }
 
 async fn editor(
@@ -235,7 +241,8 @@ async fn editor(
     form: &Asked,
     refused: &Refused,
 ) -> Result<Response, Problem> {
-    let eshop = eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let title = format!("Integration of {}", eshop.name);
     let path = page(id);
     let content = html! {
@@ -295,7 +302,8 @@ async fn ask(
     explanation: &str,
     step: &str,
 ) -> Result<Response, Failure> {
-    let eshop = eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let path = page(id);
     let question = Question {
         title: &format!("{verb} the integration of {}?", eshop.name),
@@ -335,7 +343,8 @@ pub(crate) async fn resume(Id(id): Id<EshopId>, act: Acting) -> Result<Response,
 async fn set_active(act: &Acting, id: EshopId, is_active: bool) -> Result<(), Problem> {
     let stored = stored(&act.visit, id).await?.ok_or_else(|| Problem::not_found("integration setting"))?;
     let mut body = Map::new();
-    for name in ["integrationType", "credentials", "baseUrl", "inventories", KEPT, "productSync", "stockSync"] {
+    for name in ["integrationType", "credentials", "baseUrl", "inventories", KEPT, "productSync", "stockSync"]
+    {
         body.extend(stored.get(name).map(|value| (name.to_owned(), value.clone())));
     }
     body.insert("active".to_owned(), json!(is_active));
@@ -353,7 +362,8 @@ pub(crate) async fn ask_sync(
     Id(id): Id<EshopId>,
     visit: Visit<permit::WriteJobs>,
 ) -> Result<Response, Failure> {
-    let eshop = eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let path = page(id);
     let question = Question {
         title: &format!("Sync {} now?", eshop.name),
@@ -373,6 +383,7 @@ pub(crate) async fn ask_sync(
 /// `POST /console/eshop/{id}/sync`.
 pub(crate) async fn sync(Id(id): Id<EshopId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
     let answer = pull::now(act.visit.services(), &act.visit.may, id).await?;
-    let jobs: Vec<Value> = serde_json::from_str(answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
+    let jobs: Vec<Value> =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
     Ok(done(&page(id), Done::Syncing, Some(jobs.len())))
 }

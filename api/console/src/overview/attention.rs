@@ -18,8 +18,10 @@ use crate::visit::Visit;
 /// Something is late after it has been due for this many seconds.
 const LATE: f64 = 60.0;
 
-/// Webhooks that are named; the others are counted.
-const NAMED: i64 = 5;
+/// Webhooks that are looked at to name their hosts; all of them are counted.
+const NAMED: i64 = 50;
+/// Hosts that are named.
+const HOSTS: usize = 5;
 
 struct Matter {
     tone: Tone,
@@ -57,7 +59,7 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
             address: format!("/console/job/{job}"),
         });
     }
-    matters.extend(unwell.iter().map(|webhook| of_webhook(webhook, now)));
+    matters.extend(of_hosts(&unwell, now));
     matters.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
     for Behind { ahead, kind, eshop, started_at, jobs } in &jobs.behind {
         let many = if *jobs == 1 { "job waits" } else { "jobs wait" };
@@ -120,23 +122,44 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
     Ok(draw(&matters))
 }
 
-/// A webhook that fails: its host, the last answer, since when, and what waits for it.
-fn of_webhook(webhook: &Unwell, now: DateTime<Utc>) -> Matter {
-    let last = webhook.last.as_ref();
-    let answer = match (last.and_then(|last| last["status"].as_i64()), last.and_then(|last| last["error"].as_str())) {
-        (Some(status), _) => status.to_string(),
-        (None, Some(error)) => error.to_owned(),
-        (None, None) => "failing".to_owned(),
+/// Hosts of an e-shop whose webhooks fail, the first to fail first: the last answer, since when, and what waits for them.
+fn of_hosts(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Matter> {
+    let mut hosts: Vec<(String, Vec<&Unwell>)> = Vec::new();
+    for webhook in unwell {
+        let host = host(&webhook.destination);
+        let is_of = |(known, others): &&mut (String, Vec<&Unwell>)| {
+            *known == host && others.first().is_some_and(|other| other.eshop == webhook.eshop)
+        };
+        match hosts.iter_mut().find(is_of) {
+            Some((_, others)) => others.push(webhook),
+            None => hosts.push((host, vec![webhook])),
+        }
+    }
+    hosts.iter().take(HOSTS).filter_map(|(host, webhooks)| of_host(host, webhooks, now)).collect()
+}
+
+fn of_host(host: &str, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Matter> {
+    let first = webhooks.first()?;
+    let last = first.last.as_ref();
+    let answer =
+        match (last.and_then(|last| last["status"].as_i64()), last.and_then(|last| last["error"].as_str())) {
+            (Some(status), _) => status.to_string(),
+            (None, Some(error)) => error.to_owned(),
+            (None, None) => "failing".to_owned(),
+        };
+    let lasted = seconds((now - first.since).as_seconds_f64());
+    let waiting: i64 = webhooks.iter().map(|webhook| webhook.waiting).sum();
+    let is_more = webhooks.iter().any(|webhook| webhook.waiting >= health::COUNTED);
+    let waiting = format!("{}{}", number(waiting), if is_more { "+" } else { "" });
+    let several = if webhooks.len() > 1 { format!(", {} webhooks", webhooks.len()) } else { String::new() };
+    let sentence = format!("{host} ({}{several}): {answer} for {lasted}, {waiting} waiting.", first.eshop);
+    let address = if webhooks.len() > 1 {
+        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("text", host).finish();
+        format!("/console/webhook?{query}")
+    } else {
+        format!("/console/webhook/{}", first.id)
     };
-    let lasted = seconds((now - webhook.since).as_seconds_f64());
-    let sentence = format!(
-        "{} ({}): {answer} for {lasted}, {} waiting.",
-        host(&webhook.destination),
-        webhook.eshop,
-        up_to(webhook.waiting, health::COUNTED)
-    );
-    let address = format!("/console/webhook/{}", webhook.id);
-    Matter { tone: Tone::Bad, word: "webhook", sentence, address }
+    Some(Matter { tone: Tone::Bad, word: "webhook", sentence, address })
 }
 
 /// The host of a destination, or all of it where it cannot be read.
@@ -148,7 +171,8 @@ fn host(destination: &str) -> String {
 /// Jobs of an e-shop that have failed since they last succeeded.
 fn of_failing(failing: &Failing, now: DateTime<Utc>) -> Matter {
     let lasted = seconds((now - failing.since).as_seconds_f64());
-    let times = if failing.jobs == 1 { "once".to_owned() } else { format!("{} times", up_to(failing.jobs, COUNTED)) };
+    let times =
+        if failing.jobs == 1 { "once".to_owned() } else { format!("{} times", up_to(failing.jobs, COUNTED)) };
     let error = failing.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
     let sentence = format!("{} of {} has failed {times} in {lasted}{error}", failing.kind, failing.eshop);
     let address = format!("/console/eshop/{}", failing.eshop_id);

@@ -22,7 +22,7 @@ pub(super) fn draw(course: &Course) -> Markup {
     let mut figures = vec![
         throughput("Jobs finished", &course.jobs, span),
         throughput("Calls delivered", &course.deliveries, span),
-        failures(&course.jobs, &course.deliveries, span),
+        failures(&course.jobs, &course.deliveries),
     ];
     if let Some(slowest) = slowest(&course.deliveries) {
         figures.push(slowest);
@@ -40,7 +40,8 @@ pub(super) fn draw(course: &Course) -> Markup {
             course: of(|w| w.jobs),
         });
         let oldest = milliseconds(last.oldest_seconds * 1e3);
-        let more = if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
+        let more =
+            if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
         let (name, value) = ("Deliveries due", number(last.deliveries));
         figures.push(Figure { name, value, more, class: "waiting", course: of(|w| w.deliveries) });
     }
@@ -65,14 +66,14 @@ fn throughput(name: &'static str, points: &[Point], span: &str) -> Figure {
 }
 
 /// The share of what failed.
-fn failures(jobs: &[Point], calls: &[Point], span: &str) -> Figure {
+fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
     let both = || jobs.iter().zip(calls);
     let bad: i64 = both().map(|(job, call)| job.bad + call.bad).sum();
     let all: i64 = bad + both().map(|(job, call)| job.good + call.good).sum::<i64>();
     // a hundredth, rounded up: 0 % means none
     let hundredths = if all == 0 { 0 } else { (bad * 10_000 + all - 1) / all };
     let value = format!("{}.{:02} %", hundredths / 100, hundredths % 100);
-    let more = format!("{} of {} {span}", number(bad), number(all));
+    let more = format!("{} of {}", number(bad), number(all));
     let course = both().map(|(job, call)| Some(float(job.bad + call.bad))).collect();
     Figure { name: "Failed", value, more, class: "bad", course }
 }

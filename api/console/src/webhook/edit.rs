@@ -38,13 +38,9 @@ pub(crate) async fn new(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, 
     Ok(creator(&visit, id, &form, &Refused::default()).await?)
 }
 
-async fn creator(
-    visit: &Asking,
-    id: EshopId,
-    form: &Asked,
-    refused: &Refused,
-) -> Result<Response, Problem> {
-    let eshop = eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+async fn creator(visit: &Asking, id: EshopId, form: &Asked, refused: &Refused) -> Result<Response, Problem> {
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let back = format!("/console/eshop/{id}");
     let content = html! {
         p.trail { (piece::eshop(id, &eshop.name)) " / new webhook" }

@@ -71,7 +71,8 @@ async fn every_entry_is_on_one_page(_: PgPoolOptions, options: PgConnectOptions)
     for _ in 0..5 {
         job(&world, &api.tenant, "succeeded", None).await;
     }
-    for (token, query) in [(&api.superadmin, "whose=all"), (&api.user, "whose=all"), (&api.user, "whose=all&action=s")]
+    for (token, query) in
+        [(&api.superadmin, "whose=all"), (&api.user, "whose=all"), (&api.user, "whose=all&action=s")]
     {
         let browser = Browser::new(api, token);
         let mut path = format!("/console/audit?{query}");
@@ -134,7 +135,10 @@ async fn a_wrong_filter_is_marked_and_the_form_keeps_the_others(_: PgPoolOptions
     ] {
         let page = browser.open(&format!("/console/audit?{query}")).await.expect(400).text;
         assert!(page.contains(&format!("id=\"wrong-{field}\"")), "{query}: {page}");
-        assert!(page.contains(&format!("value=\"{value}\"")) && page.contains("value=\"product\""), "{query}: {page}");
+        assert!(
+            page.contains(&format!("value=\"{value}\"")) && page.contains("value=\"product\""),
+            "{query}: {page}"
+        );
         assert!(page.contains("aria-invalid=\"true\"") && page.contains("Log out"), "{query}: {page}");
     }
     browser.open("/console/audit?after=x").await.expect(400);

@@ -118,7 +118,8 @@ async fn what_others_have_neither_appears_nor_displaces_a_hit(_: PgPoolOptions, 
     let order = order(api, &stranger, &theirs, "FOREIGN-1").await;
     let user = Browser::new(api, &api.user);
     assert_eq!(leads(&user, "mug").await, format!("/console/product/{mine}"));
-    for foreign in [&theirs, &order, "FOREIGN-1", &stranger.eshop.to_string(), &stranger.organisation.to_string()]
+    for foreign in
+        [&theirs, &order, "FOREIGN-1", &stranger.eshop.to_string(), &stranger.organisation.to_string()]
     {
         assert!(find(&user, foreign).await.expect(200).text.contains("Nothing found."), "{foreign}");
     }
@@ -156,7 +157,8 @@ async fn a_caller_of_one_eshop_finds_nothing_of_its_neighbour(_: PgPoolOptions, 
     assert!(!page.contains("product.create"), "a connector does not read the audit: {page}");
     let page = browser.open(&format!("/console/eshop/{}", api.tenant.eshop)).await.expect(200).text;
     assert!(!page.contains("webhooks-title"), "{page}");
-    let page = browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
+    let page =
+        browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
     assert!(!page.contains(&format!("/console/eshop/{neighbour}")), "{page}");
 }
 
@@ -253,7 +255,9 @@ async fn the_page_of_a_product_says_what_happened_to_it_on_a_day(
         assert!(page.contains("Nothing happened in this period.") && !page.contains("counted +12"), "{page}");
     }
     // a wrong field is marked, and the form keeps it
-    for (query, field) in [("?day=tuesday", "wrong-day"), ("?since=x", "wrong-since"), ("?until=1", "wrong-until")] {
+    for (query, field) in
+        [("?day=tuesday", "wrong-day"), ("?since=x", "wrong-since"), ("?until=1", "wrong-until")]
+    {
         let page = browser.open(&format!("{path}{query}")).await.expect(400).text;
         let value = query.split('=').next_back().unwrap();
         assert!(page.contains(&format!("id=\"{field}\"")), "{query}: {page}");
@@ -292,7 +296,8 @@ async fn the_page_of_an_eshop_says_what_is_wrong_with_it(_: PgPoolOptions, optio
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }
-    let page = browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
+    let page =
+        browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
     assert!(page.contains(&format!("href=\"{path}\"")), "{page}");
     // a success ends it
     job(&world, &api.tenant, "succeeded", None).await;

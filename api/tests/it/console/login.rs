@@ -170,7 +170,8 @@ async fn an_account_changes_its_password_sets_up_a_second_factor_and_ends_a_sess
     let browser = Browser::new(api, &first);
     let page = browser.open("/console/account").await.expect(200).text;
     assert!(page.contains("this one") && page.contains("Set up a second factor"), "{page}");
-    let token = page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let token =
+        page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let send = async |path: &str, fields: &[(&str, &str)]| {
         let fields: Vec<_> = fields.iter().copied().chain([("form_token", token.as_str())]).collect();
         browser.send_bare(&format!("/console/account/{path}"), &fields).await

@@ -44,7 +44,9 @@ async fn what_fails_is_named_with_its_answer_and_what_waits(_: PgPoolOptions, op
         assert!(page.contains(said), "{said}: {page}");
     }
     let attention = page.find("id=\"attention\"").unwrap();
-    assert!(attention < page.find("id=\"figures\"").unwrap() && attention < page.find("id=\"standing\"").unwrap());
+    assert!(
+        attention < page.find("id=\"figures\"").unwrap() && attention < page.find("id=\"standing\"").unwrap()
+    );
     // a success ends it
     job(&world, &api.tenant, "succeeded", None).await;
     let page = browser.open("/console").await.expect(200).text;
@@ -101,12 +103,14 @@ async fn old_activity_is_summed_up_by_the_hour_and_a_week_still_has_all_of_it(
         let course = activity::read(&api.services.db.lists, span).await.unwrap();
         course.jobs.iter().map(|point| point.good).sum::<i64>()
     };
-    let before = [sum(Span::Hour).await, sum(Span::SixHours).await, sum(Span::Day).await, sum(Span::Week).await];
+    let before =
+        [sum(Span::Hour).await, sum(Span::SixHours).await, sum(Span::Day).await, sum(Span::Week).await];
     assert_eq!(before[3], 5_000);
     backlog::sample(&api.services).await.unwrap();
     let rows = world.count("SELECT count(*) FROM activity").await;
     assert!(rows < 1_700, "25 hours by the minute, and the rest by the hour: {rows}");
-    let after = [sum(Span::Hour).await, sum(Span::SixHours).await, sum(Span::Day).await, sum(Span::Week).await];
+    let after =
+        [sum(Span::Hour).await, sum(Span::SixHours).await, sum(Span::Day).await, sum(Span::Week).await];
     assert_eq!(before, after);
     // once is enough
     backlog::sample(&api.services).await.unwrap();

@@ -14,7 +14,13 @@ async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &str)]) -> Rep
     let mut sent: Vec<(String, String)> = Vec::new();
     for hidden in form.split("<input type=\"hidden\" name=\"").skip(1) {
         let (name, rest) = hidden.split_once('"').unwrap();
-        let value = rest.split('>').next().unwrap().split("value=\"").nth(1).map_or("", |v| v.split('"').next().unwrap());
+        let value = rest
+            .split('>')
+            .next()
+            .unwrap()
+            .split("value=\"")
+            .nth(1)
+            .map_or("", |v| v.split('"').next().unwrap());
         sent.push((name.to_owned(), value.to_owned()));
     }
     sent.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
@@ -41,13 +47,21 @@ async fn an_integration_is_connected_corrected_paused_and_run_at_once(
     let refused = send(
         &browser,
         &edit,
-        &[("integrationType", "feed"), ("productSync.intervalMinutes", "often"), ("inventories", "main, spare")],
+        &[
+            ("integrationType", "feed"),
+            ("productSync.intervalMinutes", "often"),
+            ("inventories", "main, spare"),
+        ],
     )
     .await
     .expect(400)
     .text;
-    for said in ["id=\"wrong-baseUrl\"", "id=\"wrong-productSync.intervalMinutes\"", "value=\"often\"", "value=\"main, spare\""]
-    {
+    for said in [
+        "id=\"wrong-baseUrl\"",
+        "id=\"wrong-productSync.intervalMinutes\"",
+        "value=\"often\"",
+        "value=\"main, spare\"",
+    ] {
         assert!(refused.contains(said), "{said}: {refused}");
     }
     send(
@@ -76,7 +90,10 @@ async fn an_integration_is_connected_corrected_paused_and_run_at_once(
 
     // secrets are not shown, and empty fields keep them
     let sealed = async || {
-        sqlx::query_scalar::<_, Vec<u8>>("SELECT credentials FROM integration_setting").fetch_one(&world.owner).await.unwrap()
+        sqlx::query_scalar::<_, Vec<u8>>("SELECT credentials FROM integration_setting")
+            .fetch_one(&world.owner)
+            .await
+            .unwrap()
     };
     let form = browser.open(&edit).await.expect(200).text;
     assert!(!form.contains("first-secret") && form.contains("value=\"https://feed.example/v1\""), "{form}");
@@ -88,7 +105,10 @@ async fn an_integration_is_connected_corrected_paused_and_run_at_once(
     ];
     send(&browser, &edit, &fields).await.expect(303);
     let stored = setting(api).await;
-    assert_eq!((&stored["baseUrl"], &stored["credentials"]["type"]), (&json!("https://feed.example/v2"), &json!("bearer")));
+    assert_eq!(
+        (&stored["baseUrl"], &stored["credentials"]["type"]),
+        (&json!("https://feed.example/v2"), &json!("bearer"))
+    );
     // a form that was opened before a change of another does not undo it
     let old: Vec<(&str, &str)> = fields.iter().copied().chain([("version", "1")]).collect();
     let page_before = browser.open(&edit).await.expect(200).text;
@@ -100,11 +120,12 @@ async fn an_integration_is_connected_corrected_paused_and_run_at_once(
     let before = sealed().await;
     let reply = browser.act(&format!("{page}/sync"), &[]).await.expect(303);
     assert!(reply.header("location").unwrap().contains("done=syncing&count=1"), "{:?}", reply.headers);
-    let (jobs, actor): (i64, String) =
-        sqlx::query_as("SELECT count(*), min(actor_name) FROM job WHERE kind = 'product.sync' AND source = 'main'")
-            .fetch_one(&world.owner)
-            .await
-            .unwrap();
+    let (jobs, actor): (i64, String) = sqlx::query_as(
+        "SELECT count(*), min(actor_name) FROM job WHERE kind = 'product.sync' AND source = 'main'",
+    )
+    .fetch_one(&world.owner)
+    .await
+    .unwrap();
     assert_eq!((jobs, actor.as_str()), (1, "user of a test"));
 
     browser.act(&format!("{page}/pause"), &[]).await.expect(303);
@@ -112,7 +133,7 @@ async fn an_integration_is_connected_corrected_paused_and_run_at_once(
     assert_eq!((&paused["active"], &paused["credentials"]["type"]), (&json!(false), &json!("bearer")));
     assert_eq!(paused["inventories"], json!([{"inventoryId": "main"}]));
     let shown = browser.open(&page).await.expect(200).text;
-    assert!(shown.contains("is paused.") && !shown.contains("/sync\""), "{shown}");
+    assert!(shown.contains("is paused.") && !shown.contains(&format!("{page}/sync\"")), "{shown}");
     browser.act(&format!("{page}/sync"), &[]).await.expect(400);
     browser.act(&format!("{page}/resume"), &[]).await.expect(303);
     assert_eq!(setting(api).await["active"], true);
@@ -129,14 +150,23 @@ async fn a_webhook_is_created_changed_and_rotated_and_its_secret_is_shown_once(
     let api = &world.api;
     let browser = Browser::new(api, &api.user);
     let new = format!("/console/eshop/{}/webhook", api.tenant.eshop);
-    let refused = send(&browser, &new, &[("event", "product_change"), ("destination", "nowhere"), ("maxInFlight", "0")])
-        .await
-        .expect(400)
-        .text;
+    let refused = send(
+        &browser,
+        &new,
+        &[("event", "product_change"), ("destination", "nowhere"), ("maxInFlight", "0")],
+    )
+    .await
+    .expect(400)
+    .text;
     for said in ["id=\"wrong-destination\"", "id=\"wrong-maxInFlight\"", "value=\"nowhere\""] {
         assert!(refused.contains(said), "{said}: {refused}");
     }
-    let fields = [("event", "product_change"), ("destination", "https://shop.example/in"), ("maxInFlight", "4"), ("ordered", "true")];
+    let fields = [
+        ("event", "product_change"),
+        ("destination", "https://shop.example/in"),
+        ("maxInFlight", "4"),
+        ("ordered", "true"),
+    ];
     let made = send(&browser, &new, &fields).await.expect(200).text;
     let secret = made.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     assert!(secret.starts_with("whsec_"), "{made}");
@@ -147,11 +177,20 @@ async fn a_webhook_is_created_changed_and_rotated_and_its_secret_is_shown_once(
 
     let edit = format!("{page}/edit");
     assert!(browser.open(&edit).await.expect(200).text.contains("value=\"https://shop.example/in\""));
-    send(&browser, &edit, &[("event", "*"), ("destination", "https://shop.example/v2"), ("maxInFlight", "8")]).await.expect(303);
+    send(
+        &browser,
+        &edit,
+        &[("event", "*"), ("destination", "https://shop.example/v2"), ("maxInFlight", "8")],
+    )
+    .await
+    .expect(303);
     let stored: Value = api.get(&api.user, &format!("/api/eshop-webhook/{id}")).await.expect(200).json();
     assert_eq!((&stored["event"], &stored["destination"]), (&json!("*"), &json!("https://shop.example/v2")));
     assert_eq!((&stored["maxInFlight"], &stored["ordered"]), (&json!(8), &json!(false)));
-    let wrong = send(&browser, &edit, &[("event", "sale"), ("destination", "x"), ("maxInFlight", "8")]).await.expect(400).text;
+    let wrong = send(&browser, &edit, &[("event", "sale"), ("destination", "x"), ("maxInFlight", "8")])
+        .await
+        .expect(400)
+        .text;
     assert!(wrong.contains("id=\"wrong-event\"") && wrong.contains("id=\"wrong-destination\""), "{wrong}");
 
     let rotated = browser.act(&format!("{page}/rotate"), &[]).await.expect(200).text;
@@ -176,12 +215,59 @@ async fn neither_a_viewer_nor_a_stranger_repairs_anything(_: PgPoolOptions, opti
     let token = stranger.token(&api.services, Role::Admin).await.unwrap();
     let stranger = Browser::new(api, &token);
     let paths = ["setting", "pause", "resume", "sync", "webhook"].map(|step| format!("{eshop}/{step}"));
-    let paths: Vec<_> = paths.into_iter().chain(["edit", "rotate"].map(|step| format!("{hook}/{step}"))).collect();
+    let paths: Vec<_> =
+        paths.into_iter().chain(["edit", "rotate"].map(|step| format!("{hook}/{step}"))).collect();
     for path in &paths {
         viewer.open(path).await.expect(403);
         viewer.send_bare(path, &[]).await.expect(403);
         stranger.open(path).await.expect(404);
         // without the token of the session
         stranger.send_bare(path, &[]).await.expect(403);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_access_token_is_created_shown_once_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let new = "/console/token/new";
+    let organisation = api.tenant.organisation.to_string();
+    let refused =
+        send(&browser, new, &[("role", "user"), ("expiresAt", "2001-01-01T00:00")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-name\"") && refused.contains("id=\"wrong-expiresAt\""), "{refused}");
+    let refused =
+        send(&browser, new, &[("name", "x"), ("role", "user"), ("expiresAt", "soon")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-expiresAt\"") && refused.contains("value=\"soon\""), "{refused}");
+    let fields = [("name", "label printer"), ("role", "viewer")];
+    let made = send(&browser, new, &fields).await.expect(200).text;
+    let token = made.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert!(token.starts_with("lsh_"), "{made}");
+    Browser::new(api, &token).open("/console").await.expect(200);
+    let page = browser.open("/console/token").await.expect(200).text;
+    assert!(page.contains("label printer") && !page.contains(&token), "{page}");
+    let of_organisation =
+        browser.open(&format!("/console/token?organisation={organisation}")).await.expect(200).text;
+    assert!(
+        !of_organisation.contains("label printer") && of_organisation.contains("user of a test"),
+        "{of_organisation}"
+    );
+    let id = sqlx::query_scalar::<_, uuid::Uuid>("SELECT id FROM access_token WHERE name = 'label printer'")
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(audited(&world, id).await.unwrap().0, "access_token.create");
+    // an admin of another organisation neither sees nor deletes it
+    let (stranger, _) = world.stranger().await;
+    let admin = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &admin);
+    let theirs = stranger.open("/console/token").await.expect(200).text;
+    assert!(!theirs.contains("label printer") && !theirs.contains("user of a test"), "{theirs}");
+    stranger.open(&format!("/console/token/{id}/delete")).await.expect(404);
+    browser.act(&format!("/console/token/{id}/delete"), &[]).await.expect(303);
+    assert_eq!(audited(&world, id).await.unwrap().0, "access_token.delete");
+    // neither a user nor a viewer manages tokens
+    for token in [&api.user, &api.viewer] {
+        Browser::new(api, token).open("/console/token").await.expect(403);
     }
 }

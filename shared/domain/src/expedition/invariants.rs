@@ -23,6 +23,8 @@ const REPORT: &str =
     "keep a copy of these rows and of the audit, and report it: no operation of the service should lead here";
 /// An order was forgotten.
 const REBOOK: &str = "PATCH /api/expedition/{id}/rebook, or Rebook on its page of the console, lets each of these orders take its turn again; report it, too";
+/// An order is not due although it should be.
+const HAND_OVER: &str = "switch the setting of the wms off and on again, which makes these orders due; report it, too";
 /// Nobody looks at a stock.
 const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
 
@@ -96,6 +98,27 @@ const RULES: &[(&str, &str, &str)] = &[
                <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'probably_delivered',
                                 'delivered'))",
         REPORT,
+    ),
+    (
+        "no order is taken back that its warehouse may have",
+        "SELECT format('order %s is %s, and its hand-over is %s', e.id, e.status, h.handover_state)
+         FROM expedition_handover h JOIN expedition e ON e.id = h.id
+         WHERE h.handover_state IN ('sending', 'accepted', 'withdrawing')
+               AND NOT is_handed_over(e.status, NULL) AND e.status <> 'awaiting_processing'
+            OR h.handover_state = 'pending' AND e.status <> 'awaiting_processing'
+            OR h.handover_state IN ('refused', 'withdrawn') AND e.status = 'waiting_for_cancel'",
+        REPORT,
+    ),
+    (
+        "an order that a warehouse can begin with is due, or its warehouse has it",
+        "SELECT format('order %s is awaiting_processing since %s, and its hand-over is %s', e.id, e.status_since,
+                       coalesce(h.handover_state, 'none'))
+         FROM wms_setting s
+         JOIN expedition e ON e.organisation_id = s.organisation_id AND e.status = 'awaiting_processing' AND e.wms_id = s.wms_id
+         LEFT JOIN expedition_handover h ON h.id = e.id
+         WHERE s.active AND NOT s.fills
+           AND coalesce(h.handover_state NOT IN ('pending', 'sending', 'accepted', 'withdrawing'), true)",
+        HAND_OVER,
     ),
     (
         "marks go within a minute",

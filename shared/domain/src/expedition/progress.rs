@@ -135,9 +135,9 @@ pub fn body() -> impl Rule {
 }
 
 fn members(object: &mut Object<'_>) -> Option<News> {
+    let answers = object.has("cancel");
     let cancel = object.optional("cancel", input::one_of(CANCEL)).map(|cancel| cancel == CANCEL[0]);
     let force = object.optional_or("force", input::boolean(), false);
-    let answers = object.has("cancel");
     let status = object.required_if(!answers, "status", input::one_of(TOLD));
     let status = status.and_then(|status| status.parse::<Status>().ok());
     if answers && status.is_some() {
@@ -400,7 +400,7 @@ fn decide(
                 left = Some(leaves);
             }
         }
-        (Some(_), Some(_)) => return Err(wrong_status(from, &format!("it does not go back to {new}"))),
+        (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
         (Some(_), None) if !old.is_packed() => {
             ledger.release(&order.demand());
             state.errors.clone_from(&news.errors);

@@ -261,20 +261,15 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         limit,
     };
     let has_jobs = wanted.entity.is_none() && wanted.job.is_none();
-    let (records, jobs) = tokio::try_join!(
-        records(db, &inner, wanted),
-        async {
-            if has_jobs && (wanted.whose == Whose::All || wanted.request.is_some()) {
-                batches(db, scope, &inner, wanted.request.as_deref()).await
-            } else {
-                Ok(Vec::new())
-            }
-        },
-    )?;
-    let records = records
-        .into_iter()
-        .map(|line| (line.matches, line.is_edge, Entry::Record(Box::new(line))))
-        .collect();
+    let (records, jobs) = tokio::try_join!(records(db, &inner, wanted), async {
+        if has_jobs && (wanted.whose == Whose::All || wanted.request.is_some()) {
+            batches(db, scope, &inner, wanted.request.as_deref()).await
+        } else {
+            Ok(Vec::new())
+        }
+    },)?;
+    let records =
+        records.into_iter().map(|line| (line.matches, line.is_edge, Entry::Record(Box::new(line)))).collect();
     let jobs = jobs.into_iter().map(|job| (job.matches, job.is_edge, Entry::Job(job))).collect();
     Ok(merged([records, jobs]))
 }
@@ -322,7 +317,12 @@ async fn records(db: &Database, inner: &Inner<'_>, wanted: &Filter) -> Result<Ve
         let found = records!(
             db,
             inner,
-            ["", "", "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND entity_id = $11", ""],
+            [
+                "",
+                "",
+                "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND entity_id = $11",
+                ""
+            ],
             "true",
             entity,
         );

@@ -159,3 +159,26 @@ pub async fn owner(db: &Database, wms: WmsId) -> Result<Option<OrganisationId>, 
     .await?;
     Ok(owner)
 }
+
+/// The wms that are furthest behind, and for how long their oldest order has waited for a call or its answer, in seconds.
+pub async fn behind(db: &Database) -> Result<Vec<(WmsId, f64)>, Problem> {
+    let behind = sqlx::query!(
+        r#"SELECT s.wms_id AS "wms: WmsId", extract(epoch FROM now() - w.since)::float8 AS "seconds!"
+           FROM wms_setting s
+           CROSS JOIN LATERAL (
+               SELECT least(
+                   (SELECT min(h.handover_since) FROM expedition_handover h
+                    WHERE h.handover_wms_id = s.wms_id AND h.handover_state = 'pending'),
+                   (SELECT min(h.handover_since) FROM expedition_handover h
+                    WHERE h.handover_wms_id = s.wms_id AND h.handover_state IN ('sending', 'withdrawing'))) AS since
+           ) w
+           WHERE s.active AND w.since IS NOT NULL ORDER BY w.since LIMIT $1"#,
+        SHOWN,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(behind.into_iter().map(|row| (row.wms, row.seconds)).collect())
+}
+
+/// Wms that the metrics show.
+const SHOWN: i64 = 20;

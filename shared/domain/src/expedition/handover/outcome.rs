@@ -100,6 +100,19 @@ impl Outcome {
     }
 }
 
+/// Runs what may lose a race.
+macro_rules! again {
+    ($run:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $run.await {
+                Err(problem) if problem.is_contention() && tries < ATTEMPTS => tries += 1,
+                ended => break ended,
+            }
+        }
+    }};
+}
+
 /// Records outcomes, in the order in which they came; returns for each whether its lease was still that of the lane.
 pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<bool>, Problem> {
     let lanes = Lanes::read(services, outcomes).await?;
@@ -107,21 +120,10 @@ pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<boo
     let (decisive, plain): (Vec<&Outcome>, Vec<&Outcome>) = live
         .iter()
         .partition(|outcome| matches!(outcome.answer, Answer::Refused(_) | Answer::GivenBack | Answer::Kept));
-    again(async || plainly(services, &plain).await).await?;
-    again(async || decide(services, &decisive).await).await?;
-    again(async || lanes.count(services, &live).await).await?;
+    again!(plainly(services, &plain))?;
+    again!(decide(services, &decisive))?;
+    again!(lanes.count(services, &live))?;
     Ok(outcomes.iter().map(|outcome| lanes.is_live(outcome)).collect())
-}
-
-/// Runs what may lose a race.
-async fn again(run: impl AsyncFn() -> Result<(), Problem>) -> Result<(), Problem> {
-    for _ in 1..ATTEMPTS {
-        match run().await {
-            Err(problem) if problem.is_contention() => {}
-            ended => return ended,
-        }
-    }
-    run().await
 }
 
 /// The service, in the audit.
