@@ -10,7 +10,7 @@ use longshore_kernel::problem::Problem;
 use super::COUNTED;
 
 /// Statuses that are no end.
-const OPEN: [Status; 12] = [
+const OPEN: [Status; 13] = [
     Status::OnHold,
     Status::Incorrect,
     Status::AwaitingReservation,
