@@ -137,6 +137,7 @@ pub(super) fn title(queue: Queue) -> &'static str {
         Queue::Chunk => "Jobs",
         Queue::Partner => "Partner calls",
         Queue::Lane => "Webhooks",
+        Queue::Handover => "Hand-overs",
         Queue::Upkeep => "Housekeeping",
     }
 }
