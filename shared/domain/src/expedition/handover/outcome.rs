@@ -180,9 +180,9 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
                                   $16::float8[])
                  AS g (id, number, answer, takes, first, internal_id, error, wait)
          ), locked AS MATERIALIZED (
-             SELECT g.*, e.organisation_id, e.version FROM given g
+             SELECT g.*, e.organisation_id FROM given g
              CROSS JOIN LATERAL (
-                 SELECT organisation_id, version FROM expedition WHERE expedition.id = g.id FOR NO KEY UPDATE
+                 SELECT organisation_id FROM expedition WHERE expedition.id = g.id FOR NO KEY UPDATE
              ) e
          ), made AS (
              UPDATE expedition_handover h
@@ -199,20 +199,22 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
                      WHEN h.handover_state = 'withdrawing' AND g.takes THEN now()
                      ELSE now() + make_interval(secs => g.wait) END,
                  handover_in_call_until = NULL,
-                 handover_error = CASE WHEN g.answer = 'taken' THEN NULL ELSE coalesce(g.error, h.handover_error) END,
+                 handover_error = CASE WHEN h.handover_state = 'accepted' THEN h.handover_error
+                                       WHEN g.answer = 'taken' THEN NULL ELSE coalesce(g.error, h.handover_error) END,
                  wms_internal_id = coalesce(g.internal_id, h.wms_internal_id)
              FROM locked g
              WHERE h.id = ANY (ARRAY[g.id]) AND h.handover_number = g.number
                AND (h.handover_state = 'withdrawing' OR g.takes AND h.handover_state IN ('sending', 'accepted'))
-             RETURNING h.id, g.organisation_id, g.version, h.handover_state, g.answer, g.takes, h.handover_number,
-                       h.wms_internal_id
+             -- one that was accepted before, by a report, is told once
+             RETURNING h.id, g.organisation_id, h.handover_number, h.wms_internal_id,
+                       g.answer = 'taken' AND h.handover_state = 'accepted' AND h.handover_since = now() AS is_accepted
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('handover', jsonb_build_array('sending', 'accepted'),
                         'number', jsonb_build_array(NULL, handover_number),
                         'wmsInternalId', jsonb_build_array(NULL, wms_internal_id)) AS changes,
                     '{}'::jsonb AS data
-             FROM made WHERE answer = 'taken' AND handover_state = 'accepted'
+             FROM made WHERE is_accepted
          )",
         &ids,
         &numbers,
