@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use longshore_shared::expedition::handover::{fill, lane as wms_lane};
 use longshore_shared::job::dispatch;
 use longshore_shared::kernel::cause::causes;
-use longshore_shared::expedition::handover::{fill, lane as wms_lane};
 use longshore_shared::kernel::ids::{WebhookId, WmsId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{Queue, control};

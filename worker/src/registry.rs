@@ -106,7 +106,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         (of_lanes, &context.lanes.places),
         (of_systems, &context.handover.places),
     ]
-        .map(|(control, places)| tokio::spawn(follow(control, places.clone())));
+    .map(|(control, places)| tokio::spawn(follow(control, places.clone())));
     let _ = work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 
     // so that a queue paused before the start is not read before the first look of the dispatcher

@@ -74,7 +74,9 @@ impl Toned for ExpeditionStatus {
             | Self::WaitingForTheCarrier
             | Self::CarrierPickedUp
             | Self::ReadyToTakeover => Tone::Busy,
-            Self::AwaitingReservation | Self::WaitingForGoods | Self::StockOk | Self::WaitingForCancel => Tone::Warn,
+            Self::AwaitingReservation | Self::WaitingForGoods | Self::StockOk | Self::WaitingForCancel => {
+                Tone::Warn
+            }
             Self::Incorrect => Tone::Bad,
             Self::OnHold | Self::Canceled => Tone::Quiet,
         };

@@ -3,7 +3,7 @@
 use longshore_shared::catalog::image::{LARGEST, upload_body};
 use longshore_shared::expedition::invoice::MEDIA_TYPE;
 use longshore_shared::expedition::{command, create, edit, progress};
-use longshore_shared::list::fields::expedition::EXPEDITION as ORDERS;
+use longshore_shared::list::fields::expedition::{EXPEDITION as ORDERS, HandoverState};
 use longshore_shared::list::fields::expedition_item::{
     EXPEDITION_ITEM as ITEMS, RESERVATION as RESERVATIONS,
 };
@@ -20,8 +20,8 @@ use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, about, any_integer, any_text, array_of, body_of, bytes, id, members, named, object, or_null,
-    text, timestamp,
+    Said, Shape, about, any_integer, any_text, array_of, body_of, bytes, id, members, named, object, one_of,
+    or_null, text, timestamp,
 };
 use crate::routes::expedition::{
     bulk, command as commands, edit as edits, invoice as invoices, read as handlers,
@@ -81,8 +81,10 @@ pub(super) fn operations() -> Vec<Operation> {
         .refuses(&[409]),
         with_record(
             operation(commands::roll_back_expedition, "Takes an order back"),
-            "Its pieces are free again, and its status is `on_hold`. Possible until the warehouse has begun with it.",
+            "Its pieces are free again, and its status is `on_hold`. An order that is handed over is asked back: 202, and the answer of the warehouse decides. Refused once the warehouse has begun with it.",
         )
+        .record(202, ASKED, &ORDERS)
+        .with(&["ETag", "Location"])
         .refuses(&[409]),
         with_record(
             operation(commands::cancel_expedition, "Cancels an order").body(
@@ -90,8 +92,10 @@ pub(super) fn operations() -> Vec<Operation> {
                 body_of(&command::cancel_body()).about("Why the order is cancelled; the body may be absent."),
                 json!({"reason": "The customer changed their mind."}),
             ),
-            "Its pieces are free again. Possible until the warehouse has begun with it. A canceled order does not come back.",
+            "Its pieces are free again. An order that is handed over, and not packed, is asked back: 202, its status is `waiting_for_cancel`, and the answer of the warehouse decides. A canceled order does not come back.",
         )
+        .record(202, ASKED, &ORDERS)
+        .with(&["ETag", "Location"])
         .refuses(&[409]),
         with_record(
             operation(commands::rebook_expedition, "Books an order again"),
@@ -189,6 +193,9 @@ fn invoice() -> Value {
     })
 }
 
+/// The warehouse is asked for an order.
+const ASKED: &str = "The order; its warehouse is asked to give it back.";
+
 fn to_create() -> Shape {
     parts(members(&create::schema()))
         .about("An order to create.")
@@ -229,6 +236,9 @@ fn report() -> Shape {
                 "What left of each item; of an item that is not named, nothing. The default is everything.",
             ),
             ("parcels", "Parcels, merged by `extPackageNumber`."),
+            ("status", "Required without `cancel`. `canceled` only with `force`, of an order that is `waiting_for_cancel`."),
+            ("cancel", "Whether the warehouse gives back what it was asked for; without a status."),
+            ("force", "Moves an order of a wms with an active setting, whose system reports itself. The default is false."),
             ("errors", "Why the warehouse cannot do it. Required with `incorrect`."),
         ])
 }
@@ -286,6 +296,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("audits", "The history of its statuses, the oldest first."),
     ("expeditedCompletely", "Whether everything was packed that was ordered; null until then."),
     ("statusSince", "When the status last changed."),
+    ("handover", "Where the hand-over to the system of the warehouse is; null before the order is due."),
     ("modifiedAt", "When a body last changed the order."),
     ("removedVirtualProducts", "Ordered products that have no stock."),
     ("user", "The person who created the order; null for a program."),
@@ -298,6 +309,7 @@ pub(super) const EXPEDITION: Described = Described {
     fields: MEANINGS,
     shapes: &[
         ("carrierOptions", carrier_options),
+        ("handover", handover),
         ("removedVirtualProducts", removed),
         ("errors", errors),
         ("bundles", bundles),
@@ -405,6 +417,24 @@ fn item() -> Value {
 
 fn items() -> Said {
     array_of(named("ExpeditionItem"))
+}
+
+fn handover() -> Said {
+    let handover = object()
+        .required("state", one_of(&HandoverState::WORDS))
+        .required("number", any_integer())
+        .required("since", timestamp())
+        .required("attempts", any_integer())
+        .required("nextAttemptAt", or_null(timestamp()))
+        .required("error", or_null(any_text()))
+        .required("wmsInternalId", or_null(any_text()))
+        .explain(&[
+            ("number", "Which hand-over of the order it is."),
+            ("attempts", "Calls that have begun in this state."),
+            ("error", "Why the last call failed, or what the warehouse refused."),
+            ("wmsInternalId", "The id that the warehouse has given it."),
+        ]);
+    handover.called("ExpeditionHandover")
 }
 
 fn carrier_options() -> Said {

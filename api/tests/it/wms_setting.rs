@@ -46,8 +46,14 @@ async fn a_setting_shows_its_secret_once_and_is_replaced_and_deleted(
     let shown = created.json();
     assert!(shown["secret"].as_str().unwrap().starts_with("whsec_"));
     assert_eq!(shown["credentials"], json!({"type": "bearer", "token": "***"}));
-    assert_eq!((&shown["active"], &shown["paused"], &shown["maxInFlight"]), (&json!(true), &json!(false), &json!(8)));
-    assert_eq!((&shown["waiting"], &shown["blockedUntil"], &shown["lastError"]), (&json!(0), &json!(null), &json!(null)));
+    assert_eq!(
+        (&shown["active"], &shown["paused"], &shown["maxInFlight"]),
+        (&json!(true), &json!(false), &json!(8))
+    );
+    assert_eq!(
+        (&shown["waiting"], &shown["blockedUntil"], &shown["lastError"]),
+        (&json!(0), &json!(null), &json!(null))
+    );
     let read = world.api.get(&world.admin, &world.path).await.expect(200);
     assert_eq!(read.json()["secret"], json!(null));
     // what was read can be sent back, and changes nothing

@@ -132,6 +132,8 @@ impl Target {
 
     fn meaning(&self, due: &Due, answer: &Result<Reply, CallError>) -> Answer {
         let reply = match answer {
+            // an answer that breaks off says nothing: the call is made again, which is safe, and nothing is taken back by it
+            Ok(Reply { fault: Some(fault), .. }) => return failed(due, fault.to_string(), false, None, None),
             Ok(reply) => reply,
             Err(CallError::Local(why)) => {
                 tracing::warn!(error = why, "this machine has no resources for another call of a warehouse");
@@ -174,11 +176,8 @@ fn failed(
     Answer::Failed { error: error.replace('\0', "\u{fffd}"), wait, hold: hold.map(schedule::hold) }
 }
 
-/// The JSON of an answer; null where it is none, or was cut short.
+/// The JSON of an answer; null where it is none.
 fn json_of(reply: &Reply) -> Value {
-    if reply.fault.is_some() {
-        return Value::Null;
-    }
     serde_json::from_slice(&reply.body).unwrap_or_default()
 }
 

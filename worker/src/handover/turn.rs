@@ -143,9 +143,8 @@ impl<'c> Turn<'c> {
                 return;
             }
             let probe = self.breaker.is_open();
-            let begun = self.keeper.begin(|| {
-                self.waiting.pop_front().map(|(_, due)| self.target.begin(due, probe))
-            });
+            let begun =
+                self.keeper.begin(|| self.waiting.pop_front().map(|(_, due)| self.target.begin(due, probe)));
             let Some(begun) = begun else { return };
             if self.under_way.is_empty() {
                 self.moved = Instant::now();

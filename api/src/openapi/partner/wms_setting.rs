@@ -94,8 +94,14 @@ const MEANINGS: &[(&str, &str)] = &[
 ];
 
 const STANDING: &[(&str, &str)] = &[
-    ("blockedUntil", "Until when nothing is called: the system asked for a pause, or failed and is probed then."),
-    ("lastError", "The error of the last failed call, until a call succeeds after failures or the setting is stored again."),
+    (
+        "blockedUntil",
+        "Until when nothing is called: the system asked for a pause, or failed and is probed then.",
+    ),
+    (
+        "lastError",
+        "The error of the last failed call, until a call succeeds after failures or the setting is stored again.",
+    ),
     ("waiting", "The number of orders that wait for a call or its answer."),
     ("oldestWaitingSince", "Since when the oldest of them has waited."),
     ("secret", "The secret that signs its calls. Only in the response that creates or rotates it."),

@@ -126,9 +126,11 @@ fn operations() -> Vec<Operation> {
                 "status",
                 json!({"status": "incorrect", "errors": [{"message": "is broken"}]}),
                 |status| match status {
-                    "awaiting_processing" | "take_out" | "completion" | "waiting_for_cancel" | "incorrect" => {
-                        Is("incorrect")
-                    }
+                    "awaiting_processing"
+                    | "take_out"
+                    | "completion"
+                    | "waiting_for_cancel"
+                    | "incorrect" => Is("incorrect"),
                     _ => Refused,
                 },
             ),

@@ -211,9 +211,14 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
     }
     // from the first call on, until the warehouse does not have it
     let ready = orders.iter().find(|order| order["status"] == "awaiting_processing").unwrap();
-    for (state, sees) in
-        [("pending", 404), ("sending", 200), ("accepted", 200), ("withdrawing", 200), ("refused", 404), ("withdrawn", 404)]
-    {
+    for (state, sees) in [
+        ("pending", 404),
+        ("sending", 200),
+        ("accepted", 200),
+        ("withdrawing", 200),
+        ("refused", 404),
+        ("withdrawn", 404),
+    ] {
         sqlx::query(
             "INSERT INTO expedition_handover (id, handover_wms_id, handover_state, handover_number, handover_next_attempt_at,
                                               handover_priority, handover_created_at)

@@ -47,9 +47,10 @@ pub(super) fn is_asked_for(order: &Order) -> bool {
 /// What becomes of an order that the warehouse gives back: what was asked. One that it reported on since is incorrect, and does not
 /// get lost.
 pub(super) fn given_back(order: &Order) -> State {
-    let handover = order.state.handover.map(|state| {
-        if state.is_handed_over() { HandoverState::Withdrawn } else { state }
-    });
+    let handover = order
+        .state
+        .handover
+        .map(|state| if state.is_handed_over() { HandoverState::Withdrawn } else { state });
     let state = State { handover, canceling_from: None, ..order.state.clone() };
     match order.state.status {
         Status::AwaitingProcessing => State { status: Status::OnHold, ..state },
@@ -75,7 +76,11 @@ impl Step {
     /// One that somebody reports by hand.
     pub(super) fn by_hand(order: &Order, state: &State, error: Option<&str>) -> Option<Self> {
         let error = error.map(str::to_owned);
-        (order.state.handover != state.handover).then_some(Self { id: order.id, state: state.handover, error })
+        (order.state.handover != state.handover).then_some(Self {
+            id: order.id,
+            state: state.handover,
+            error,
+        })
     }
 
     /// What a transition makes of the hand-over of its order.

@@ -24,7 +24,8 @@ const REPORT: &str =
 /// An order was forgotten.
 const REBOOK: &str = "PATCH /api/expedition/{id}/rebook, or Rebook on its page of the console, lets each of these orders take its turn again; report it, too";
 /// An order is not due although it should be.
-const HAND_OVER: &str = "switch the setting of the wms off and on again, which makes these orders due; report it, too";
+const HAND_OVER: &str =
+    "switch the setting of the wms off and on again, which makes these orders due; report it, too";
 /// Nobody looks at a stock.
 const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
 

@@ -7,9 +7,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::allocator::{Demand, Ledger};
-use super::handover;
 use super::command::location;
 use super::decision::wrong_status;
+use super::handover;
 use super::order::{self, Order, State};
 use super::stocks;
 use super::write::{ENTITY, StockColumns, booked_event, change_event, record_orders, status_event};

@@ -14,9 +14,9 @@ use prometheus_client::registry::Registry;
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
-use crate::ids::WmsId;
 use crate::database::Database;
 use crate::horizon;
+use crate::ids::WmsId;
 use crate::problem::Problem;
 use crate::queue::{Queue, Queues, control};
 use crate::skew::Skew;

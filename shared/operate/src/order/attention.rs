@@ -226,7 +226,7 @@ async fn marked(db: &Database, scope: &Scope, most: i64) -> Result<Vec<Marked>, 
     Ok(found)
 }
 
-/// By the orders that are being picked: they are few, and there is no index of stocks that hold too much.
+/// By the orders that are handed over and not packed: they are few, and there is no index of stocks that hold too much.
 async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Result<Vec<Short>, Problem> {
     let found = sqlx::query_as!(
         Short,
@@ -236,10 +236,10 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
                  AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
            ), picked AS MATERIALIZED (
                SELECT e.* FROM having_orders o
-               CROSS JOIN unnest(ARRAY['take_out', 'completion']) AS s (status)
+               CROSS JOIN unnest(ARRAY['awaiting_processing', 'take_out', 'completion', 'waiting_for_cancel']) AS s (status)
                CROSS JOIN LATERAL (
-                   SELECT e.id, e.warehouse_id, e.wms_id FROM expedition e
-                   WHERE e.organisation_id = o.id AND e.status = s.status LIMIT $3
+                   SELECT e.id, e.warehouse_id, e.wms_id FROM expedition e LEFT JOIN expedition_handover n ON n.id = e.id
+                   WHERE e.organisation_id = o.id AND e.status = s.status AND is_handed_over(e.status, n.handover_state) LIMIT $3
                ) AS e
            ), taken AS (
                SELECT i.product_id, e.warehouse_id, e.wms_id, sum(i.quantity)::bigint AS held,

@@ -46,7 +46,7 @@ impl Depot {
         let services = place.world.services.clone();
         let client = Client::new(&services.outbound).unwrap();
         let mut worker = HandoverContext::new(services, client, CancellationToken::new());
-        worker.deadline = Duration::from_secs(2);
+        worker.deadline = Duration::from_secs(5);
         Self { wms: place.world.tenant.wms.into(), place, system, worker }
     }
 

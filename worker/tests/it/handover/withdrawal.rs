@@ -59,11 +59,17 @@ async fn what_the_warehouse_has_is_asked_back(_: PgPoolOptions, options: PgConne
     let depot = Depot::new(&options).await;
     let (held, cancelled) = (accepted(&depot, "A-1").await, accepted(&depot, "A-2").await);
     let record = depot.command(held, &ROLLBACK).await.unwrap();
-    assert_eq!((&record["status"], &record["handover"]["state"]), (&json!("awaiting_processing"), &json!("withdrawing")));
+    assert_eq!(
+        (&record["status"], &record["handover"]["state"]),
+        (&json!("awaiting_processing"), &json!("withdrawing"))
+    );
     let version = record["version"].clone();
     assert_eq!(depot.command(held, &ROLLBACK).await.unwrap()["version"], version);
     let record = depot.command(cancelled, &CANCEL).await.unwrap();
-    assert_eq!((&record["status"], &record["handover"]["state"]), (&json!("waiting_for_cancel"), &json!("withdrawing")));
+    assert_eq!(
+        (&record["status"], &record["handover"]["state"]),
+        (&json!("waiting_for_cancel"), &json!("withdrawing"))
+    );
     let refused = depot.command(cancelled, &ROLLBACK).await.unwrap_err();
     assert_eq!(code(&refused), "wrong_status");
     depot.must_be(cancelled, "waiting_for_cancel", Some("withdrawing")).await;

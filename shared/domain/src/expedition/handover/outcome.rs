@@ -15,23 +15,25 @@
 //!
 //! So `canceled` is only said after the system of the warehouse has said that it does not have the order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod lanes;
+
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::lanes::Lanes;
 use super::call::Ask;
 use super::{KEPT, given_back, kept};
 use crate::expedition::order::{self, Order, State};
 use crate::expedition::write::{ENTITY, Transition, write};
 use crate::expedition::{stocks, tally};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState as Handover};
-use crate::webhook::breaker::{self, Breaker, Sign, Tally};
+use crate::webhook::breaker::Sign;
 use longshore_kernel::access::{Actor, Scope};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::crypto::random_offset;
 use longshore_kernel::ids::{ExpeditionId, WmsId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
@@ -136,37 +138,50 @@ fn origin() -> Origin {
     }
 }
 
+/// The arrays of the statement below, by id: orders are locked in this order.
+#[derive(Default)]
+struct Columns<'o> {
+    ids: Vec<Uuid>,
+    numbers: Vec<i32>,
+    answers: Vec<&'static str>,
+    takes: Vec<bool>,
+    firsts: Vec<bool>,
+    internal: Vec<Option<&'o str>>,
+    errors: Vec<Option<&'o str>>,
+    waits: Vec<f64>,
+}
+
+impl<'o> Columns<'o> {
+    fn of(outcomes: &[&'o Outcome]) -> Self {
+        let mut sorted = outcomes.to_vec();
+        sorted.sort_unstable_by_key(|outcome| outcome.expedition);
+        let mut columns = Self::default();
+        for outcome in sorted {
+            let (answer, internal, error, wait) = match &outcome.answer {
+                Answer::Taken(id) => ("taken", id.as_deref(), None, 0.0),
+                Answer::NotCalled => ("not_called", None, None, 0.0),
+                Answer::Failed { error, wait, .. } => ("failed", None, Some(error.as_str()), wait.as_secs_f64()),
+                Answer::Refused(_) | Answer::GivenBack | Answer::Kept => continue,
+            };
+            columns.ids.push(outcome.expedition.get());
+            columns.numbers.push(outcome.number);
+            columns.answers.push(answer);
+            columns.takes.push(outcome.ask == Ask::Take);
+            columns.firsts.push(outcome.attempt <= 1);
+            columns.internal.push(internal);
+            columns.errors.push(error);
+            columns.waits.push(wait);
+        }
+        columns
+    }
+}
+
 /// Records what changes no status.
 async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
     if outcomes.is_empty() {
         return Ok(());
     }
-    let mut sorted = outcomes.to_vec();
-    // orders are locked by id
-    sorted.sort_unstable_by_key(|outcome| outcome.expedition);
-    let ids: Vec<Uuid> = sorted.iter().map(|o| o.expedition.get()).collect();
-    let numbers: Vec<i32> = sorted.iter().map(|o| o.number).collect();
-    let answers: Vec<&str> = sorted
-        .iter()
-        .map(|outcome| match outcome.answer {
-            Answer::Taken(_) => "taken",
-            Answer::NotCalled => "not_called",
-            _ => "failed",
-        })
-        .collect();
-    let takes: Vec<bool> = sorted.iter().map(|o| o.ask == Ask::Take).collect();
-    let firsts: Vec<bool> = sorted.iter().map(|o| o.attempt <= 1).collect();
-    let (mut internal, mut errors, mut waits) = (Vec::new(), Vec::new(), Vec::new());
-    for outcome in &sorted {
-        let (id, error, wait) = match &outcome.answer {
-            Answer::Taken(id) => (id.as_deref(), None, 0.0),
-            Answer::Failed { error, wait, .. } => (None, Some(error.as_str()), wait.as_secs_f64()),
-            _ => (None, None, 0.0),
-        };
-        internal.push(id);
-        errors.push(error);
-        waits.push(wait);
-    }
+    let columns = Columns::of(outcomes);
     let origin = origin();
     let mut change = Change::begin_single(services, None).await?;
     let recorded = record_change!(
@@ -180,9 +195,9 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
                                   $16::float8[])
                  AS g (id, number, answer, takes, first, internal_id, error, wait)
          ), locked AS MATERIALIZED (
-             SELECT g.*, e.organisation_id, e.version FROM given g
+             SELECT g.*, e.organisation_id FROM given g
              CROSS JOIN LATERAL (
-                 SELECT organisation_id, version FROM expedition WHERE expedition.id = g.id FOR NO KEY UPDATE
+                 SELECT organisation_id FROM expedition WHERE expedition.id = g.id FOR NO KEY UPDATE
              ) e
          ), made AS (
              UPDATE expedition_handover h
@@ -199,29 +214,31 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
                      WHEN h.handover_state = 'withdrawing' AND g.takes THEN now()
                      ELSE now() + make_interval(secs => g.wait) END,
                  handover_in_call_until = NULL,
-                 handover_error = CASE WHEN g.answer = 'taken' THEN NULL ELSE coalesce(g.error, h.handover_error) END,
+                 handover_error = CASE WHEN h.handover_state = 'accepted' THEN h.handover_error
+                                       WHEN g.answer = 'taken' THEN NULL ELSE coalesce(g.error, h.handover_error) END,
                  wms_internal_id = coalesce(g.internal_id, h.wms_internal_id)
              FROM locked g
              WHERE h.id = ANY (ARRAY[g.id]) AND h.handover_number = g.number
                AND (h.handover_state = 'withdrawing' OR g.takes AND h.handover_state IN ('sending', 'accepted'))
-             RETURNING h.id, g.organisation_id, g.version, h.handover_state, g.answer, g.takes, h.handover_number,
-                       h.wms_internal_id
+             -- one that was accepted before, by a report, is told once
+             RETURNING h.id, g.organisation_id, h.handover_number, h.wms_internal_id,
+                       g.answer = 'taken' AND h.handover_state = 'accepted' AND h.handover_since = now() AS is_accepted
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('handover', jsonb_build_array('sending', 'accepted'),
                         'number', jsonb_build_array(NULL, handover_number),
                         'wmsInternalId', jsonb_build_array(NULL, wms_internal_id)) AS changes,
                     '{}'::jsonb AS data
-             FROM made WHERE answer = 'taken' AND handover_state = 'accepted'
+             FROM made WHERE is_accepted
          )",
-        &ids,
-        &numbers,
-        &answers as &[&str],
-        &takes,
-        &firsts,
-        &internal as &[Option<&str>],
-        &errors as &[Option<&str>],
-        &waits,
+        &columns.ids,
+        &columns.numbers,
+        &columns.answers as &[&str],
+        &columns.takes,
+        &columns.firsts,
+        &columns.internal as &[Option<&str>],
+        &columns.errors as &[Option<&str>],
+        &columns.waits,
     )
     .await?;
     change.note(recorded);
@@ -333,112 +350,4 @@ fn after(order: &Order, outcome: &Outcome) -> After {
         }
         _ => After::Nothing,
     }
-}
-
-/// The lanes that outcomes are of, as they were before.
-struct Lanes(BTreeMap<(WmsId, i64), Breaker>);
-
-impl Lanes {
-    async fn read(services: &Services, outcomes: &[Outcome]) -> Result<Self, Problem> {
-        let wmses: Vec<WmsId> = outcomes.iter().map(|outcome| outcome.wms).collect();
-        let rows = sqlx::query!(
-            r#"SELECT wms_id AS "wms: WmsId", token, failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes
-               FROM wms_lane WHERE wms_id = ANY($1)"#,
-            &wmses as &[WmsId],
-        )
-        .fetch_all(&services.db.main)
-        .await?;
-        let breaker = |failures: i32, probes: Option<i32>| {
-            Breaker::stored(failures.unsigned_abs(), probes.map(i32::unsigned_abs))
-        };
-        let lanes = rows.into_iter().map(|row| ((row.wms, row.token), breaker(row.failures, row.probes)));
-        Ok(Self(lanes.collect()))
-    }
-
-    fn is_live(&self, outcome: &Outcome) -> bool {
-        self.0.contains_key(&(outcome.wms, outcome.token))
-    }
-
-    /// Steps the breakers of lanes. One that is well, and stays so, is not written.
-    async fn count(&self, services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
-        let mut told =
-            BTreeMap::<(WmsId, i64), (Tally, Option<Duration>, Option<(&str, ExpeditionId)>)>::new();
-        for outcome in outcomes {
-            let lane = told.entry((outcome.wms, outcome.token)).or_default();
-            if let Some(sign) = outcome.sign() {
-                lane.0.add(sign);
-            }
-            match &outcome.answer {
-                Answer::Failed { error, hold, .. } => {
-                    lane.1 = lane.1.max(*hold);
-                    lane.2 = Some((error, outcome.expedition));
-                }
-                Answer::NotCalled => {}
-                _ => lane.2 = None,
-            }
-        }
-        told.retain(|lane, (tally, hold, _)| {
-            let is_well = self.0.get(lane).is_some_and(|breaker| !breaker.has_failed());
-            tally.failures > 0 || hold.is_some() || (tally.succeeded && !is_well)
-        });
-        if told.is_empty() {
-            return Ok(());
-        }
-        let mut change = Change::begin(services).await?;
-        for ((wms, token), (tally, hold, error)) in told {
-            count(&mut change, wms, token, tally, hold, error).await?;
-        }
-        change.commit().await
-    }
-}
-
-/// Steps the breaker of one lane, under its lock.
-async fn count(
-    change: &mut Change<'_>,
-    wms: WmsId,
-    token: i64,
-    tally: Tally,
-    hold: Option<Duration>,
-    error: Option<(&str, ExpeditionId)>,
-) -> Result<(), sqlx::Error> {
-    let row = sqlx::query!(
-        "SELECT failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes
-         FROM wms_lane WHERE wms_id = $1 AND token = $2 FOR NO KEY UPDATE",
-        wms.get(),
-        token,
-    )
-    .fetch_optional(change.connection())
-    .await?;
-    let Some(row) = row else { return Ok(()) };
-    let before = Breaker::stored(row.failures.unsigned_abs(), row.probes.map(i32::unsigned_abs));
-    let (failures, probes) = match before.after(tally) {
-        Breaker::Closed { failures } => (failures, None),
-        Breaker::Open { failures, probes } => (failures, Some(probes)),
-    };
-    // what was under way when it opened moves no probe
-    let is_paused_anew = probes.is_some() && (!before.is_open() || tally.succeeded || tally.probes > 0);
-    let pause = probes.filter(|_| is_paused_anew).map(|n| breaker::pause(n, random_offset()).as_secs_f64());
-    sqlx::query!(
-        "UPDATE wms_lane
-         SET failures = $3, probes = coalesce($4, 0),
-             failing_since = CASE WHEN $3 = 0 THEN NULL WHEN $5 THEN now() ELSE coalesce(failing_since, now()) END,
-             probe_at = CASE WHEN $4::int IS NULL THEN NULL ELSE coalesce(now() + make_interval(secs => $6), probe_at) END,
-             held_until = CASE WHEN $7::float8 > 0 THEN greatest(held_until, now() + make_interval(secs => $7)) ELSE held_until END,
-             error = CASE WHEN $8::text IS NOT NULL THEN $8 WHEN $5 THEN NULL ELSE error END,
-             error_at = CASE WHEN $8::text IS NOT NULL THEN now() WHEN $5 THEN NULL ELSE error_at END,
-             error_expedition_id = CASE WHEN $8::text IS NOT NULL THEN $9 WHEN $5 THEN NULL ELSE error_expedition_id END
-         WHERE wms_id = $1 AND token = $2",
-        wms.get(),
-        token,
-        i32::try_from(failures).unwrap_or(i32::MAX),
-        probes.map(|n| i32::try_from(n).unwrap_or(i32::MAX)) as Option<i32>,
-        tally.succeeded,
-        pause as Option<f64>,
-        hold.unwrap_or_default().as_secs_f64(),
-        error.map(|(error, _)| error) as Option<&str>,
-        error.map(|(_, id)| id.get()) as Option<Uuid>,
-    )
-    .execute(change.connection())
-    .await
-    .map(|_| ())
 }

@@ -70,7 +70,9 @@ mod tests {
 
     #[test]
     fn a_refusal_that_says_nothing_is_an_error_about_the_whole_order() {
-        for body in [Value::Null, json!([]), json!({"violations": []}), json!({"violations": {"message": "x"}})] {
+        for body in
+            [Value::Null, json!([]), json!({"violations": []}), json!({"violations": {"message": "x"}})]
+        {
             let errors = errors(&body);
             assert_eq!(errors[0]["propertyPath"], "");
             assert_eq!(errors[0]["code"], "refused_by_warehouse");

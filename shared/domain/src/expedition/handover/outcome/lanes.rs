@@ -1,0 +1,122 @@
+//! What outcomes say of the systems of their lanes: the breakers, pauses, and the last failure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Answer, Outcome};
+use crate::webhook::breaker::{self, Breaker, Tally};
+use longshore_kernel::change::Change;
+use longshore_kernel::crypto::random_offset;
+use longshore_kernel::ids::{ExpeditionId, WmsId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// The lanes that outcomes are of, as they were before.
+pub(super) struct Lanes(BTreeMap<(WmsId, i64), Breaker>);
+
+impl Lanes {
+    pub(super) async fn read(services: &Services, outcomes: &[Outcome]) -> Result<Self, Problem> {
+        let wmses: Vec<WmsId> = outcomes.iter().map(|outcome| outcome.wms).collect();
+        let rows = sqlx::query!(
+            r#"SELECT wms_id AS "wms: WmsId", token, failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes
+               FROM wms_lane WHERE wms_id = ANY($1)"#,
+            &wmses as &[WmsId],
+        )
+        .fetch_all(&services.db.main)
+        .await?;
+        let breaker = |failures: i32, probes: Option<i32>| {
+            Breaker::stored(failures.unsigned_abs(), probes.map(i32::unsigned_abs))
+        };
+        let lanes = rows.into_iter().map(|row| ((row.wms, row.token), breaker(row.failures, row.probes)));
+        Ok(Self(lanes.collect()))
+    }
+
+    pub(super) fn is_live(&self, outcome: &Outcome) -> bool {
+        self.0.contains_key(&(outcome.wms, outcome.token))
+    }
+
+    /// Steps the breakers of lanes. One that is well, and stays so, is not written.
+    pub(super) async fn count(&self, services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
+        let mut told =
+            BTreeMap::<(WmsId, i64), (Tally, Option<Duration>, Option<(&str, ExpeditionId)>)>::new();
+        for outcome in outcomes {
+            let lane = told.entry((outcome.wms, outcome.token)).or_default();
+            if let Some(sign) = outcome.sign() {
+                lane.0.add(sign);
+            }
+            match &outcome.answer {
+                Answer::Failed { error, hold, .. } => {
+                    lane.1 = lane.1.max(*hold);
+                    lane.2 = Some((error, outcome.expedition));
+                }
+                Answer::NotCalled => {}
+                _ => lane.2 = None,
+            }
+        }
+        told.retain(|lane, (tally, hold, _)| {
+            let is_well = self.0.get(lane).is_some_and(|breaker| !breaker.has_failed());
+            tally.failures > 0 || hold.is_some() || (tally.succeeded && !is_well)
+        });
+        if told.is_empty() {
+            return Ok(());
+        }
+        let mut change = Change::begin(services).await?;
+        for ((wms, token), (tally, hold, error)) in told {
+            count(&mut change, wms, token, tally, hold, error).await?;
+        }
+        change.commit().await
+    }
+}
+
+/// Steps the breaker of one lane, under its lock.
+async fn count(
+    change: &mut Change<'_>,
+    wms: WmsId,
+    token: i64,
+    tally: Tally,
+    hold: Option<Duration>,
+    error: Option<(&str, ExpeditionId)>,
+) -> Result<(), sqlx::Error> {
+    let row = sqlx::query!(
+        "SELECT failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes
+         FROM wms_lane WHERE wms_id = $1 AND token = $2 FOR NO KEY UPDATE",
+        wms.get(),
+        token,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    let Some(row) = row else { return Ok(()) };
+    let before = Breaker::stored(row.failures.unsigned_abs(), row.probes.map(i32::unsigned_abs));
+    let (failures, probes) = match before.after(tally) {
+        Breaker::Closed { failures } => (failures, None),
+        Breaker::Open { failures, probes } => (failures, Some(probes)),
+    };
+    // what was under way when it opened moves no probe
+    let is_paused_anew = probes.is_some() && (!before.is_open() || tally.succeeded || tally.probes > 0);
+    let pause = probes.filter(|_| is_paused_anew).map(|n| breaker::pause(n, random_offset()).as_secs_f64());
+    sqlx::query!(
+        "UPDATE wms_lane
+         SET failures = $3, probes = coalesce($4, 0),
+             failing_since = CASE WHEN $3 = 0 THEN NULL WHEN $5 THEN now() ELSE coalesce(failing_since, now()) END,
+             probe_at = CASE WHEN $4::int IS NULL THEN NULL ELSE coalesce(now() + make_interval(secs => $6), probe_at) END,
+             held_until = CASE WHEN $7::float8 > 0 THEN greatest(held_until, now() + make_interval(secs => $7)) ELSE held_until END,
+             error = CASE WHEN $8::text IS NOT NULL THEN $8 WHEN $5 THEN NULL ELSE error END,
+             error_at = CASE WHEN $8::text IS NOT NULL THEN now() WHEN $5 THEN NULL ELSE error_at END,
+             error_expedition_id = CASE WHEN $8::text IS NOT NULL THEN $9 WHEN $5 THEN NULL ELSE error_expedition_id END
+         WHERE wms_id = $1 AND token = $2",
+        wms.get(),
+        token,
+        i32::try_from(failures).unwrap_or(i32::MAX),
+        probes.map(|n| i32::try_from(n).unwrap_or(i32::MAX)) as Option<i32>,
+        tally.succeeded,
+        pause as Option<f64>,
+        hold.unwrap_or_default().as_secs_f64(),
+        error.map(|(error, _)| error) as Option<&str>,
+        error.map(|(_, id)| id.get()) as Option<Uuid>,
+    )
+    .execute(change.connection())
+    .await
+    .map(|_| ())
+}
