@@ -342,8 +342,13 @@ impl<'o> Fold<'o> {
             Of::Product(id) => item.product == *id,
             Of::Sku(sku) => item.product_sku == *sku,
         };
-        let quantities: HashMap<ExpeditionItemId, i32> =
-            self.order.items.iter().filter(|item| is_meant(item)).map(|item| (item.id, item.quantity)).collect();
+        let quantities: HashMap<ExpeditionItemId, i32> = self
+            .order
+            .items
+            .iter()
+            .filter(|item| is_meant(item))
+            .map(|item| (item.id, item.quantity))
+            .collect();
         if quantities.is_empty() {
             let path = format!("items[{index}]");
             return Err(Refused::new(path, "unknown_reference", "must be an item of the expedition"));

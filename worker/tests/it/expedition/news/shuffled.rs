@@ -15,7 +15,8 @@ use super::{called, news, read, stands};
 /// What a warehouse says of an order.
 fn story(order: ExpeditionId) -> Vec<Value> {
     let at = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");
-    let items = json!([{"productSku": "P0", "expedited": 2}, {"productSku": "P1", "expedited": 1, "lot": "L1"}]);
+    let items =
+        json!([{"productSku": "P0", "expedited": 2}, {"productSku": "P1", "expedited": 1, "lot": "L1"}]);
     let said = [
         json!({"number": 1, "wmsInternalId": "W-1"}),
         json!({"status": "take_out", "at": at(1)}),
@@ -45,7 +46,8 @@ fn shown(record: &Value) -> Value {
         .iter()
         .map(|item| json!([item["expedited"], item["assignedLot"], item["booked"]]))
         .collect();
-    let of_record = ["status", "packedAt", "sentAt", "deliveredAt", "trackingNumber", "expeditedCompletely", "errors"];
+    let of_record =
+        ["status", "packedAt", "sentAt", "deliveredAt", "trackingNumber", "expeditedCompletely", "errors"];
     let fields: Vec<&Value> = of_record.iter().map(|name| &record[*name]).collect();
     json!({"fields": fields, "parcels": parcels, "items": items, "handover": [record["handover"]["state"], record["handover"]["wmsInternalId"]]})
 }
