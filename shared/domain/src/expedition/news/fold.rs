@@ -182,7 +182,7 @@ impl<'o> Fold<'o> {
         };
         let is_there = handover.is_some_and(HandoverState::is_handed_over);
         let latest = self.fixed.number.unwrap_or(0);
-        // the last number of which a call was made
+        // the last number that a call was made for
         let made = if handover == Some(HandoverState::Pending) { latest - 1 } else { latest };
         match number {
             Some(number) if number > made => Standing::NotYet,

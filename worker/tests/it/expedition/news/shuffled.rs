@@ -1,4 +1,4 @@
-//! Each report takes effect once, and orders end alike however they are told: doubled, shuffled, in chunks, over several jobs.
+//! Each report takes effect once, and orders end alike if reports are doubled, shuffled, in chunks, and in several jobs.
 
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;
@@ -65,7 +65,7 @@ async fn orders_end_alike_however_they_are_told(_: PgPoolOptions, options: PgCon
         orders.push(order);
     }
     let mut rng = StdRng::seed_from_u64(7);
-    // the first is told as it happened
+    // the first is reported as it happened
     tell_all(&place, story(orders[0])).await;
     let mut told: Vec<Value> = orders[1..].iter().flat_map(|order| story(*order)).collect();
     told.extend(told.clone());

@@ -1,5 +1,4 @@
-//! Whatever the order of reports, an order ends alike: the stories of a warehouse, told in random orders and pieces, more than
-//! once.
+//! The order of reports does not matter: the stories of a warehouse are reported in random orders and pieces, and more than once.
 
 use std::collections::HashMap;
 
@@ -113,7 +112,7 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-/// What is the same however it was told.
+/// What is the same after each way to report a story.
 #[derive(Debug, PartialEq)]
 struct End {
     status: Status,
