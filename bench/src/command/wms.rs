@@ -57,18 +57,18 @@ impl Warehouse {
         if let Some(breach) = self.breach {
             fake.break_rule(breach);
         }
-        let floor = self.floor()?;
+        let reporter = self.reporter()?;
         println!("waiting for orders at {} (Ctrl-C ends)", fake.url());
-        let (mut shown, mut steps) = (0, 0);
+        let (mut shown, mut steps) = (0, 0_u64);
         let mut pace = tokio::time::interval(Duration::from_millis(self.pace));
         loop {
             tokio::select! {
                 () = arrival(&fake, shown + 1) => {}
-                _ = pace.tick(), if floor.is_some() => {
+                _ = pace.tick(), if reporter.is_some() => {
                     steps += 1;
                     work(&fake);
-                    if let Some(floor) = floor.as_ref().filter(|_| steps % self.late == 0) {
-                        floor.report(&fake, self.manner).await;
+                    if let Some(reporter) = reporter.as_ref().filter(|_| steps.is_multiple_of(self.late)) {
+                        reporter.report(&fake, self.manner).await;
                     }
                 }
                 stopped = tokio::signal::ctrl_c() => return Ok(stopped?),
@@ -82,21 +82,21 @@ impl Warehouse {
 }
 
 /// Where it reports.
-struct Floor {
+struct Reporter {
     api: Api,
     wms: Uuid,
 }
 
 impl Warehouse {
-    fn floor(&self) -> anyhow::Result<Option<Floor>> {
+    fn reporter(&self) -> anyhow::Result<Option<Reporter>> {
         let (Some(url), Some(token), Some(wms)) = (&self.news, &self.token, self.wms) else {
             return Ok(None);
         };
-        Ok(Some(Floor { api: Api::new(url, token)?, wms }))
+        Ok(Some(Reporter { api: Api::new(url, token)?, wms }))
     }
 }
 
-impl Floor {
+impl Reporter {
     /// Sends what was not sent yet. What is not taken is sent again with the next step.
     async fn report(&self, fake: &Wms, manner: Manner) {
         let send = async |news: Vec<Value>| {

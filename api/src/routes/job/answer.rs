@@ -137,20 +137,25 @@ pub async fn answer_news(
     #[derive(Deserialize)]
     struct Job {
         id: JobId,
+        state: JobState,
         progress: Progress,
     }
     #[derive(Deserialize)]
     struct Progress {
         total: i64,
     }
-    let (before, _) = settle(app, context, &answered, Duration::ZERO).await?;
-    let job: Job = serde_json::from_str(&before.json).map_err(Problem::internal)?;
-    let few = if job.progress.total <= AT_ONCE { Patience::BULK.wait } else { Duration::ZERO };
-    let (record, ended) = settle(app, context, &answered, prefer.wait(few)).await?;
+    let read = |record: &Record| serde_json::from_str::<Job>(&record.json).map_err(Problem::internal);
+    let (mut record, _) = settle(app, context, &answered, Duration::ZERO).await?;
+    let mut job = read(&record)?;
+    if !job.state.is_ended() {
+        let few = if job.progress.total <= AT_ONCE { Patience::BULK.wait } else { Duration::ZERO };
+        (record, _) = settle(app, context, &answered, prefer.wait(few)).await?;
+        job = read(&record)?;
+    }
     let errors = item_error::first(&app.services, job.id, AT_ONCE).await?;
     let errors = serde_json::to_string(&errors).map_err(Problem::internal)?;
     let body = record.json.strip_suffix('}').ok_or_else(|| Problem::internal("a record is an object"))?;
-    let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let status = if job.state.is_ended() { StatusCode::OK } else { StatusCode::ACCEPTED };
     finish((status, view::json(format!("{body},\"errors\":{errors}}}"))).into_response(), &answered, prefer)
 }
 

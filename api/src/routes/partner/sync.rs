@@ -202,7 +202,10 @@ async fn stream(
     let header = lines.next().await?.ok_or_else(|| {
         Problem::new(
             &MALFORMED_BODY,
-            format!("the body is missing; its first line must be a JSON object with the {}", push.whose_member()),
+            format!(
+                "the body is missing; its first line must be a JSON object with the {}",
+                push.whose_member()
+            ),
         )
     })?;
     sent.keep(header.clone());

@@ -80,11 +80,17 @@ async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused(
     let key = [("idempotency-key", "k1")];
     let (reply, ()) = tokio::join!(post(&world, &token, &body, &key), work_when_accepted(&world));
     let job = reply.expect(200).json();
-    assert_eq!((&job["kind"], &job["state"], &job["eshop"]), (&json!("expedition.news"), &json!("succeeded"), &Value::Null));
+    assert_eq!(
+        (&job["kind"], &job["state"], &job["eshop"]),
+        (&json!("expedition.news"), &json!("succeeded"), &Value::Null)
+    );
     assert_eq!(job["progress"], json!({"total": 2, "done": 2, "changed": 1, "unchanged": 0, "failed": 1}));
     let errors = job["errors"].as_array().unwrap();
     assert_eq!(errors.len(), 1);
-    assert_eq!((&errors[0]["index"], &errors[0]["key"], &errors[0]["code"]), (&json!(1), &json!("2"), &json!("unknown_expedition")));
+    assert_eq!(
+        (&errors[0]["index"], &errors[0]["key"], &errors[0]["code"]),
+        (&json!(1), &json!("2"), &json!("unknown_expedition"))
+    );
     assert_eq!(world.read(&order).await["status"], "take_out");
     // the same request shows the job again; the program cannot read it otherwise
     let again = post(&world, &token, &body, &key).await.expect(200).json();
@@ -102,10 +108,13 @@ async fn many_reports_are_answered_at_once_and_shown_by_the_same_key(
     let world = World::new(&options).await;
     let order = world.at("awaiting_processing", "1").await;
     let token = world.api.tenant.token(&world.api.services, Role::Warehouse).await.unwrap();
-    let reports: Vec<Value> =
-        (0..101).map(|n| json!({"id": n.to_string(), "expedition": order["id"], "status": "take_out"})).collect();
-    let lines: Vec<String> =
-        std::iter::once(json!({"wms": world.api.tenant.wms})).chain(reports).map(|line| line.to_string()).collect();
+    let reports: Vec<Value> = (0..101)
+        .map(|n| json!({"id": n.to_string(), "expedition": order["id"], "status": "take_out"}))
+        .collect();
+    let lines: Vec<String> = std::iter::once(json!({"wms": world.api.tenant.wms}))
+        .chain(reports)
+        .map(|line| line.to_string())
+        .collect();
     let send = async || {
         let request = http::Request::post(PATH)
             .header("authorization", format!("Bearer {token}"))
@@ -114,7 +123,10 @@ async fn many_reports_are_answered_at_once_and_shown_by_the_same_key(
         world.api.send(request.body(lines.join("\n").into()).unwrap()).await
     };
     let job = send().await.expect(202).json();
-    assert_eq!((&job["state"], &job["progress"]["total"], &job["errors"]), (&json!("queued"), &json!(101), &json!([])));
+    assert_eq!(
+        (&job["state"], &job["progress"]["total"], &job["errors"]),
+        (&json!("queued"), &json!(101), &json!([]))
+    );
     work(&world, job["id"].as_str().unwrap().parse().unwrap()).await;
     let done = send().await.expect(200).json();
     assert_eq!((&done["id"], &done["progress"]["changed"]), (&job["id"], &json!(101)));
@@ -174,6 +186,7 @@ async fn a_request_that_is_no_news_is_refused(_: PgPoolOptions, options: PgConne
         .header("authorization", format!("Bearer {token}"))
         .header("content-type", "application/x-ndjson");
     let reply = world.api.send(request.body(headless.into()).unwrap()).await.expect(400).json();
-    let message = reply["violations"].as_array().unwrap().iter().find(|v| v["propertyPath"] == "wms").unwrap();
+    let message =
+        reply["violations"].as_array().unwrap().iter().find(|v| v["propertyPath"] == "wms").unwrap();
     assert!(message["message"].as_str().unwrap().contains("{\"wms\": …}"), "{reply}");
 }

@@ -46,8 +46,9 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         let floor = milliseconds(started);
         psql.settle().await?;
 
-        let wms: Uuid =
-            psql.ask(&format!("SELECT default_wms_id FROM warehouse WHERE id = '{}'", depot.site.warehouse)).await?;
+        let wms: Uuid = psql
+            .ask(&format!("SELECT default_wms_id FROM warehouse WHERE id = '{}'", depot.site.warehouse))
+            .await?;
         let header = json!({ "wms": wms });
         let body = format!("{header}\n{}", reports(run, &ids(&depot, &mut psql).await?));
         let started = Instant::now();
@@ -68,8 +69,10 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
 /// The orders of a depot, by their numbers.
 async fn ids(depot: &Depot, psql: &mut Psql) -> anyhow::Result<Vec<Uuid>> {
     let eshop = depot.site.eshop;
-    psql.ask(&format!("SELECT array_agg(id ORDER BY order_number) FROM expedition_detail WHERE eshop_id = '{eshop}'"))
-        .await
+    psql.ask(&format!(
+        "SELECT array_agg(id ORDER BY order_number) FROM expedition_detail WHERE eshop_id = '{eshop}'"
+    ))
+    .await
 }
 
 fn reports(run: usize, orders: &[Uuid]) -> String {

@@ -191,11 +191,8 @@ impl Taking<'_> {
         let mut orders = order::lock(tx, &Scope::Wms { organisation, wms }, &ids).await?;
         // it may have been moved to another place a moment ago
         orders.retain(|order| order.place.wms == wms);
-        let packed: HashSet<ExpeditionId> = rows
-            .iter()
-            .filter(|placed| placed.row.is_packed())
-            .filter_map(|placed| placed.order)
-            .collect();
+        let packed: HashSet<ExpeditionId> =
+            rows.iter().filter(|placed| placed.row.is_packed()).filter_map(|placed| placed.order).collect();
         // what a packed order takes out of a stock needs one, even if the order is not the one that was handed over
         let strays = orders.iter_mut().filter(|order| packed.contains(&order.id));
         stocks::make_missing(self.services, &mut strays.collect::<Vec<_>>()).await?;

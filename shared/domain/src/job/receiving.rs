@@ -92,7 +92,6 @@ pub struct Gathering {
     keys: Vec<Option<Uuid>>,
 }
 
-
 /// Rows of a chunk, packed.
 #[derive(Debug)]
 pub struct Packed {

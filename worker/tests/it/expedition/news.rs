@@ -1,6 +1,7 @@
 //! What a warehouse reports (`docs/reference/orders.md#news`).
 
 mod cancel;
+mod dropped;
 mod handed_over;
 mod race;
 mod refused;

@@ -182,7 +182,7 @@ impl<'o> Fold<'o> {
         };
         let is_there = handover.is_some_and(HandoverState::is_handed_over);
         let latest = self.fixed.number.unwrap_or(0);
-        // the last number of which a call was made
+        // the last number that a call was made for
         let made = if handover == Some(HandoverState::Pending) { latest - 1 } else { latest };
         match number {
             Some(number) if number > made => Standing::NotYet,
@@ -342,8 +342,13 @@ impl<'o> Fold<'o> {
             Of::Product(id) => item.product == *id,
             Of::Sku(sku) => item.product_sku == *sku,
         };
-        let quantities: HashMap<ExpeditionItemId, i32> =
-            self.order.items.iter().filter(|item| is_meant(item)).map(|item| (item.id, item.quantity)).collect();
+        let quantities: HashMap<ExpeditionItemId, i32> = self
+            .order
+            .items
+            .iter()
+            .filter(|item| is_meant(item))
+            .map(|item| (item.id, item.quantity))
+            .collect();
         if quantities.is_empty() {
             let path = format!("items[{index}]");
             return Err(Refused::new(path, "unknown_reference", "must be an item of the expedition"));

@@ -23,7 +23,8 @@ pub(super) struct Movements {
 impl Movements {
     /// Takes what the orders hold or give back out of the stocks, in their order.
     pub(super) fn of(folds: &[Fold<'_>], ledger: &mut Ledger) -> Self {
-        let demand = |gone: &[Gone]| Demand::new(gone.iter().map(|gone| (gone.stock, i64::from(gone.pieces))));
+        let demand =
+            |gone: &[Gone]| Demand::new(gone.iter().map(|gone| (gone.stock, i64::from(gone.pieces))));
         let mut movements = Self::default();
         for fold in folds {
             if fold.gives_back() {

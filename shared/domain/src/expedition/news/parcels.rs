@@ -15,10 +15,8 @@ pub(super) fn new_parcels<'f>(fold: &'f Fold<'_>) -> impl Iterator<Item = &'f Pa
 }
 
 pub(super) async fn write(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
-    let parcels: Vec<(Uuid, &Parcel)> = folds
-        .iter()
-        .flat_map(|fold| new_parcels(fold).map(|parcel| (fold.order.id.get(), parcel)))
-        .collect();
+    let parcels: Vec<(Uuid, &Parcel)> =
+        folds.iter().flat_map(|fold| new_parcels(fold).map(|parcel| (fold.order.id.get(), parcel))).collect();
     if parcels.is_empty() {
         return Ok(());
     }
@@ -47,7 +45,10 @@ pub(super) async fn write(connection: &mut PgConnection, folds: &[Fold<'_>]) -> 
 }
 
 /// Writes where orders can be tracked, where their parcels say it first.
-pub(super) async fn write_tracking(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
+pub(super) async fn write_tracking(
+    connection: &mut PgConnection,
+    folds: &[Fold<'_>],
+) -> Result<(), sqlx::Error> {
     let is_new = |fold: &&Fold<'_>| {
         let (had, known) = (&fold.had, &fold.known);
         had.tracking_number != known.tracking_number || had.tracking_url != known.tracking_url

@@ -91,7 +91,11 @@ async fn a_rollback_that_is_under_way_is_answered_by_news_too(_: PgPoolOptions, 
     for order in [given, kept] {
         stands(&place, order, "withdrawing").await;
     }
-    take(&place, &[news("1", given, json!({"cancel": "accepted"})), news("2", kept, json!({"cancel": "refused"}))]).await;
+    take(
+        &place,
+        &[news("1", given, json!({"cancel": "accepted"})), news("2", kept, json!({"cancel": "refused"}))],
+    )
+    .await;
     assert_eq!(place.status(given).await, "on_hold");
     assert_eq!(handover(&place, given).await.0.as_deref(), Some("withdrawn"));
     assert_eq!(place.status(kept).await, "awaiting_processing");
@@ -102,7 +106,10 @@ async fn a_rollback_that_is_under_way_is_answered_by_news_too(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_was_packed_though_it_is_canceled_leaves_the_stock_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn what_was_packed_though_it_is_canceled_leaves_the_stock_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let place = called(&options, 1).await;
     place.count(&[(0, 9)]).await;
     let order = cancelling(&place, "A", "take_out").await;
@@ -111,7 +118,10 @@ async fn what_was_packed_though_it_is_canceled_leaves_the_stock_once(_: PgPoolOp
     let packed = news("2", order, json!({"status": "waiting_for_the_carrier"}));
     let later = news("3", order, json!({"status": "delivered"}));
     let (counts, errors) = tell(&place, &[packed.clone(), later]).await;
-    assert_eq!((counts, errors.as_slice()), ((0, 0), ["0 2 contradiction", "1 3 contradiction"].map(str::to_owned).as_slice()));
+    assert_eq!(
+        (counts, errors.as_slice()),
+        ((0, 0), ["0 2 contradiction", "1 3 contradiction"].map(str::to_owned).as_slice())
+    );
     // it took effect
     assert_eq!(tell(&place, &[packed]).await, ((0, 1), vec![]));
     assert_eq!(read(&place, order).await, before, "its record stays");

@@ -35,7 +35,10 @@ async fn news_of_an_order_whose_call_was_not_answered_are_its_acceptance(
     let after = read(&place, known).await;
     assert_eq!((&after["status"], &after["version"]), (&json!("awaiting_processing"), &before["version"]));
     let shown = &after["handover"];
-    assert_eq!((&shown["state"], &shown["wmsInternalId"], &shown["nextAttemptAt"]), (&json!("accepted"), &json!("W-7"), &json!(null)));
+    assert_eq!(
+        (&shown["state"], &shown["wmsInternalId"], &shown["nextAttemptAt"]),
+        (&json!("accepted"), &json!("W-7"), &json!(null))
+    );
     assert_eq!(place.status(picked).await, "take_out");
     assert_eq!(handover(&place, picked).await, (Some("accepted".to_owned()), 1));
     // a later report keeps what it does not say
@@ -53,18 +56,20 @@ async fn an_order_that_the_warehouse_cannot_do_is_incorrect_and_its_number_is_ol
     place.count(&[(0, 9)]).await;
     let order = place.send("A", &[(0, 2)]).await;
     stands(&place, order, "accepted").await;
-    let broken = json!({"status": "incorrect", "errors": [{"message": "is broken", "propertyPath": "items[0]"}]});
+    let broken =
+        json!({"status": "incorrect", "errors": [{"message": "is broken", "propertyPath": "items[0]"}]});
     take(&place, &[news("1", order, json!({"status": "take_out"})), news("2", order, broken)]).await;
     let record = read(&place, order).await;
     assert_eq!(record["status"], "incorrect");
     assert_eq!(record["errors"][0]["message"], "is broken");
     assert_eq!(handover(&place, order).await, (Some("refused".to_owned()), 1));
     assert_eq!(place.stock(0).await, (9, 0, 0), "its pieces are free");
-    let told: Vec<String> = sqlx::query_scalar("SELECT type FROM event WHERE entity_id = $1 ORDER BY id DESC LIMIT 2")
-        .bind(order)
-        .fetch_all(&place.world.owner)
-        .await
-        .unwrap();
+    let told: Vec<String> =
+        sqlx::query_scalar("SELECT type FROM event WHERE entity_id = $1 ORDER BY id DESC LIMIT 2")
+            .bind(order)
+            .fetch_all(&place.world.owner)
+            .await
+            .unwrap();
     assert!(told.contains(&"expedition_booked_change".to_owned()), "{told:?}");
     // sent again, it has another number
     place.command(order, &SEND).await.unwrap();
@@ -77,16 +82,26 @@ async fn an_order_that_the_warehouse_cannot_do_is_incorrect_and_its_number_is_ol
     assert_eq!(tell(&place, &late).await.1, ["0 3 old_number", "1 4 old_number", "2 5 not_handed_over"]);
     stands(&place, order, "accepted").await;
     // the pieces of the old number have left, and the order is still to be packed
-    let packed = news("6", order, json!({"number": 1, "status": "delivered", "items": [{"productSku": "P0", "expedited": 1}]}));
+    let packed = news(
+        "6",
+        order,
+        json!({"number": 1, "status": "delivered", "items": [{"productSku": "P0", "expedited": 1}]}),
+    );
     assert_eq!(tell(&place, &[packed]).await.1, ["0 6 contradiction"]);
-    assert_eq!((place.status(order).await.as_str(), place.stock(0).await), ("awaiting_processing", (8, 2, 0)));
+    assert_eq!(
+        (place.status(order).await.as_str(), place.stock(0).await),
+        ("awaiting_processing", (8, 2, 0))
+    );
     take(&place, &[news("7", order, json!({"number": 2, "status": "delivered"}))]).await;
     assert_eq!(place.stock(0).await, (6, 0, 0));
     place.must_hold().await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn pieces_that_left_under_an_old_number_are_taken_from_others(_: PgPoolOptions, options: PgConnectOptions) {
+async fn pieces_that_left_under_an_old_number_are_taken_from_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let place = called(&options, 1).await;
     place.count(&[(0, 2)]).await;
     let order = place.send("A", &[(0, 2)]).await;
@@ -103,7 +118,10 @@ async fn pieces_that_left_under_an_old_number_are_taken_from_others(_: PgPoolOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn in_a_wms_without_a_setting_orders_are_handed_over_by_hand(_: PgPoolOptions, options: PgConnectOptions) {
+async fn in_a_wms_without_a_setting_orders_are_handed_over_by_hand(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let place = Place::new(&options, 1).await;
     place.count(&[(0, 2)]).await;
     let (booked, waiting) = (place.send("A", &[(0, 2)]).await, place.send("B", &[(0, 2)]).await);
@@ -112,7 +130,10 @@ async fn in_a_wms_without_a_setting_orders_are_handed_over_by_hand(_: PgPoolOpti
         news("2", booked, json!({"status": "take_out", "number": 1})),
         news("3", booked, json!({"status": "take_out", "number": 0, "wmsInternalId": "W"})),
     ];
-    assert_eq!(tell(&place, &told).await, ((1, 0), vec!["0 1 not_handed_over".to_owned(), "1 2 not_handed_over".to_owned()]));
+    assert_eq!(
+        tell(&place, &told).await,
+        ((1, 0), vec!["0 1 not_handed_over".to_owned(), "1 2 not_handed_over".to_owned()])
+    );
     assert_eq!(place.status(booked).await, "take_out");
     place.must_hold().await;
 }

@@ -22,7 +22,9 @@ async fn of_a_cancel_and_news_one_is_first(_: PgPoolOptions, options: PgConnectO
     let rows: Vec<String> = orders
         .iter()
         .rev()
-        .map(|order| news(&order.to_string(), *order, json!({"status": "waiting_for_the_carrier"})).to_string())
+        .map(|order| {
+            news(&order.to_string(), *order, json!({"status": "waiting_for_the_carrier"})).to_string()
+        })
         .collect();
     let job = place.world.sync(Push::News, rows).await;
     let cancel = Command::Cancel { reason: None };

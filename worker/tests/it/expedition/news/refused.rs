@@ -37,11 +37,17 @@ async fn a_row_that_breaks_a_rule_is_refused_alone(_: PgPoolOptions, options: Pg
         (news("x", order, json!({"number": -1})), "out_of_range"),
         (news("x", order, json!({"status": "incorrect"})), "required"),
         (news("x", order, json!({"status": "take_out", "errors": [error]})), "not_allowed"),
-        (news("x", order, json!({"status": "take_out", "items": [{"productSku": "P0", "expedited": 1}]})), "not_allowed"),
+        (
+            news("x", order, json!({"status": "take_out", "items": [{"productSku": "P0", "expedited": 1}]})),
+            "not_allowed",
+        ),
         (news("x", order, json!({"items": [{"productSku": "P0", "expedited": 1}]})), "not_allowed"),
         (packed(json!({"items": []})), "invalid_count"),
         (packed(json!({"items": [{"expedited": 1}]})), "required"),
-        (packed(json!({"items": [{"productSku": "P0", "product": Uuid::nil(), "expedited": 1}]})), "not_allowed"),
+        (
+            packed(json!({"items": [{"productSku": "P0", "product": Uuid::nil(), "expedited": 1}]})),
+            "not_allowed",
+        ),
         (packed(json!({"items": [{"productSku": "P0", "expedited": -1}]})), "out_of_range"),
         (packed(json!({"items": [{"productSku": "P0", "expedited": 1, "lot": ""}]})), "invalid_length"),
         (packed(json!({"parcels": [{}]})), "required"),
@@ -66,7 +72,10 @@ async fn a_row_that_breaks_a_rule_is_refused_alone(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_order_that_is_not_there_is_unknown_as_is_one_of_another_wms(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_order_that_is_not_there_is_unknown_as_is_one_of_another_wms(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let place = Place::new(&options, 1).await;
     place.count(&[(0, 5)]).await;
     let order = place.send("A", &[(0, 1)]).await;
@@ -95,7 +104,11 @@ async fn an_order_that_is_not_there_is_unknown_as_is_one_of_another_wms(_: PgPoo
     let (_, errors) = tell(&place, &[news("5", order, json!({"status": "completion"}))]).await;
     assert_eq!(errors, ["0 5 unknown_expedition"]);
     // it is not used up
-    sqlx::query("UPDATE expedition SET wms_id = $1").bind(place.world.tenant.wms).execute(&place.world.owner).await.unwrap();
+    sqlx::query("UPDATE expedition SET wms_id = $1")
+        .bind(place.world.tenant.wms)
+        .execute(&place.world.owner)
+        .await
+        .unwrap();
     take(&place, &[news("5", order, json!({"status": "completion"}))]).await;
 }
 
@@ -103,7 +116,8 @@ async fn an_order_that_is_not_there_is_unknown_as_is_one_of_another_wms(_: PgPoo
 async fn refused_reports_are_taken_when_their_job_is_retried(_: PgPoolOptions, options: PgConnectOptions) {
     let place = Place::new(&options, 1).await;
     let order = place.send("A", &[(0, 1)]).await;
-    let job = place.world.sync(Push::News, [news("1", order, json!({"status": "take_out"})).to_string()]).await;
+    let job =
+        place.world.sync(Push::News, [news("1", order, json!({"status": "take_out"})).to_string()]).await;
     place.world.drain().await;
     assert_eq!(place.world.errors(job).await, ["0 1 not_handed_over"]);
     place.count(&[(0, 5)]).await;

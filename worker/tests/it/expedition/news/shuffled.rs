@@ -1,4 +1,4 @@
-//! Each report takes effect once, and orders end alike however they are told: doubled, shuffled, in chunks, over several jobs.
+//! Each report takes effect once, and orders end alike if reports are doubled, shuffled, in chunks, and in several jobs.
 
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;
@@ -15,7 +15,8 @@ use super::{called, news, read, stands};
 /// What a warehouse says of an order.
 fn story(order: ExpeditionId) -> Vec<Value> {
     let at = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");
-    let items = json!([{"productSku": "P0", "expedited": 2}, {"productSku": "P1", "expedited": 1, "lot": "L1"}]);
+    let items =
+        json!([{"productSku": "P0", "expedited": 2}, {"productSku": "P1", "expedited": 1, "lot": "L1"}]);
     let said = [
         json!({"number": 1, "wmsInternalId": "W-1"}),
         json!({"status": "take_out", "at": at(1)}),
@@ -45,7 +46,8 @@ fn shown(record: &Value) -> Value {
         .iter()
         .map(|item| json!([item["expedited"], item["assignedLot"], item["booked"]]))
         .collect();
-    let of_record = ["status", "packedAt", "sentAt", "deliveredAt", "trackingNumber", "expeditedCompletely", "errors"];
+    let of_record =
+        ["status", "packedAt", "sentAt", "deliveredAt", "trackingNumber", "expeditedCompletely", "errors"];
     let fields: Vec<&Value> = of_record.iter().map(|name| &record[*name]).collect();
     json!({"fields": fields, "parcels": parcels, "items": items, "handover": [record["handover"]["state"], record["handover"]["wmsInternalId"]]})
 }
@@ -63,7 +65,7 @@ async fn orders_end_alike_however_they_are_told(_: PgPoolOptions, options: PgCon
         orders.push(order);
     }
     let mut rng = StdRng::seed_from_u64(7);
-    // the first is told as it happened
+    // the first is reported as it happened
     tell_all(&place, story(orders[0])).await;
     let mut told: Vec<Value> = orders[1..].iter().flat_map(|order| story(*order)).collect();
     told.extend(told.clone());

@@ -19,7 +19,8 @@ async fn reports_of_a_request_are_one_change_from_the_first_to_the_last(
     place.count(&[(0, 5), (1, 5)]).await;
     let order = place.send("A", &[(0, 2), (1, 1)]).await;
     let before = read(&place, order).await;
-    let parcel = json!({"extPackageNumber": "1", "extPackageTrackingNumber": "T1", "trackingUrl": "https://t/1"});
+    let parcel =
+        json!({"extPackageNumber": "1", "extPackageTrackingNumber": "T1", "trackingUrl": "https://t/1"});
     take(
         &place,
         &[
@@ -73,12 +74,18 @@ async fn a_report_that_changes_nothing_is_audited_and_leaves_the_version(
     assert_eq!(read(&place, order).await, before);
     let (action, changes) = audits(&place, order).await.pop().unwrap();
     assert_eq!(action, "expedition.news");
-    assert_eq!(changes["news"][1], json!([{"id": "3", "status": "carrier_picked_up", "at": "2026-01-01T11:00:00Z"}]));
+    assert_eq!(
+        changes["news"][1],
+        json!([{"id": "3", "status": "carrier_picked_up", "at": "2026-01-01T11:00:00Z"}])
+    );
     assert!(changes.get("status").is_none(), "{changes}");
     // an earlier moment is a change
     take(&place, &[news("4", order, json!({"status": "carrier_picked_up", "at": at(9)}))]).await;
     let after = read(&place, order).await;
-    assert_eq!((&after["packedAt"], &after["sentAt"], &after["deliveredAt"]), (&json!(at(9)), &json!(at(9)), &json!(at(10))));
+    assert_eq!(
+        (&after["packedAt"], &after["sentAt"], &after["deliveredAt"]),
+        (&json!(at(9)), &json!(at(9)), &json!(at(10)))
+    );
     assert_eq!(after["version"], before["version"].as_i64().unwrap() + 1);
 }
 
@@ -115,9 +122,13 @@ async fn items_say_what_left_by_id_by_product_and_by_position(_: PgPoolOptions, 
         packed(json!([{"productSku": "P7", "expedited": 1}])),
         packed(json!([{"id": order, "expedited": 1}])),
     ];
-    let refused: Vec<Value> = refused.iter().enumerate().map(|(n, said)| news(&format!("R{n}"), order, said.clone())).collect();
+    let refused: Vec<Value> =
+        refused.iter().enumerate().map(|(n, said)| news(&format!("R{n}"), order, said.clone())).collect();
     let (_, errors) = tell(&place, &refused).await;
-    assert_eq!(errors, ["0 R0 too_many", "1 R1 too_many", "2 R2 unknown_reference", "3 R3 unknown_reference"]);
+    assert_eq!(
+        errors,
+        ["0 R0 too_many", "1 R1 too_many", "2 R2 unknown_reference", "3 R3 unknown_reference"]
+    );
     assert_eq!(place.status(order).await, "awaiting_processing");
     let said = json!([
         {"productSku": "P0", "expedited": 5, "lot": "L7", "serialNumbers": ["S1", "S2", "S3"]},
@@ -151,7 +162,11 @@ async fn pieces_that_were_not_known_are_found(_: PgPoolOptions, options: PgConne
     take(&place, &orders.map(|order| news(&format!("T{order}"), order, json!({"status": "take_out"})))).await;
     place.count(&[(0, 1)]).await;
     place.allocate().await;
-    take(&place, &orders.map(|order| news(&format!("P{order}"), order, json!({"status": "waiting_for_the_carrier"})))).await;
+    take(
+        &place,
+        &orders.map(|order| news(&format!("P{order}"), order, json!({"status": "waiting_for_the_carrier"}))),
+    )
+    .await;
     assert_eq!(place.stock(0).await, (0, 0, 0));
     let found: i64 = sqlx::query_scalar("SELECT sum(quantity) FROM stock_movement WHERE kind = 'found'")
         .fetch_one(&place.world.owner)
@@ -164,6 +179,7 @@ async fn pieces_that_were_not_known_are_found(_: PgPoolOptions, options: PgConne
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn late_parcels_are_merged_in_any_status(_: PgPoolOptions, options: PgConnectOptions) {
     let place = Place::new(&options, 1).await;
+    place.world.webhook("*").await;
     place.count(&[(0, 5)]).await;
     let order = place.send("A", &[(0, 1)]).await;
     let parcel = |number: &str, member: &str, value: &str| json!({"parcels": [{"extPackageNumber": number, member: value}]});
@@ -183,11 +199,22 @@ async fn late_parcels_are_merged_in_any_status(_: PgPoolOptions, options: PgConn
     let mut parcels: Vec<Value> = after["parcels"].as_array().unwrap().clone();
     parcels.sort_by_key(|parcel| parcel["extPackageNumber"].to_string());
     let told = |parcel: &Value| {
-        ["extPackageTrackingNumber", "extCarrierTrackingNumber", "trackingUrl"].map(|name| parcel[name].clone())
+        ["extPackageTrackingNumber", "extCarrierTrackingNumber", "trackingUrl"]
+            .map(|name| parcel[name].clone())
     };
     assert_eq!(told(&parcels[0]), [json!("T1"), Value::Null, json!("https://t/1")]);
     assert_eq!(told(&parcels[1]), [json!("T2"), json!("C2"), Value::Null]);
     assert_eq!((&after["trackingNumber"], &after["trackingUrl"]), (&json!("T2"), &json!("https://t/1")));
     assert_eq!(after["version"], before["version"].as_i64().unwrap() + 1);
     assert_eq!(after["statusSince"], before["statusSince"]);
+    let told: (String, Value) =
+        sqlx::query_as("SELECT type, data FROM event WHERE entity_id = $1 ORDER BY id DESC LIMIT 1")
+            .bind(order)
+            .fetch_one(&place.world.owner)
+            .await
+            .unwrap();
+    let (kind, data) = told;
+    assert_eq!((kind.as_str(), &data["version"]), ("expedition_change", &after["version"]));
+    assert_eq!(data["changedFields"], json!(["parcels", "trackingUrl"]));
+    assert_eq!(data["fields"]["parcels"].as_array().unwrap().len(), 2);
 }

@@ -1,5 +1,4 @@
-//! Whatever the order of reports, an order ends alike: the stories of a warehouse, told in random orders and pieces, more than
-//! once.
+//! The order of reports does not matter: the stories of a warehouse are reported in random orders and pieces, and more than once.
 
 use std::collections::HashMap;
 
@@ -67,7 +66,14 @@ fn row(id: usize, members: Value) -> Row {
 /// packed status, or by none.
 fn story() -> impl Strategy<Value = Vec<Row>> {
     let statuses = subsequence(
-        vec!["take_out", "completion", "waiting_for_the_carrier", "carrier_picked_up", "ready_to_takeover", "delivered"],
+        vec![
+            "take_out",
+            "completion",
+            "waiting_for_the_carrier",
+            "carrier_picked_up",
+            "ready_to_takeover",
+            "delivered",
+        ],
         1..=6,
     );
     let items = proptest::option::of((0..=1_i32, 0..=3_i32, 0..=7_i32));
@@ -75,10 +81,13 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     (statuses, items, parcels, any::<bool>()).prop_map(|(statuses, items, parcels, by_sku)| {
         let mut told: Vec<Value> = Vec::new();
         for (minute, status) in statuses.iter().enumerate() {
-            let mut row = json!({"status": status, "at": moment(i64::try_from(minute).unwrap()), "number": 1});
+            let mut row =
+                json!({"status": status, "at": moment(i64::try_from(minute).unwrap()), "number": 1});
             let is_packed = status.parse::<Status>().unwrap().is_packed();
             if let Some((first, second, rest)) = items.filter(|_| is_packed) {
-                let third = if by_sku { json!({"productSku": "P3", "expedited": rest}) } else {
+                let third = if by_sku {
+                    json!({"productSku": "P3", "expedited": rest})
+                } else {
                     json!({"product": Uuid::from_u128(3), "expedited": rest})
                 };
                 row["items"] = json!([
@@ -103,7 +112,7 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-/// What is the same however it was told.
+/// What is the same after each way to report a story.
 #[derive(Debug, PartialEq)]
 struct End {
     status: Status,
@@ -247,7 +256,8 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
     let order = waiting(Status::TakeOut);
     let [accepted, refused] = ["accepted", "refused"].map(|cancel| json!({"cancel": cancel}));
     let [picked, completed, packed, early] =
-        ["take_out", "completion", "delivered", "waiting_for_the_carrier"].map(|status| json!({"status": status}));
+        ["take_out", "completion", "delivered", "waiting_for_the_carrier"]
+            .map(|status| json!({"status": status}));
     let withdrawing = Some(HandoverState::Withdrawing);
     let has = Some(HandoverState::Accepted);
     assert_eq!(
