@@ -89,11 +89,21 @@ fn second_factor(visit: &Asking, factor: Option<Factor>, refused: &Refused) -> M
                     (visit.form(&format!("{HERE}/totp/remove"), "Remove the second factor", HERE,
                         &code("Remove it", "Enter a code of it, or a recovery code.")))
                 },
-                _ => (visit.form(&format!("{HERE}/totp"), "Set up a second factor", "/console",
-                    &html! { p { "An authenticator on your phone shows a code of six digits, which logging in then asks for." } })),
+                Some(_) => {
+                    (visit.form(&format!("{HERE}/totp/on"), "Switch it on", HERE,
+                        &code("Code", "Enter the code that the authenticator shows now. The second factor is on from then.")))
+                    (begin(visit, "Start again with another secret"))
+                },
+                None => (begin(visit, "Set up a second factor")),
             }
         }
     }
+}
+
+/// The form that shows a new secret for an authenticator.
+fn begin(visit: &Asking, button: &str) -> Markup {
+    let said = html! { p { "An authenticator on your phone shows a code of six digits, which logging in then asks for." } };
+    visit.form(&format!("{HERE}/totp"), button, "/console", &said)
 }
 
 fn table(sessions: &[Session], own: Option<SessionId>, now: DateTime<Utc>) -> Markup {
