@@ -160,8 +160,10 @@ async fn organisations(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, P
 /// By the id of a product or of its stock, by SKU, and by the beginning of the name. In each organisation an index has the SKU,
 /// and one the names, in their order.
 async fn products(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    if wanted.id.is_some() {
-        return product_of_id(db, wanted).await;
+    // an SKU may look like an id
+    let of_id = if wanted.id.is_some() { product_of_id(db, wanted).await? } else { Vec::new() };
+    if !of_id.is_empty() {
+        return Ok(of_id);
     }
     let skus = [wanted.text.to_owned(), wanted.text.to_uppercase(), wanted.text.to_lowercase()];
     let found = sqlx::query_as!(

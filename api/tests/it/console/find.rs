@@ -45,6 +45,8 @@ async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, option
     let run = job(&world, &api.tenant, "failed", Some("no answer")).await;
     world.execute("UPDATE eshop SET name = 'Alpine Sport'").await;
     world.execute("UPDATE organisation SET name = 'Nordic Living'").await;
+    let sku = "7d444840-9dc0-11d1-b245-5ffdce74fad2";
+    let odd = world.add(sku, json!({"name": "Odd one"})).await;
     let stock: Option<Uuid> = sqlx::query_scalar("SELECT id FROM product_stock LIMIT 1")
         .fetch_optional(&world.owner)
         .await
@@ -61,6 +63,7 @@ async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, option
         ("  mug-1 ".to_owned(), product.clone()),
         ("harbour M".to_owned(), product.clone()),
         (mug.to_uppercase(), product.clone()),
+        (sku.to_owned(), format!("/console/product/{odd}")),
         ("2026/4711".to_owned(), order.clone()),
         ("ext-7".to_owned(), order),
         ("alpine.example".to_owned(), format!("/console/webhook/{hook}")),
