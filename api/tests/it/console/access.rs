@@ -8,8 +8,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 13] = [
     "/console",
+    "/console/account",
+    "/console/audit?whose=all",
+    "/console/find",
+    "/console/find?q=s",
     "/console/order",
     "/console/order/attention",
     "/console/queue",
