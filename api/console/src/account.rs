@@ -30,7 +30,8 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
 async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
     let caller = &visit.may.caller;
     let now = visit.now();
-    let Some(account) = caller.actor.id else {
+    // the token of a program is its own actor
+    let Some(account) = caller.actor.id.filter(|_| caller.session.is_some()) else {
         let content = html! {
             h1 { (caller.actor.name) }
             p { "This is an access token with the role " strong { (caller.role.as_str()) } ". It has no password and no sessions." }

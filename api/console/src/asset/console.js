@@ -245,6 +245,8 @@ const plotted = (figure) => {
     points: { show: false },
     value: (_, value) => written(value),
   });
+  // where nothing is pointed at: the last complete step
+  const rest = (plot) => plot.setLegend({ idx: Math.max(times.length - 2, 0) });
   holder.classList.add("drawn");
   const plot = new uPlot(
     {
@@ -258,15 +260,13 @@ const plotted = (figure) => {
         { ...axis, values: (_, marks) => marks.map(written), size: 62, incrs: unit ? undefined : whole },
       ],
       cursor: { drag: { x: false, y: false }, y: false },
+      hooks: { ready: [rest] },
     },
     [times, ...series.map(({ values }) => values)],
     holder,
   );
   let place = times.length - 1;
-  // nothing is pointed at: the last complete step
-  const rest = () => plot.setLegend({ idx: Math.max(times.length - 2, 0) });
-  rest();
-  holder.onmouseleave = rest;
+  holder.onmouseleave = () => setTimeout(() => rest(plot));
   holder.onkeydown = (event) => {
     const way = { ArrowLeft: -1, ArrowRight: 1, Home: -times.length, End: times.length }[event.key];
     if (!way) return;
