@@ -21,6 +21,9 @@ const CHARACTERS: usize = 200;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked(Vec<(String, String)>);
 
+/// The beginning of a day and that of the next.
+pub(super) type Day = (DateTime<Utc>, DateTime<Utc>);
+
 /// The fields of a submitted form.
 #[derive(Debug)]
 pub(super) struct Form(pub(super) Asked);
@@ -103,7 +106,7 @@ impl Asked {
     }
 
     /// A day as browsers write it: its beginning and its end, in UTC.
-    pub(super) fn day(&self, name: &str) -> Result<Option<(DateTime<Utc>, DateTime<Utc>)>, Problem> {
+    pub(super) fn day(&self, name: &str) -> Result<Option<Day>, Problem> {
         self.typed(name, "must be a date, such as 2026-03-01", |text| {
             let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
             let start = |day: NaiveDate| Some(day.and_hms_opt(0, 0, 0)?.and_utc());

@@ -43,8 +43,8 @@ pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Pr
     )?;
     let points = |counted: Vec<Step>| {
         let mut points = vec![Point::default(); steps];
-        for Step { step, good, bad, median_ms, p95_ms } in counted {
-            if let Some(point) = usize::try_from(step).ok().and_then(|step| points.get_mut(step)) {
+        for Step { place, good, bad, median_ms, p95_ms } in counted {
+            if let Some(point) = usize::try_from(place).ok().and_then(|place| points.get_mut(place)) {
                 *point = Point { good, bad, median_ms, p95_ms };
             }
         }
@@ -55,7 +55,7 @@ pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Pr
 }
 
 struct Step {
-    step: i32,
+    place: i32,
     good: i64,
     bad: i64,
     median_ms: Option<f64>,
@@ -72,7 +72,7 @@ async fn jobs(
 ) -> Result<Vec<Step>, Problem> {
     let found = sqlx::query_as!(
         Step,
-        r#"SELECT floor(extract(epoch FROM created_at - $3) / 60)::int / $4 AS "step!", count(*) FILTER (WHERE state = 'succeeded') AS "good!",
+        r#"SELECT floor(extract(epoch FROM created_at - $3) / 60)::int / $4 AS "place!", count(*) FILTER (WHERE state = 'succeeded') AS "good!",
                   count(*) FILTER (WHERE state = 'failed') AS "bad!",
                   percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms,
                   percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95_ms
@@ -103,7 +103,7 @@ async fn calls(
 ) -> Result<Vec<Step>, Problem> {
     let found = sqlx::query_as!(
         Step,
-        r#"SELECT (extract(epoch FROM a.hour - $3) / 60)::int / $4 AS "step!", sum(a.delivered)::bigint AS "good!",
+        r#"SELECT (extract(epoch FROM a.hour - $3) / 60)::int / $4 AS "place!", sum(a.delivered)::bigint AS "good!",
                   sum(a.failed)::bigint AS "bad!", NULL::float8 AS median_ms, NULL::float8 AS p95_ms
            FROM webhook w JOIN webhook_activity a ON a.webhook_id = w.id AND a.hour >= $3
            WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id)
