@@ -165,7 +165,9 @@ fn broken(
 ) -> ItemError {
     let error = ItemError::of_violations(index, line, key, violations, row);
     match violations.first() {
-        Some(first) if matches!(push, Push::Expeditions | Push::News) => ItemError { code: first.code, ..error },
+        Some(first) if matches!(push, Push::Expeditions | Push::News) => {
+            ItemError { code: first.code, ..error }
+        }
         _ => error,
     }
 }

@@ -160,7 +160,9 @@ impl<'o> Columns<'o> {
             let (answer, internal, error, wait) = match &outcome.answer {
                 Answer::Taken(id) => ("taken", id.as_deref(), None, 0.0),
                 Answer::NotCalled => ("not_called", None, None, 0.0),
-                Answer::Failed { error, wait, .. } => ("failed", None, Some(error.as_str()), wait.as_secs_f64()),
+                Answer::Failed { error, wait, .. } => {
+                    ("failed", None, Some(error.as_str()), wait.as_secs_f64())
+                }
                 Answer::Refused(_) | Answer::GivenBack | Answer::Kept => continue,
             };
             columns.ids.push(outcome.expedition.get());
