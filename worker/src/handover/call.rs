@@ -1,5 +1,5 @@
 //! One call of the system of a warehouse: the signed request, and the meaning of its answer
-//! (`docs/reference/orders.md#calls-of-a-warehouse`).
+//! (`docs/reference/warehouse-systems.md#calls`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -98,6 +98,7 @@ mod tests {
         let recorded = Recorded { open: Some(0), running: 0, due: Some(0), oldest_seconds: None };
         Shown {
             wish,
+            pause: None,
             reachable: true,
             writable: true,
             depth: Some(0),

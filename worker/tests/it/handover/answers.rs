@@ -1,4 +1,4 @@
-//! What each answer to a hand-over makes of its order (`docs/reference/orders.md#calls-of-a-warehouse`).
+//! What each answer to a hand-over makes of its order (`docs/reference/warehouse-systems.md#calls`).
 
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::{Mischief, On, Stage};

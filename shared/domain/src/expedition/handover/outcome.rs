@@ -1,4 +1,4 @@
-//! What became of calls, recorded for several lanes together (`docs/reference/orders.md#calls-of-a-warehouse`).
+//! What became of calls, recorded for several lanes together (`docs/reference/warehouse-systems.md#calls`).
 //!
 //! An outcome counts under the token of its lease, and for the number that it is about: a stale one changes nothing, and its call is
 //! made again. Each is decided under the lock of its order, so it sees what a cancel, a hold or a report of the warehouse has made of

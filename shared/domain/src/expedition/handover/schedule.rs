@@ -1,4 +1,4 @@
-//! When a call that failed is made again (`docs/reference/orders.md#calls-of-a-warehouse`): soon, then less and less often, without
+//! When a call that failed is made again (`docs/reference/warehouse-systems.md#calls`): soon, then less and less often, without
 //! an end. Pure; the caller provides the randomness.
 
 use std::time::Duration;

@@ -149,7 +149,7 @@ mod tests {
     use crate::warehouse::stock_advice::rules::Arrived;
 
     fn item(id: u128, quantity: i32, received: i32) -> Item {
-        Item { id: AdviceItemId::from_u128(id), product: uuid::Uuid::from_u128(id + 100), quantity, received }
+        Item { id: AdviceItemId::from_u128(id), product: Uuid::from_u128(id + 100), quantity, received }
     }
 
     fn receipt(items: &[(u128, i32)], close: bool) -> Receipt {
