@@ -131,10 +131,7 @@ fn members(object: &mut Object<'_>) -> Option<News> {
     let status = object.required_if(!answers, "status", input::one_of(TOLD));
     let status = status.and_then(|status| status.parse::<Status>().ok());
     if answers && status.is_some() {
-        object.refuse("cancel", "not_allowed", "is allowed without a status only");
-    }
-    if status == Some(Status::Canceled) && !force {
-        object.refuse("status", "not_allowed", "is allowed with `force` only");
+        object.refuse("cancel", "contradiction", "is allowed without a status only");
     }
     let at = object.nullable("at", input::timestamp()).value();
     let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));
@@ -419,6 +416,9 @@ fn answer(order: &Order, news: &News) -> Result<Option<State>, Problem> {
             Ok(Some(if gives_back { handover::given_back(order) } else { handover::kept(order) }))
         }
         (Some(_), _) => Err(wrong_status(status, "its warehouse was not asked for it")),
+        (None, Some(Status::Canceled)) if !news.force => {
+            Err(wrong_status(status, "only `force` cancels it by hand"))
+        }
         (None, Some(Status::Canceled)) if status == Status::WaitingForCancel => {
             Ok(Some(handover::given_back(order)))
         }
