@@ -133,6 +133,9 @@ fn members(object: &mut Object<'_>) -> Option<News> {
     if answers && status.is_some() {
         object.refuse("cancel", "contradiction", "is allowed without a status only");
     }
+    if status == Some(Status::Canceled) && !force {
+        object.refuse("status", "contradiction", "is allowed with `force` only");
+    }
     let at = object.nullable("at", input::timestamp()).value();
     let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));
     let parcels = object.optional("parcels", array(1..=MOST, input::object(parcel))).unwrap_or_default();
@@ -416,9 +419,6 @@ fn answer(order: &Order, news: &News) -> Result<Option<State>, Problem> {
             Ok(Some(if gives_back { handover::given_back(order) } else { handover::kept(order) }))
         }
         (Some(_), _) => Err(wrong_status(status, "its warehouse was not asked for it")),
-        (None, Some(Status::Canceled)) if !news.force => {
-            Err(wrong_status(status, "only `force` cancels it by hand"))
-        }
         (None, Some(Status::Canceled)) if status == Status::WaitingForCancel => {
             Ok(Some(handover::given_back(order)))
         }
