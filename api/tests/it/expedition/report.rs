@@ -17,7 +17,7 @@ async fn a_report_is_checked_before_anything_is_taken(_: PgPoolOptions, options:
     for (body, violation) in [
         (json!({}), "status required"),
         (json!({"status": "awaiting_processing"}), "status not_allowed"),
-        (json!({"status": "canceled"}), "status not_allowed"),
+        (json!({"status": "canceled"}), "status contradiction"),
         (json!({"status": "on_hold"}), "status not_allowed"),
         (json!({"status": "probably_delivered"}), "status not_allowed"),
         (json!({"status": null}), "status wrong_type"),

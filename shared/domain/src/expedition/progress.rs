@@ -141,10 +141,10 @@ fn members(object: &mut Object<'_>) -> Option<News> {
     let status = object.required_if(!answers, "status", input::one_of(TOLD));
     let status = status.and_then(|status| status.parse::<Status>().ok());
     if answers && status.is_some() {
-        object.refuse("cancel", "not_allowed", "is allowed without a status only");
+        object.refuse("cancel", "contradiction", "is allowed without a status only");
     }
     if status == Some(Status::Canceled) && !force {
-        object.refuse("status", "not_allowed", "is allowed with `force` only");
+        object.refuse("status", "contradiction", "is allowed with `force` only");
     }
     let at = object.nullable("at", input::timestamp()).value();
     let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));

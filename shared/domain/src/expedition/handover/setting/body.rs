@@ -61,15 +61,12 @@ impl Given {
         let active = object.optional_or("active", boolean(), true);
         let paused = object.optional_or("paused", boolean(), false);
         let base_url = object.required("baseUrl", destination(outbound));
-        let credentials = if object.has("credentials") {
-            object.required("credentials", authentication::read(FEED_TYPES))
-        } else {
-            Some(Authentication::None)
-        };
+        let credentials = object.optional("credentials", authentication::read(FEED_TYPES));
+        let credentials = credentials.unwrap_or(Authentication::None);
         let max_in_flight = object.optional_or("maxInFlight", int32(1..=MOST_IN_FLIGHT), IN_FLIGHT);
         let echo = Echo::of(object, false, |name| READ_ONLY.contains(&name));
         let wanted = Fields { active, paused, base_url: base_url?, max_in_flight };
-        Some(Self { wanted, credentials: credentials?, echo })
+        Some(Self { wanted, credentials, echo })
     }
 }
 
