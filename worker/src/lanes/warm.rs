@@ -176,10 +176,16 @@ impl Warm {
             }
             // what became due before this was announced to others, who found the lane leased
             let (webhook, token) = (held.lease.webhook, held.lease.token);
-            context.warm.0.holder.register(&[Registered { webhook, token, until }]).await;
+            context.warm.register(&[Registered { webhook, token, until }]).await;
             look(&context, vec![held]).await;
         });
         true
+    }
+
+    /// Keeps no more lanes. Under their lock: none is kept after this.
+    fn close(&self) {
+        let _lanes = self.lanes();
+        self.0.open.store(false, Ordering::Release);
     }
 
     /// Forgets a lane whose lease is about to be given back.
@@ -187,6 +193,17 @@ impl Warm {
         if self.remove(webhook, token).is_some() {
             self.0.holder.unregister(&[(webhook, token)]).await;
         }
+    }
+
+    /// Registers leases, and takes back what was given back meanwhile.
+    async fn register(&self, leases: &[Registered]) {
+        self.0.holder.register(leases).await;
+        let gone: Vec<_> = {
+            let lanes = self.lanes();
+            let is_gone = |lease: &&Registered| !lanes.get(&lease.webhook).is_some_and(|kept| kept.is_of(lease.token));
+            leases.iter().filter(is_gone).map(|lease| (lease.webhook, lease.token)).collect()
+        };
+        self.0.holder.unregister(&gone).await;
     }
 
     fn remove(&self, webhook: WebhookId, token: i64) -> Option<Kept> {
@@ -270,7 +287,8 @@ impl Warm {
 
     /// Takes lanes out that are idle and of which `ends` is true.
     fn take_idle(&self, mut ends: impl FnMut(&Kept, Instant) -> bool) -> Vec<Held> {
-        let taken = self.lanes().extract_if(|_, kept| match &kept.state {
+        let mut lanes = self.lanes();
+        let taken = lanes.extract_if(|_, kept| match &kept.state {
             State::Idle(until, _) => ends(kept, *until),
             State::Busy(_) => false,
         });
@@ -307,14 +325,8 @@ pub async fn keep(context: LaneContext) {
         }
     };
     tokio::join!(reading, looking);
-    // under the lock of the lanes, so that none is kept after the last was given back
-    let all = {
-        let _lanes = warm.lanes();
-        warm.0.open.store(false, Ordering::Release);
-        drop(_lanes);
-        warm.take_idle(|_, _| true)
-    };
-    give_back(&context, &all).await;
+    warm.close();
+    give_back(&context, &warm.take_idle(|_, _| true)).await;
     warm.0.tasks.close();
     if tokio::time::timeout(GRACE, warm.0.tasks.wait()).await.is_err() {
         tracing::warn!("turns of warm lanes have not ended; their leases will expire");
@@ -343,7 +355,7 @@ async fn tick(context: &LaneContext) {
         until.map(|until| Registered { webhook, token, until })
     };
     let leases: Vec<_> = warm.lanes().values().filter_map(registered).collect();
-    warm.0.holder.register(&leases).await;
+    warm.register(&leases).await;
 }
 
 /// Hears an entry of this process' stream.

@@ -14,6 +14,7 @@ pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
 use super::delivery;
+use super::lane;
 use super::signature;
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
