@@ -54,7 +54,7 @@ use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
 use crate::ids::OrganisationId;
-use crate::queue::{Hint, Queue, Queues};
+use crate::queue::{Hint, Queue};
 
 /// What a recorded change amounts to.
 #[derive(Clone, Debug, Default)]
@@ -366,7 +366,7 @@ impl<'s> Change<'s> {
     pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = impl Into<Hint>>) {
         let lanes = lanes.into_iter().map(Into::into);
         if let Held::Connection(_) = self.held {
-            hand_over(&self.services.queues, lanes.collect());
+            hand_over(self.services, lanes.collect());
             return;
         }
         for lane in lanes {
@@ -403,7 +403,7 @@ impl<'s> Change<'s> {
             self.services.metrics.job_ended(job.kind, job.outcome, job.took);
         }
         self.services.metrics.orders_moved(self.orders);
-        hand_over(&self.services.queues, self.lanes);
+        hand_over(self.services, self.lanes);
         for (queue, share, hand_over) in self.turns {
             hand_over(self.services, queue, share).await;
         }
@@ -427,6 +427,6 @@ impl<'s> Change<'s> {
 }
 
 /// After a commit: hands what is due to the queue, or to those who hold the lanes.
-pub fn hand_over(queues: &Queues, lanes: Vec<Hint>) {
-    queues.hand_over_hints(lanes);
+pub fn hand_over(services: &Services, lanes: Vec<Hint>) {
+    services.queues.hand_over_hints(&services.vault, lanes);
 }

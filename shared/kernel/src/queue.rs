@@ -39,9 +39,10 @@ use redis::Script;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 
 use crate::config::RedisSettings;
+use crate::crypto::Vault;
 use crate::outage::Outage;
 use hand_over::HandOver;
-use notice::{HINTS, PUT_HINTS, STREAM_LIVES};
+use notice::{HINTS, PUT_HINTS, STREAM_LIVES, Sealed};
 
 /// The consumer group of every queue's stream. Readers share the work by being members of it.
 pub const GROUP: &str = "workers";
@@ -199,9 +200,9 @@ impl Queues {
         self.hand_over.send(queue, ids);
     }
 
-    /// The same for hints of lanes.
-    pub fn hand_over_hints(&self, hints: impl IntoIterator<Item = Hint>) {
-        self.hand_over.send_hints(hints);
+    /// The same for hints of lanes, whose contents are sealed.
+    pub fn hand_over_hints(&self, vault: &Vault, hints: impl IntoIterator<Item = Hint>) {
+        self.hand_over.send_hints(vault, hints);
     }
 
     /// The state of a queue.
@@ -260,7 +261,7 @@ impl Writer {
         self.counted(queue, ids.len(), put.unwrap_or(Err(QueueError::Timeout(limit))))
     }
 
-    async fn put_hints_within(&self, hints: &[Hint], limit: Duration) -> Result<usize, QueueError> {
+    async fn put_hints_within(&self, hints: &[Sealed], limit: Duration) -> Result<usize, QueueError> {
         let put = tokio::time::timeout(limit, self.put_hints(hints)).await;
         self.counted(Queue::Lane, hints.len(), put.unwrap_or(Err(QueueError::Timeout(limit))))
     }
@@ -272,7 +273,7 @@ impl Writer {
         put
     }
 
-    async fn put_hints(&self, hints: &[Hint]) -> Result<usize, QueueError> {
+    async fn put_hints(&self, hints: &[Sealed]) -> Result<usize, QueueError> {
         let keys = self.keys(Queue::Lane);
         let mut connection = self.connection.clone();
         let mut added = 0;
@@ -281,9 +282,9 @@ impl Writer {
             call.arg(marker_life_ms()).arg(NOTICES_WAITING);
             call.arg(u64::try_from(STREAM_LIVES.as_millis()).unwrap_or(u64::MAX)).arg(keys.of_holder(""));
             for hint in hints {
-                let id = hint.lane().to_string();
+                let id = hint.lane.to_string();
                 call.key(keys.holder(&id)).key(keys.marker(&id));
-                call.arg(id).arg(hint.notice().unwrap_or_default());
+                call.arg(id).arg(hint.notice.as_deref().unwrap_or_default());
             }
             added += call.invoke_async::<usize>(&mut connection).await?;
         }

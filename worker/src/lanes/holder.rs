@@ -7,6 +7,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use longshore_shared::kernel::crypto::Vault;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::queue::{CONNECTION_TIMEOUT, Notice, Queue, QueueKeys, Queues};
 use longshore_shared::kernel::retry::Backoff;
@@ -121,7 +122,7 @@ impl Holder {
     }
 
     /// Reads the stream until the process stops.
-    pub(super) async fn read(&self, stop: &CancellationToken, mut heard: impl FnMut(Heard)) {
+    pub(super) async fn read(&self, vault: &Vault, stop: &CancellationToken, mut heard: impl FnMut(Heard)) {
         let stream = self.keys.of_holder(&self.name);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let (mut connection, mut done) = (None, Vec::new());
@@ -137,7 +138,8 @@ impl Holder {
                     for entry in reply.into_iter().flat_map(|reply| reply.keys).flat_map(|key| key.ids) {
                         let token = entry.get::<i64>("t");
                         if let Some(webhook) = entry.get::<String>("d").as_deref().and_then(WebhookId::parse) {
-                            let notice = entry.get::<String>("c").and_then(|text| Notice::parse(&text).ok());
+                            let sealed = entry.get::<Vec<u8>>("c").unwrap_or_default();
+                            let notice = Notice::open(vault, webhook, &sealed);
                             heard(Heard { webhook, token: token.unwrap_or(0), notice });
                         }
                         done.push(entry.id);

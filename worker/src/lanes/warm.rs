@@ -18,6 +18,8 @@
 //!   the lease, the lane is leased anew, with its new destination, secrets and state. A deactivation, a deletion and a
 //!   rotation are answered when the holder begins nothing more: their hint makes it look at once, and it gives the lease
 //!   back.
+//! - **Redis is not trusted.** It never holds a secret or a credential, and notices are sealed with the key of the
+//!   service, each for its lane.
 //! - **Bounds.** A process keeps [`PLACES`] lanes warm, each for [`IDLE`] after its last delivery, and no lease lasts longer
 //!   than that of a long turn, so that secrets end in time. A warm lane without a turn has no place in
 //!   [`places`](crate::places). A stop gives all leases back in one statement.
@@ -312,7 +314,7 @@ pub async fn keep(context: LaneContext) {
     let warm = context.warm.clone();
     warm.0.open.store(true, Ordering::Release);
     let reading = async {
-        warm.0.holder.read(&context.stop, |entry| hear(&context, entry)).await;
+        warm.0.holder.read(&context.services.vault, &context.stop, |entry| hear(&context, entry)).await;
     };
     let looking = async {
         let mut ticks = tokio::time::interval(LOOK_EVERY);

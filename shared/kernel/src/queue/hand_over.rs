@@ -9,8 +9,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use super::notice::Sealed;
 use super::{BATCH, Hint, NOTICES_WAITING, Queue, QueueError, Writer};
 use crate::cause::causes;
+use crate::crypto::Vault;
 
 /// Ids that may wait for the background task; what comes beyond is left to the dispatcher.
 pub const HAND_OVER_CAPACITY: usize = 16_384;
@@ -31,7 +33,7 @@ pub(super) struct HandOver {
 /// What is to be put.
 enum Item {
     Id(Queue, String),
-    Hint(Hint),
+    Hint(Sealed),
 }
 
 impl HandOver {
@@ -46,20 +48,18 @@ impl HandOver {
         self.send_all(queue, ids.into_iter().map(|id| Item::Id(queue, id)));
     }
 
-    pub(super) fn send_hints(&self, hints: impl IntoIterator<Item = Hint>) {
-        self.send_all(Queue::Lane, hints.into_iter().map(|hint| Item::Hint(self.bounded(hint))));
+    pub(super) fn send_hints(&self, vault: &Vault, hints: impl IntoIterator<Item = Hint>) {
+        self.send_all(Queue::Lane, hints.into_iter().map(|hint| Item::Hint(self.bounded(hint, vault))));
     }
 
     /// A hint as it may wait: one that makes too many notices wait goes without contents.
-    fn bounded(&self, hint: Hint) -> Hint {
-        if hint.notice().is_none() {
-            return hint;
+    fn bounded(&self, hint: Hint, vault: &Vault) -> Sealed {
+        if hint.notice().is_none() || self.notices.load(Relaxed) >= NOTICES_WAITING {
+            return hint.bare().seal(vault);
         }
-        if self.notices.fetch_add(1, Relaxed) >= NOTICES_WAITING {
-            self.notices.fetch_sub(1, Relaxed);
-            return hint.bare();
-        }
-        hint
+        let sealed = hint.seal(vault);
+        self.notices.fetch_add(usize::from(sealed.notice.is_some()), Relaxed);
+        sealed
     }
 
     fn send_all(&self, queue: Queue, items: impl Iterator<Item = Item>) {
@@ -67,9 +67,7 @@ impl HandOver {
         for item in items {
             if let Err(error) = self.sender.try_send(item) {
                 dropped += 1;
-                if let Item::Hint(hint) = error.into_inner()
-                    && hint.notice().is_some()
-                {
+                if let Item::Hint(Sealed { notice: Some(_), .. }) = error.into_inner() {
                     self.notices.fetch_sub(1, Relaxed);
                 }
             }
@@ -98,7 +96,7 @@ async fn write_what_gathers(
                 Item::Hint(hint) => hints.push(hint),
             }
         }
-        notices.fetch_sub(hints.iter().filter(|hint| hint.notice().is_some()).count(), Relaxed);
+        notices.fetch_sub(hints.iter().filter(|hint| hint.notice.is_some()).count(), Relaxed);
         if !hints.is_empty() {
             let put = writer.put_hints_within(&hints, LIMIT).await;
             note(&mut away, Queue::Lane, hints.len(), put);

@@ -7,7 +7,8 @@
 //! A notice is a hint with contents and no more: the delivery is a row that is due. Where a notice is lost, late, or
 //! comes twice, the holder finds the row within a second, or knows it already.
 //!
-//! A notice holds what the destination receives, never a secret or a credential.
+//! A notice holds what the destination receives, never a secret or a credential, and it is sealed: who reads Redis does not
+//! learn it, and who writes there cannot have anything else sent.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use sqlx::postgres::{PgHasArrayType, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
 use uuid::Uuid;
 
+use crate::crypto::{Vault, VaultError};
 use crate::ids::{DeliveryId, EventId, WebhookId};
 
 /// The longest notice, in bytes; a hint of more is without contents.
@@ -61,11 +63,24 @@ impl Hint {
         self.notice.as_deref()
     }
 
+    /// As it is put: sealed, or without contents where it cannot be.
+    pub(super) fn seal(self, vault: &Vault) -> Sealed {
+        let notice = self.notice.and_then(|text| Notice::seal(vault, self.lane, &text).ok());
+        Sealed { lane: self.lane, notice }
+    }
+
     /// Leaves out what is due.
     #[must_use]
     pub fn bare(self) -> Self {
         Self { notice: None, ..self }
     }
+}
+
+/// A hint as it is put.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) lane: WebhookId,
+    pub(super) notice: Option<Vec<u8>>,
 }
 
 impl From<WebhookId> for Hint {
@@ -122,10 +137,21 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Reads it from an entry.
-    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+    /// Seals one of a lane for an entry.
+    pub fn seal(vault: &Vault, lane: WebhookId, text: &str) -> Result<Vec<u8>, VaultError> {
+        vault.seal_in_transit(&place(lane), text.as_bytes())
     }
+
+    /// Opens one of an entry of a lane; nothing if it is not what a process of the service has sealed for this lane.
+    #[must_use]
+    pub fn open(vault: &Vault, lane: WebhookId, sealed: &[u8]) -> Option<Self> {
+        let text = vault.open_in_transit(&place(lane), sealed).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+}
+
+fn place(lane: WebhookId) -> String {
+    format!("notice:{lane}")
 }
 
 /// Puts hints. Those of a lane with a registered holder go to the stream of that, with the token of its lease, while

@@ -303,7 +303,7 @@ const HELD_BACK: Duration = Duration::from_secs(10);
 /// learns it from its next renewal, or cannot renew the lease: so this takes at most [`LEASE`] after the commit of the
 /// change, even if Postgres is unavailable.
 pub(in crate::webhook) async fn until_ending(services: &Services, webhook: WebhookId, token: i64) {
-    services.queues.hand_over_hints([webhook.into()]);
+    services.queues.hand_over_hints(&services.vault, [webhook.into()]);
     let db = &services.db;
     let waited = async {
         let mut looks = tokio::time::interval(LOOK_EVERY);
