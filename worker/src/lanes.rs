@@ -199,8 +199,10 @@ async fn conduct(
         return result.map(|()| Ran::Done);
     }
     drop(entry);
-    context.warm.forget(webhook, held.lease.token).await;
-    let more = context.leasing.end(&held.lease).await;
+    let (more, ()) = tokio::join!(
+        context.leasing.end(&held.lease),
+        context.warm.forget(webhook, held.lease.token)
+    );
     drop(place);
     result?;
     if more? {

@@ -281,6 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_transit_opens_in_another_process_only_unchanged_and_in_its_place() {
+        let key = key("k1");
+        let [sender, receiver] = [(); 2].map(|()| Vault::new(&key.clone().into()).unwrap());
+        let sealed = ["one", "two"].map(|text| sender.seal_in_transit("notice:1", text.as_bytes()).unwrap());
+        assert_eq!(receiver.open_in_transit("notice:1", &sealed[0]).unwrap(), b"one");
+        assert_eq!(receiver.open_in_transit("notice:1", &sealed[1]).unwrap(), b"two");
+        assert_eq!(receiver.open_in_transit("notice:2", &sealed[0]), Err(VaultError::Corrupted));
+        for at in 0..sealed[0].len() {
+            let mut changed = sealed[0].clone();
+            changed[at] ^= 1;
+            assert!(receiver.open_in_transit("notice:1", &changed).is_err());
+            assert!(receiver.open_in_transit("notice:1", &sealed[0][..at]).is_err());
+        }
+        assert!(sender.open("notice:1", &sealed[0]).is_err(), "and it is not what is stored");
+    }
+
+    #[test]
     fn an_older_key_still_opens_and_a_missing_one_is_named() {
         let (old, new) = (key("old"), key("new"));
         let sealed = Vault::new(&old.clone().into()).unwrap().seal("p", b"hush").unwrap();

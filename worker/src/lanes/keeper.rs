@@ -64,9 +64,9 @@ impl Keeper {
     pub(super) fn start(db: Database, lease: Arc<Lease>, until: Instant) -> Self {
         let (tell, standing) = watch::channel(Hold::Until(until));
         let task = tokio::spawn(async move {
-            // a lease that was renewed a while ago is renewed soon
+            // a lease that was renewed a while ago is renewed sooner, though not by a turn of a moment
             let first = until.checked_sub(lane::LEASE.saturating_sub(RENEWAL)).unwrap_or(until);
-            let mut ticks = tokio::time::interval_at(first, RENEWAL);
+            let mut ticks = tokio::time::interval_at(first.max(Instant::now() + MARGIN), RENEWAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut ending = false;
             loop {

@@ -205,7 +205,10 @@ impl<'c> Turn<'c> {
             }
         }
         self.place.remember(self.place.is_slow() || self.breaker.has_failed());
-        let is_well = !self.breaker.has_failed() && !self.lease.ordered && self.ledger.is_empty();
+        let is_well = !self.breaker.has_failed()
+            && !self.lease.ordered
+            && self.ledger.is_empty()
+            && !self.ledger.is_closed();
         let stays = if matches!(self.gate, Gate::Open(_)) && is_well { self.keeper.until() } else { None };
         Ended { result: self.failure.map_or(Ok(()), Err), stays, words: self.words }
     }
