@@ -85,7 +85,7 @@ async fn leases_that_are_stolen_lose_nothing_and_double_only_what_was_under_way(
     println!("{stolen} leases were stolen, {doubled} deliveries were sent again");
     assert!(stolen > 10, "{stolen}");
     // calls under way, and those whose outcome was not recorded yet
-    assert!(doubled <= stolen * IN_FLIGHT * 16, "{doubled} after {stolen}");
+    assert!(doubled <= stolen * IN_FLIGHT * 8, "{doubled} after {stolen}");
     for hook in &hooks {
         assert_eq!(world.live(hook).await, 0);
     }
@@ -115,11 +115,10 @@ async fn two_workers_send_each_change_once(_: PgPoolOptions, options: PgConnectO
 async fn more_lanes_than_places_take_turns_in_staying_warm(_: PgPoolOptions, options: PgConnectOptions) {
     const LANES: usize = 300;
     let world = World::new(&options).await;
-    let hooks: Vec<Hook> = join_all((0..LANES).map(|n| {
-        let world = &world;
-        async move { world.hook(&format!("/{n}"), json!({})).await }
-    }))
-    .await;
+    let mut hooks: Vec<Hook> = Vec::new();
+    for n in 0..LANES {
+        hooks.push(world.hook(&format!("/{n}"), json!({})).await);
+    }
     let holder = Holder::start(&world);
     for round in 1..=2 {
         for hook in &hooks {
