@@ -199,10 +199,8 @@ async fn conduct(
         return result.map(|()| Ran::Done);
     }
     drop(entry);
-    let (more, ()) = tokio::join!(
-        context.leasing.end(&held.lease),
-        context.warm.forget(webhook, held.lease.token)
-    );
+    let (more, ()) =
+        tokio::join!(context.leasing.end(&held.lease), context.warm.forget(webhook, held.lease.token));
     drop(place);
     result?;
     if more? {

@@ -137,7 +137,8 @@ impl Holder {
                     done.clear();
                     for entry in reply.into_iter().flat_map(|reply| reply.keys).flat_map(|key| key.ids) {
                         let token = entry.get::<i64>("t");
-                        if let Some(webhook) = entry.get::<String>("d").as_deref().and_then(WebhookId::parse) {
+                        if let Some(webhook) = entry.get::<String>("d").as_deref().and_then(WebhookId::parse)
+                        {
                             let sealed = entry.get::<Vec<u8>>("c").unwrap_or_default();
                             let notice = Notice::open(vault, webhook, &sealed);
                             heard(Heard { webhook, token: token.unwrap_or(0), notice });
@@ -173,7 +174,11 @@ impl Holder {
         if !done.is_empty() {
             read.cmd("XDEL").arg(stream).arg(done).ignore();
         }
-        read.cmd("XREAD").arg("COUNT").arg(READ).arg("BLOCK").arg(u64::try_from(BLOCK.as_millis()).unwrap_or(1));
+        read.cmd("XREAD")
+            .arg("COUNT")
+            .arg(READ)
+            .arg("BLOCK")
+            .arg(u64::try_from(BLOCK.as_millis()).unwrap_or(1));
         read.arg("STREAMS").arg(stream).arg("0");
         let (reply,): (Option<StreamReadReply>,) = read.query_async(connection).await?;
         Ok(reply)

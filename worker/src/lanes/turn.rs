@@ -14,11 +14,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Begun, Held, LaneContext, Word};
 use super::crowd::Member;
 use super::keeper::Keeper;
 use super::ledger::Ledger;
 use super::parcel::{NoRoom, Parcel, Target};
+use super::{Begun, Held, LaneContext, Word};
 use crate::places::Place;
 
 /// How long a turn sends before it makes way for others.

@@ -202,7 +202,8 @@ impl Warm {
         self.0.holder.register(leases).await;
         let gone: Vec<_> = {
             let lanes = self.lanes();
-            let is_gone = |lease: &&Registered| !lanes.get(&lease.webhook).is_some_and(|kept| kept.is_of(lease.token));
+            let is_gone =
+                |lease: &&Registered| !lanes.get(&lease.webhook).is_some_and(|kept| kept.is_of(lease.token));
             leases.iter().filter(is_gone).map(|lease| (lease.webhook, lease.token)).collect()
         };
         self.0.holder.unregister(&gone).await;
@@ -346,7 +347,12 @@ async fn tick(context: &LaneContext) {
             || now.saturating_duration_since(kept.held.since) >= LONGEST
     });
     give_back(context, &ended).await;
-    let idle = warm.lanes().values().filter(|kept| matches!(kept.state, State::Idle(..))).map(|kept| kept.held.clone()).collect();
+    let idle = warm
+        .lanes()
+        .values()
+        .filter(|kept| matches!(kept.state, State::Idle(..)))
+        .map(|kept| kept.held.clone())
+        .collect();
     look(context, idle).await;
     let registered = |kept: &Kept| {
         let Lease { webhook, token, .. } = *kept.held.lease;
@@ -423,7 +429,9 @@ async fn look(context: &LaneContext, helds: Vec<Held>) {
             Ok(Some(Looked { renewed: Renewed::ToEnd | Renewed::No, .. })) => end(context, held),
             // the lease is as it was, and ends by itself
             Ok(None) => {}
-            Err(error) => tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a warm lane was not looked at"),
+            Err(error) => {
+                tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a warm lane was not looked at")
+            }
         }
     }
 }

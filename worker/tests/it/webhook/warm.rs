@@ -114,11 +114,13 @@ async fn changes(world: &World, hook: &Hook, count: i32) -> Vec<Hint> {
 }
 
 async fn token(world: &World, hook: &Hook) -> i64 {
-    let token: Value = world.value("SELECT to_jsonb(token) FROM webhook_lane WHERE webhook_id = $1", hook).await;
+    let token: Value =
+        world.value("SELECT to_jsonb(token) FROM webhook_lane WHERE webhook_id = $1", hook).await;
     token.as_i64().unwrap()
 }
 
 /// Whether the lease of a lane is live.
 async fn is_leased(world: &World, hook: &Hook) -> bool {
-    world.value("SELECT to_jsonb(leased_until > now()) FROM webhook_lane WHERE webhook_id = $1", hook).await == true
+    world.value("SELECT to_jsonb(leased_until > now()) FROM webhook_lane WHERE webhook_id = $1", hook).await
+        == true
 }

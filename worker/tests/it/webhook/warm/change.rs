@@ -11,7 +11,7 @@ use longshore_worker::lanes;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Holder, hand_over, announce, changes, is_leased, notices, registration, token, until};
+use super::{Holder, announce, changes, hand_over, is_leased, notices, registration, token, until};
 use crate::webhook::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
@@ -77,7 +77,8 @@ async fn nothing_begins_after_a_deactivation_was_answered(_: PgPoolOptions, opti
     announce(&world, &name, other.id, theirs, behind[0].notice().unwrap()).await;
     until("what is behind them is sent", async || world.receiver.receipts_at("/other").len() == 2).await;
     until("all outcomes are recorded", async || {
-        usize::try_from(world.ended(&hook, "delivered").await).unwrap() == world.receiver.receipts_at("/hook").len()
+        usize::try_from(world.ended(&hook, "delivered").await).unwrap()
+            == world.receiver.receipts_at("/hook").len()
     })
     .await;
     assert!(begun(&world, &hook).await.into_iter().all(|at| at <= answered));
@@ -140,7 +141,10 @@ async fn a_change_of_an_idle_warm_lane_is_answered_soon(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_lease_that_begins_beside_a_deactivation_sends_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_lease_that_begins_beside_a_deactivation_sends_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 1).await;

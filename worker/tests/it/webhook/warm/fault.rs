@@ -12,7 +12,7 @@ use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tempfile::TempDir;
 
-use super::{Holder, hand_over, changes, is_leased, notices, registration, token, until};
+use super::{Holder, changes, hand_over, is_leased, notices, registration, token, until};
 use crate::webhook::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;

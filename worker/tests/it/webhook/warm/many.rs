@@ -13,7 +13,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Holder, hand_over, changes, is_leased, registration, until};
+use super::{Holder, changes, hand_over, is_leased, registration, until};
 use crate::webhook::support::{Hook, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;

@@ -9,7 +9,7 @@ use redis::AsyncTypedCommands as _;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Holder, hand_over, announce, changes, is_leased, notices, registration, token, until};
+use super::{Holder, announce, changes, hand_over, is_leased, notices, registration, token, until};
 use crate::webhook::support::{PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
@@ -65,7 +65,10 @@ async fn contents_are_used_without_a_look_at_the_row(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_lost_notice_is_found_by_the_look_and_holds_up_no_other(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_lost_notice_is_found_by_the_look_and_holds_up_no_other(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     let holder = Holder::start(&world);
@@ -109,21 +112,21 @@ async fn a_notice_after_its_lease_makes_the_lane_leased_anew(_: PgPoolOptions, o
     let holder = Holder::start(&world);
     holder.warm(&world, &hook).await;
     let (former, name) = registration(&world, &hook).await.unwrap();
-    sqlx::query("UPDATE webhook_lane SET token = token + 1, leased_until = '-infinity' WHERE webhook_id = $1")
-        .bind(hook.id)
-        .execute(&world.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "UPDATE webhook_lane SET token = token + 1, leased_until = '-infinity' WHERE webhook_id = $1",
+    )
+    .bind(hook.id)
+    .execute(&world.pool)
+    .await
+    .unwrap();
     until("its holder knows it", async || registration(&world, &hook).await.is_none()).await;
     let mut connection = world.services.queues.connection();
     connection.del(world.services.queues.keys(Queue::Lane).stream()).await.unwrap();
     let hints = changes(&world, &hook, 1).await;
     announce(&world, &name, hook.id, former, hints[0].notice().unwrap()).await;
     // it goes on to the queue
-    until("the lane is queued", async || {
-        world.services.queues.stats(Queue::Lane).await.unwrap().depth == 1
-    })
-    .await;
+    until("the lane is queued", async || world.services.queues.stats(Queue::Lane).await.unwrap().depth == 1)
+        .await;
     assert_eq!(world.receiver.requests(), 1, "nothing is sent without a lease");
     world.drain(&hook).await;
     assert_eq!(world.receiver.requests(), 2);
@@ -196,8 +199,12 @@ async fn an_ordered_lane_does_not_stay_warm_and_keeps_its_order(_: PgPoolOptions
         }
     }
     lanes::run(&holder.context, hook.id).await.unwrap();
-    let versions: Vec<_> =
-        world.receiver.receipts().iter().map(|r| r.json().unwrap()["data"]["version"].as_i64().unwrap()).collect();
+    let versions: Vec<_> = world
+        .receiver
+        .receipts()
+        .iter()
+        .map(|r| r.json().unwrap()["data"]["version"].as_i64().unwrap())
+        .collect();
     assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<_>>());
     assert_eq!(world.live(&hook).await, 0);
 }
@@ -216,12 +223,16 @@ async fn what_waits_for_a_holder_is_bounded_and_the_rest_is_an_id_on_the_queue(
     for n in 0..NOTICES_WAITING + 50 {
         hand_over(&world, vec![Hint::new(hook.id, Some(format!("{n}")))]);
         if n % 100 == 0 && n < NOTICES_WAITING {
-            until("it is put", async || connection.clone().xlen(keys.of_holder("nobody")).await.unwrap() > n).await;
+            until("it is put", async || connection.clone().xlen(keys.of_holder("nobody")).await.unwrap() > n)
+                .await;
         }
     }
     until("the rest is on the queue", async || queues.stats(Queue::Lane).await.unwrap().depth == 1).await;
     assert_eq!(connection.xlen(keys.of_holder("nobody")).await.unwrap(), NOTICES_WAITING);
-    assert!(connection.pttl(keys.of_holder("nobody")).await.unwrap().raw() > 0, "the stream goes with its holder");
+    assert!(
+        connection.pttl(keys.of_holder("nobody")).await.unwrap().raw() > 0,
+        "the stream goes with its holder"
+    );
     let large = Hint::new(hook.id, Some("x".repeat(NOTICE_BYTES + 1)));
     assert_eq!(large.notice(), None);
 }
@@ -242,8 +253,13 @@ async fn redis_holds_no_secret(_: PgPoolOptions, options: PgConnectOptions) {
     let product = world.product("A").await;
     activation::set_active(&world.services, &world.context(), product, false).await.unwrap();
     until("both wait", async || connection.clone().xlen(keys.of_holder(&name)).await.unwrap() == 2).await;
-    let stored: redis::Value =
-        redis::cmd("XRANGE").arg(keys.of_holder(&name)).arg("-").arg("+").query_async(&mut connection).await.unwrap();
+    let stored: redis::Value = redis::cmd("XRANGE")
+        .arg(keys.of_holder(&name))
+        .arg("-")
+        .arg("+")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
     let text = format!("{stored:?}");
     assert!(!text.contains("product"), "what is sent is sealed");
     let secret = hook.secret.strip_prefix("whsec_").unwrap();
