@@ -12,7 +12,7 @@
 //! - **Contents are used only** where [`judge`] and the turn allow it: under a lease that is valid and was registered when
 //!   the entry was added, for a lane that is not ordered, whose breaker is closed, and without a backlog, for a delivery
 //!   that is not in hand and was not just settled. Everything else is a nudge: the turn looks.
-//! - **Nothing is sent twice.** The [`Ledger`] of a lease outlives its turns. It knows a delivery for longer after its
+//! - **Nothing is sent twice.** The [`Ledger`](super::ledger::Ledger) of a lease outlives its turns. It knows a delivery for longer after its
 //!   outcome than a notice is valid ([`FRESH`]). An outcome under an older token changes nothing, as ever.
 //! - **What is sent is still due.** A notice has the version of the webhook that the change has seen. If it is not that of
 //!   the lease, the lane is leased anew, with its new destination, secrets and state. A deactivation, a deletion and a
@@ -24,26 +24,25 @@
 //!   than that of a long turn, so that secrets end in time. A warm lane without a turn has no place in
 //!   [`places`](crate::places). A stop gives all leases back in one statement.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::future::join_all;
 use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::gather::Gather;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::queue::{Notice, Queue};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::{self, Batch, Due, LEASE, Lease, Looked, Renewed};
+use longshore_shared::webhook::lane::{self, LEASE, Lease, Looked, Renewed};
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::task::TaskTracker;
 
-use super::holder::{Heard, Holder, Registered};
-use super::keeper::{Keeper, LeaseState, MARGIN};
-use super::turn::{First, LONGEST};
-use super::{Begun, Held, LaneContext, Word, conduct};
+pub(super) use self::table::Warm;
+use self::table::{Kept, State, is_valid};
+use super::holder::{Heard, Registered};
+use super::turn::LONGEST;
+use super::{Held, LaneContext, Word, conduct};
 
 /// Lanes that a process keeps warm.
 pub const PLACES: usize = 256;
@@ -62,43 +61,6 @@ const FRESH: TimeDelta = TimeDelta::seconds(5);
 
 /// How long turns may take to end when the process stops.
 const GRACE: Duration = Duration::from_secs(30);
-
-/// The warm lanes of the process; cheap to clone. None is kept until [`keep`].
-#[derive(Clone, Debug)]
-pub(super) struct Warm(Arc<Table>);
-
-#[derive(Debug)]
-struct Table {
-    lanes: Mutex<HashMap<WebhookId, Kept>>,
-    open: AtomicBool,
-    holder: Holder,
-    look: Gather<Arc<Lease>, Option<Looked>>,
-    tasks: TaskTracker,
-}
-
-/// A lane that stays leased.
-#[derive(Debug)]
-struct Kept {
-    held: Held,
-    state: State,
-    /// When it last had something to send.
-    used: Instant,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Without a turn. The lease is valid until then; with what a turn that waits for its place begins.
-    Idle(Instant, Option<Start>),
-    /// A turn runs under the lease.
-    Busy(LeaseState),
-}
-
-/// What a turn begins with.
-#[derive(Debug, Default)]
-struct Start {
-    notices: Vec<Notice>,
-    looks: bool,
-}
 
 /// What a notice is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,191 +85,6 @@ pub(super) fn judge(lease: &Lease, token: i64, notice: &Notice) -> Judged {
     } else {
         Judged::Takes
     }
-}
-
-impl Warm {
-    pub(super) fn new(services: &Services) -> Self {
-        let db = services.db.clone();
-        let look = Gather::start(PLACES, 1, move |leases: Vec<Arc<Lease>>| {
-            let db = db.clone();
-            async move { lane::look(&db, &leases.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await }
-        });
-        Self(Arc::new(Table {
-            lanes: Mutex::default(),
-            open: AtomicBool::new(false),
-            holder: Holder::new(&services.queues),
-            look,
-            tasks: TaskTracker::new(),
-        }))
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, HashMap<WebhookId, Kept>> {
-        self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps the lane of a turn that has ended; `false` if its lease must be given back.
-    pub(super) fn keep(&self, context: &LaneContext, held: &Held, until: Instant) -> bool {
-        let now = Instant::now();
-        let webhook = held.lease.webhook;
-        let mut evicted = None;
-        {
-            let mut lanes = self.lanes();
-            if !self.0.open.load(Ordering::Acquire) || now.saturating_duration_since(held.since) >= LONGEST {
-                return false;
-            }
-            if let Some(kept) = lanes.get_mut(&webhook).filter(|kept| kept.is_of(held.lease.token)) {
-                (kept.state, kept.used) = (State::Idle(until, None), now);
-                return true;
-            }
-            if lanes.len() >= PLACES && !lanes.contains_key(&webhook) {
-                let unused = lanes
-                    .iter()
-                    .filter(|(_, kept)| matches!(kept.state, State::Idle(_, None)))
-                    .min_by_key(|(_, kept)| kept.used)
-                    .filter(|(_, kept)| now.saturating_duration_since(kept.used) >= MAKES_ROOM)
-                    .map(|(webhook, _)| *webhook);
-                let Some(unused) = unused else { return false };
-                evicted = lanes.remove(&unused);
-            }
-            lanes.insert(webhook, Kept { held: held.clone(), state: State::Idle(until, None), used: now });
-        }
-        let (context, held) = (context.clone(), held.clone());
-        self.0.tasks.spawn(async move {
-            if let Some(Kept { held, .. }) = evicted {
-                give_back(&context, &[held]).await;
-            }
-            // what became due before this was announced to others, who found the lane leased
-            let (webhook, token) = (held.lease.webhook, held.lease.token);
-            context.warm.register(&[Registered { webhook, token, until }]).await;
-            look(&context, vec![held]).await;
-        });
-        true
-    }
-
-    /// Keeps no more lanes. Under their lock: none is kept after this.
-    fn close(&self) {
-        let _lanes = self.lanes();
-        self.0.open.store(false, Ordering::Release);
-    }
-
-    /// Forgets a lane whose lease is about to be given back.
-    pub(super) async fn forget(&self, webhook: WebhookId, token: i64) {
-        if self.remove(webhook, token).is_some() {
-            self.0.holder.unregister(&[(webhook, token)]).await;
-        }
-    }
-
-    /// Registers leases, and takes back what was given back meanwhile.
-    async fn register(&self, leases: &[Registered]) {
-        self.0.holder.register(leases).await;
-        let gone: Vec<_> = {
-            let lanes = self.lanes();
-            let is_gone =
-                |lease: &&Registered| !lanes.get(&lease.webhook).is_some_and(|kept| kept.is_of(lease.token));
-            leases.iter().filter(is_gone).map(|lease| (lease.webhook, lease.token)).collect()
-        };
-        self.0.holder.unregister(&gone).await;
-    }
-
-    fn remove(&self, webhook: WebhookId, token: i64) -> Option<Kept> {
-        let mut lanes = self.lanes();
-        if lanes.get(&webhook)?.is_of(token) { lanes.remove(&webhook) } else { None }
-    }
-
-    /// Looks at a lane if it is warm and has no turn; `false` if it is not.
-    pub(super) fn nudge(&self, context: &LaneContext, webhook: WebhookId) -> bool {
-        let held = {
-            let lanes = self.lanes();
-            match lanes.get(&webhook) {
-                Some(Kept { held, state: State::Idle(until, _), .. }) if is_valid(*until) => held.clone(),
-                _ => return false,
-            }
-        };
-        let context = context.clone();
-        self.0.tasks.spawn(async move { look(&context, vec![held]).await });
-        true
-    }
-
-    /// Has a turn of a warm lane begin with a notice, or with a look; `false` if the lane is not warm or has a turn.
-    fn start(&self, context: &LaneContext, webhook: WebhookId, token: i64, notice: Option<Notice>) -> bool {
-        {
-            let mut lanes = self.lanes();
-            let Some(kept) = lanes.get_mut(&webhook).filter(|kept| kept.is_of(token)) else { return false };
-            let State::Idle(until, waiting) = &mut kept.state else { return false };
-            if !is_valid(*until) {
-                return false;
-            }
-            let begins = waiting.is_none();
-            let start = waiting.get_or_insert_default();
-            if notice.is_some() {
-                kept.used = Instant::now();
-            } else {
-                start.looks = true;
-            }
-            start.notices.extend(notice);
-            if !begins {
-                return true;
-            }
-        }
-        let context = context.clone();
-        self.0.tasks.clone().spawn(async move { turn(&context, webhook, token).await });
-        true
-    }
-
-    /// Begins the turn for which a lane has waited.
-    fn begin(&self, context: &LaneContext, webhook: WebhookId, token: i64) -> Option<(Begun, First)> {
-        let mut lanes = self.lanes();
-        let kept = lanes.get_mut(&webhook).filter(|kept| kept.is_of(token))?;
-        let State::Idle(until, start) = &mut kept.state else { return None };
-        let (until, Start { notices, looks }) = (*until, start.take()?);
-        let held = kept.held.clone();
-        let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&held.lease), until);
-        let standing = keeper.standing();
-        let (entry, words) = context.running.enter(&held.lease, standing.clone());
-        kept.state = State::Busy(standing);
-        let due = notices.into_iter().map(Due::from).collect::<Vec<_>>();
-        let batch = (!due.is_empty()).then(|| Batch { due, cursor: None, is_full: false });
-        Some((Begun { held, keeper, entry, words }, First { batch, looks }))
-    }
-
-    /// A turn got no place: what is due is found by the next look.
-    fn does_not_begin(&self, webhook: WebhookId, token: i64) {
-        if let Some(kept) = self.lanes().get_mut(&webhook).filter(|kept| kept.is_of(token))
-            && let State::Idle(_, start) = &mut kept.state
-        {
-            *start = None;
-        }
-    }
-
-    /// Notes a renewal.
-    fn renewed(&self, webhook: WebhookId, token: i64, until: Instant) {
-        if let Some(kept) = self.lanes().get_mut(&webhook).filter(|kept| kept.is_of(token))
-            && let State::Idle(valid, _) = &mut kept.state
-        {
-            *valid = (*valid).max(until);
-        }
-    }
-
-    /// Takes lanes out that are idle and of which `ends` is true.
-    fn take_idle(&self, mut ends: impl FnMut(&Kept, Instant) -> bool) -> Vec<Held> {
-        let mut lanes = self.lanes();
-        let taken = lanes.extract_if(|_, kept| match &kept.state {
-            State::Idle(until, _) => ends(kept, *until),
-            State::Busy(_) => false,
-        });
-        taken.map(|(_, kept)| kept.held).collect()
-    }
-}
-
-impl Kept {
-    fn is_of(&self, token: i64) -> bool {
-        self.held.lease.token == token
-    }
-}
-
-/// Whether a lease is valid now, with the margin of a call.
-fn is_valid(until: Instant) -> bool {
-    Instant::now() + MARGIN < until
 }
 
 /// Keeps lanes warm until the process stops, then gives all back.
