@@ -1,6 +1,6 @@
 //! What a notice is good for: one that is lost, doubled, late, elsewhere, or of something that must not be sent.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longshore_shared::catalog::product::activation;
 use longshore_shared::kernel::queue::{Hint, NOTICE_BYTES, NOTICES_WAITING, Queue};
@@ -10,7 +10,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Holder, announce, changes, hand_over, is_leased, notices, registration, token, until};
-use crate::webhook::support::{PATIENCE, World};
+use crate::webhook::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
@@ -264,4 +264,58 @@ async fn redis_holds_no_secret(_: PgPoolOptions, options: PgConnectOptions) {
     assert!(!text.contains("product"), "what is sent is sealed");
     let secret = hook.secret.strip_prefix("whsec_").unwrap();
     assert!(!text.contains(secret) && !text.contains("a-very-secret-token") && !text.contains("127.0.0.1"));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn no_registration_outlives_its_lease(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let holder = Holder::start(&world);
+    holder.warm(&world, &hook).await;
+    let key = world.services.queues.keys(Queue::Lane).holder(&hook.id.to_string());
+    let mut connection = world.services.queues.connection();
+    let mut compared = 0;
+    while compared < 200 {
+        // a renewal in between would make them incomparable
+        let before = lease_ends(&world, &hook).await;
+        let ends: i64 = redis::cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+        if ends > 0 && lease_ends(&world, &hook).await == before {
+            assert!(ends <= before, "{ends} after {before}");
+            compared += 1;
+        }
+    }
+    // one whose command reaches Redis late is none
+    holder.stop().await;
+    assert_eq!(registration(&world, &hook).await, None);
+    assert!(!is_leased(&world, &hook).await);
+}
+
+/// When the lease of a lane ends, in milliseconds; Redis and Postgres of the tests have the same clock.
+async fn lease_ends(world: &World, hook: &Hook) -> i64 {
+    let ends = "SELECT to_jsonb((extract(epoch FROM leased_until) * 1000)::bigint) FROM webhook_lane WHERE webhook_id = $1";
+    world.value(ends, hook).await.as_i64().unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_lane_does_not_stay_warm_for_ever(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (busy, idle) = (world.hook("/busy", json!({})).await, world.hook("/idle", json!({})).await);
+    let holder = Holder::start(&world);
+    holder.warm(&world, &busy).await;
+    holder.warm(&world, &idle).await;
+    let lease = token(&world, &busy).await;
+    let began = Instant::now();
+    let (mut made, mut rested) = (0, None);
+    while is_leased(&world, &busy).await && token(&world, &busy).await == lease {
+        hand_over(&world, changes(&world, &busy, 1).await);
+        made += 1;
+        world.receiver.wait_until(PATIENCE, move |seen| seen.requests >= made + 2).await.unwrap();
+        if rested.is_none() && !is_leased(&world, &idle).await {
+            rested = Some(began.elapsed());
+        }
+        assert!(began.elapsed() < Duration::from_secs(40), "so that secrets end in time");
+    }
+    assert!(began.elapsed() > Duration::from_secs(25), "{:?}", began.elapsed());
+    let rested = rested.unwrap();
+    assert!((Duration::from_secs(8)..Duration::from_secs(20)).contains(&rested), "{rested:?}");
 }
