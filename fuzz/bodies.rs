@@ -15,7 +15,7 @@ use longshore_http::limits::Stall;
 use longshore_http::middleware::accept;
 use longshore_shared::catalog::product::rules;
 use longshore_shared::expedition::body::{Body as OrderBody, Detail};
-use longshore_shared::expedition::{create, edit, import, progress};
+use longshore_shared::expedition::{create, edit, import, news, progress};
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::config::OutboundSettings;
@@ -116,7 +116,7 @@ pub fn product_body(data: &[u8]) {
     }
 }
 
-/// The body of an order: of a create, of an update, of a report by hand, and a row of an import.
+/// The body of an order: of a create, of an update, of a report by hand, a row of an import, and news of a warehouse.
 pub fn order_body(data: &[u8]) {
     let Ok(body) = json::parse(data) else { return };
     let is_number = |number: &str| {
@@ -145,6 +145,10 @@ pub fn order_body(data: &[u8]) {
     if let Err(problem) = progress::check(body.clone(), now) {
         assert_eq!(problem.kind().status, 400);
         assert!(!problem.violations().is_empty());
+    }
+    match news::read_row(body.clone(), now) {
+        Ok(row) => assert!((1..=100).contains(&row.id.chars().count())),
+        Err(violations) => assert!(!violations.is_empty()),
     }
     match import::read_row(body) {
         Ok(row) => assert!(is_number(&row.order_number)),

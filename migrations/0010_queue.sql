@@ -4,7 +4,7 @@ CREATE TABLE queue (
     id uuid PRIMARY KEY,
     -- chunks that call a partner have a queue of their own: a slow partner holds up no bulk and no push
     name text NOT NULL
-        CONSTRAINT name_is_known CHECK (name IN ('chunk', 'partner', 'lane', 'upkeep'))
+        CONSTRAINT name_is_known CHECK (name IN ('chunk', 'partner', 'lane', 'handover', 'upkeep'))
         CONSTRAINT name_is_unique UNIQUE,
     paused boolean NOT NULL DEFAULT false,
     resumes_at timestamptz,
@@ -14,7 +14,7 @@ CREATE TABLE queue (
     CONSTRAINT only_what_is_paused_resumes CHECK (paused OR resumes_at IS NULL)
 );
 INSERT INTO queue (id, name)
-VALUES (uuid_v7(), 'chunk'), (uuid_v7(), 'lane'), (uuid_v7(), 'upkeep'), (uuid_v7(), 'partner');
+VALUES (uuid_v7(), 'chunk'), (uuid_v7(), 'lane'), (uuid_v7(), 'upkeep'), (uuid_v7(), 'partner'), (uuid_v7(), 'handover');
 REVOKE INSERT, DELETE, TRUNCATE ON queue FROM longshore_service;
 
 -- A forgotten pause of `upkeep` would silently stop retention, schedules and charts: it ends automatically after an

@@ -51,6 +51,8 @@ CREATE INDEX product_by_change ON product (organisation_id, changed_at, id);
 -- sorts the whole table. Each costs a bulk change an index entry a row (docs/performance.md has both sides).
 CREATE INDEX product_by_creation_of_all ON product (created_at, id);
 CREATE INDEX product_by_change_of_all ON product (changed_at, id);
+-- the search of the console: names that begin with a text
+CREATE INDEX product_by_beginning_of_name ON product (organisation_id, lower(name) text_pattern_ops);
 CREATE TRIGGER raise_version BEFORE UPDATE ON product FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 CREATE TRIGGER product_comes_into_its_quota AFTER INSERT ON product

@@ -69,6 +69,8 @@ CREATE TABLE stock_movement (
     quantity integer NOT NULL,
     incoming integer NOT NULL,
     stock_advice_id uuid,
+    -- what came with it at once, of the same advice
+    receipt_id uuid CONSTRAINT only_what_came_is_of_a_receipt CHECK (receipt_id IS NULL OR kind = 'received'),
     expedition_id uuid,
     expedition_item_id uuid,
     actor_type text NOT NULL,

@@ -29,7 +29,7 @@ CREATE INDEX stock_advice_by_change ON stock_advice (organisation_id, changed_at
 CREATE INDEX stock_advice_by_warehouse ON stock_advice (warehouse_id);
 CREATE INDEX stock_advice_by_wms ON stock_advice (wms_id);
 CREATE INDEX stock_advice_by_supplier ON stock_advice (supplier_id);
--- open ones, by when they were expected: those that nobody closes are closed
+-- open ones, by when they were expected: those that are not closed in time are closed
 CREATE INDEX stock_advice_open ON stock_advice (expected_at, id) WHERE status IN ('new', 'receiving');
 CREATE TRIGGER raise_version BEFORE UPDATE ON stock_advice FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
@@ -50,6 +50,25 @@ CREATE TABLE stock_advice_item (
     CONSTRAINT an_item_has_a_place_of_its_own UNIQUE (stock_advice_id, position)
 );
 CREATE INDEX stock_advice_item_by_product ON stock_advice_item (product_id);
+
+-- What came at once of an advice.
+CREATE TABLE inbound_receipt (
+    id uuid PRIMARY KEY,
+    organisation_id uuid NOT NULL REFERENCES organisation,
+    stock_advice_id uuid NOT NULL REFERENCES stock_advice ON DELETE CASCADE,
+    warehouse_id uuid NOT NULL REFERENCES warehouse,
+    wms_id uuid NOT NULL REFERENCES wms,
+    count_of_items integer NOT NULL CONSTRAINT a_receipt_has_items CHECK (count_of_items >= 1),
+    count_of_sku integer NOT NULL
+        CONSTRAINT a_receipt_has_no_more_skus_than_items CHECK (count_of_sku BETWEEN 1 AND count_of_items),
+    sum_of_quantity bigint NOT NULL
+        CONSTRAINT every_item_of_a_receipt_has_a_quantity CHECK (sum_of_quantity >= count_of_items),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX inbound_receipt_by_creation ON inbound_receipt (organisation_id, created_at, id);
+CREATE INDEX inbound_receipt_by_advice ON inbound_receipt (stock_advice_id);
+CREATE INDEX inbound_receipt_by_warehouse ON inbound_receipt (warehouse_id);
+CREATE INDEX inbound_receipt_by_wms ON inbound_receipt (wms_id);
 
 -- An advice goes from new to receiving, and ends closed or cancelled; an ended advice stays ended.
 CREATE FUNCTION stock_advice_goes_forward() RETURNS trigger

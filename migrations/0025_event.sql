@@ -15,6 +15,8 @@ CREATE TABLE event (
     traceparent text,
     PRIMARY KEY (id)
 ) PARTITION BY RANGE (id);
+-- what a trace caused; nothing where no trace context is sent
+CREATE INDEX event_by_trace ON event (substr(traceparent, 4, 32)) WHERE traceparent IS NOT NULL;
 CREATE TABLE event_default PARTITION OF event DEFAULT;
 REVOKE ALL ON event_default FROM longshore_service;
 

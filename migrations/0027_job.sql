@@ -80,6 +80,9 @@ CREATE UNIQUE INDEX one_job_of_a_kind_waits_for_a_source ON job (eshop_id, kind,
 -- second holds only what has an error, so a healthy job does not pay for it.
 CREATE INDEX job_by_time ON job (created_at, id);
 CREATE INDEX job_with_error ON job (created_at, id) WHERE state = 'failed' OR error IS NOT NULL;
+-- the job that a request or a trace asked for
+CREATE INDEX job_by_request ON job (request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX job_by_trace ON job (substr(traceparent, 4, 32)) WHERE traceparent IS NOT NULL;
 -- jobs are kept for a while after their end (shared/domain/src/job/retention.rs)
 CREATE INDEX job_by_end ON job (finished_at) WHERE finished_at IS NOT NULL;
 -- beside job_by_creation, for callers who see several organisations

@@ -5,11 +5,11 @@ LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
     share_size CONSTANT integer := 4;
-    nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    unowned CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     share uuid;
     ahead integer;
 BEGIN
-    SELECT coalesce(organisation_id, nobody) INTO share FROM job WHERE id = waiting;
+    SELECT coalesce(organisation_id, unowned) INTO share FROM job WHERE id = waiting;
     IF calls THEN
         SELECT count(*) INTO ahead FROM (
             SELECT FROM job e
@@ -25,7 +25,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT FROM job_chunk c WHERE c.job_id = e.id AND c.state = 'queued' AND NOT c.calls_partner
                             AND c.next_attempt_at <= now() LIMIT 1) AS due
         WHERE e.sequence IS NULL AND e.state IN ('queued', 'running', 'retrying')
-          AND coalesce(e.organisation_id, nobody) = share AND e.acceptance < place
+          AND coalesce(e.organisation_id, unowned) = share AND e.acceptance < place
         LIMIT share_size) AS a;
     IF ahead >= share_size THEN
         RETURN true;
@@ -33,7 +33,7 @@ BEGIN
     WITH RECURSIVE line (sequence) AS (
         (SELECT sequence FROM job
          WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
-           AND (organisation_id, sequence) > (share, nobody) AND organisation_id <= share
+           AND (organisation_id, sequence) > (share, unowned) AND organisation_id <= share
          ORDER BY organisation_id, sequence LIMIT 1)
         UNION ALL
         SELECT following.sequence

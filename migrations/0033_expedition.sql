@@ -11,6 +11,10 @@ CREATE TABLE expedition (
     wms_id uuid NOT NULL REFERENCES wms,
     status text NOT NULL,
     status_since timestamptz NOT NULL DEFAULT now(),
+    -- while a cancel waits for the warehouse: the status that it goes back to if the warehouse refuses
+    canceling_from text CONSTRAINT a_cancel_that_waits_remembers_the_status
+        CHECK ((status = 'waiting_for_cancel') = (canceling_from IS NOT NULL)
+               AND canceling_from IN ('awaiting_processing', 'take_out', 'completion')),
     -- the turn: the higher priority first, then the earlier creation
     priority integer NOT NULL CONSTRAINT priority_is_0_to_1000 CHECK (priority BETWEEN 0 AND 1000),
     wait_before_processing boolean,
@@ -44,6 +48,10 @@ CREATE INDEX expedition_by_status ON expedition (organisation_id, status, status
 CREATE INDEX expedition_by_creation_of_all ON expedition (created_at, id);
 CREATE INDEX expedition_by_change_of_all ON expedition (changed_at, id);
 CREATE INDEX expedition_by_eshop ON expedition (eshop_id, created_at, id);
+-- those that are packed have a receipt
+CREATE INDEX expedition_by_packing ON expedition (organisation_id, packed_at, id) WHERE packed_at IS NOT NULL;
+-- those that may be heard of no more
+CREATE INDEX expedition_on_its_way ON expedition (status_since, id) WHERE status IN ('carrier_picked_up', 'ready_to_takeover');
 -- those that wait for a stock, in turn
 CREATE INDEX expedition_by_turn ON expedition (waits_for_id, priority DESC, created_at, id) WHERE waits_for_id IS NOT NULL;
 CREATE TRIGGER expedition_comes_into_its_quota AFTER INSERT ON expedition
@@ -86,7 +94,17 @@ JOIN unnest(ARRAY['awaiting_processing', 'take_out', 'completion', 'waiting_for_
                   'ready_to_takeover', 'delivered']) WITH ORDINALITY AS t (status, place) ON t.place > f.place
 UNION
 -- the warehouse cannot do it
-VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect');
+VALUES ('awaiting_processing', 'incorrect'), ('take_out', 'incorrect'), ('completion', 'incorrect'),
+    -- nothing more is heard; or it is, later
+    ('carrier_picked_up', 'probably_delivered'), ('ready_to_takeover', 'probably_delivered'),
+    ('probably_delivered', 'ready_to_takeover'), ('probably_delivered', 'delivered')
+UNION
+-- a cancel that the warehouse is asked for, and its answers
+SELECT f, 'waiting_for_cancel' FROM unnest(ARRAY['awaiting_processing', 'take_out', 'completion']) AS f
+UNION
+SELECT 'waiting_for_cancel', t
+FROM unnest(ARRAY['canceled', 'incorrect', 'awaiting_processing', 'take_out', 'completion', 'waiting_for_the_carrier',
+                  'carrier_picked_up', 'ready_to_takeover', 'delivered']) AS t;
 
 -- What holds for every change of an order, however it is made: it takes a transition of the table, `status_since` goes with the
 -- status, and its version rises as that of every record.
@@ -127,6 +145,9 @@ CREATE TABLE expedition_detail (
     currency text NOT NULL CONSTRAINT currency_is_three_letters CHECK (currency ~ '^[A-Z]{3}$'),
     carrier_id uuid,
     carrier_service_id uuid,
+    -- the preference that the carrier was chosen by, and when; null where it was given
+    carrier_preference_id uuid,
+    carrier_chosen_at timestamptz,
     delivery_method text,
     carrier_pickup_place uuid,
     carrier_pickup_place_code text,
@@ -189,6 +210,9 @@ CREATE TABLE expedition_detail (
     packages_count integer CONSTRAINT packages_count_is_0_to_999 CHECK (packages_count BETWEEN 0 AND 999),
     removed_virtual_products jsonb NOT NULL,
     modified_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT a_chosen_carrier_says_by_what_and_when CHECK (
+        (carrier_preference_id IS NULL) = (carrier_chosen_at IS NULL)
+        AND (carrier_preference_id IS NULL OR carrier_id IS NOT NULL)),
     CONSTRAINT order_number_is_unique_in_the_eshop UNIQUE (eshop_id, order_number)
 );
 CREATE UNIQUE INDEX external_id_is_unique_in_the_eshop ON expedition_detail (eshop_id, external_id)
@@ -216,6 +240,9 @@ CREATE TABLE expedition_item (
     quantity integer NOT NULL CONSTRAINT quantity_is_1_to_1000000 CHECK (quantity BETWEEN 1 AND 1000000),
     -- what of it was packed; null until then
     expedited integer CONSTRAINT no_more_leaves_than_was_ordered CHECK (expedited BETWEEN 0 AND quantity),
+    -- the lot that the warehouse took it from, and the serial numbers of its pieces
+    assigned_lot text,
+    serial_numbers text[],
     bundle_position integer,
     product_value numeric(11, 4),
     product_value_currency text,

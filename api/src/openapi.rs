@@ -35,6 +35,7 @@ mod operation;
 mod part;
 mod partner;
 mod path;
+mod receipt;
 mod record;
 mod schema;
 pub mod serve;
@@ -109,7 +110,7 @@ pub(crate) fn document() -> &'static Value {
 #[must_use]
 pub fn routes() -> &'static [Route] {
     static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
-        let tables = [urls::api(), urls::images(), urls::service(), serve::urls()];
+        let tables = [urls::api(), urls::files(), urls::service(), serve::urls()];
         tables.into_iter().flat_map(|table| table.routes).collect()
     });
     &ROUTES

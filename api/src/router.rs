@@ -10,14 +10,14 @@ use longshore_http::middleware::{
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::openapi::serve;
-use crate::urls::{api, images, service};
+use crate::urls::{api, files, service};
 
 /// The router of the service.
 pub fn build(app: App) -> Router {
     let api = api()
         .router
         .layer(from_fn(accept::layer))
-        .merge(images().router)
+        .merge(files().router)
         .layer(from_fn_with_state(app.clone(), revocation::layer))
         .layer(from_fn_with_state(app.clone(), streams::layer))
         .layer(from_fn_with_state(app.clone(), rate::layer))

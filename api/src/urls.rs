@@ -17,13 +17,13 @@ use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
 use crate::routes::expedition::{
-    bulk as order_bulk, command as order, edit as order_edit, read as order_read,
+    bulk as order_bulk, command as order, edit as order_edit, invoice as order_invoice, read as order_read,
 };
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
-use crate::routes::partner::{setting, sync};
+use crate::routes::partner::{setting, sync, wms_setting};
 use crate::routes::problem as problem_page;
-use crate::routes::shipping::{carrier, service as carrier_service};
+use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
 
@@ -122,9 +122,13 @@ pub fn api() -> Table {
         .patch("/api/expedition/{id}/rebook", order::rebook_expedition)
         .patch("/api/expedition/{id}/unbook", order::unbook_expedition)
         .put("/api/expedition/{id}/status", order_edit::report_expedition)
+        .post("/api/expedition/{id}/invoice", order_invoice::upload_expedition_invoice)
+        .delete("/api/expedition/{id}/invoice", order_invoice::delete_expedition_invoice)
         .post("/api/expedition-item/list", order_read::list_expedition_items)
         .post("/api/reservation/list", order_read::list_reservations)
         .post("/api/stock-movement/list", order_read::list_stock_movements)
+        .post("/api/outbound-receipt/list", order_read::list_outbound_receipts)
+        .post("/api/inbound-receipt/list", order_read::list_inbound_receipts)
         .post("/api/stock-advice", stock_advice::create_stock_advice)
         .post("/api/stock-advice/list", stock_advice::list_stock_advices)
         .get("/api/stock-advice/{id}", stock_advice::get_stock_advice)
@@ -141,6 +145,11 @@ pub fn api() -> Table {
         .post("/api/carrier-service", carrier_service::create_carrier_service)
         .get("/api/carrier-service/{id}", carrier_service::get_carrier_service)
         .put("/api/carrier-service/{id}", carrier_service::update_carrier_service)
+        .post("/api/carrier-preference/list", carrier_preference::list_carrier_preferences)
+        .post("/api/carrier-preference", carrier_preference::create_carrier_preference)
+        .get("/api/carrier-preference/{id}", carrier_preference::get_carrier_preference)
+        .put("/api/carrier-preference/{id}", carrier_preference::update_carrier_preference)
+        .delete("/api/carrier-preference/{id}", carrier_preference::delete_carrier_preference)
         .post("/api/eshop-webhook", subscription::create_webhook)
         .post("/api/eshop-webhook/list", webhook_read::list_webhooks)
         .get("/api/eshop-webhook/{id}", webhook_read::get_webhook)
@@ -159,9 +168,14 @@ pub fn api() -> Table {
         .get("/api/partner-integration/eshop-setting/{id}", setting::get_integration_setting)
         .post("/api/partner-integration/eshop-setting/{id}", setting::store_integration_setting)
         .delete("/api/partner-integration/eshop-setting/{id}", setting::delete_integration_setting)
+        .get("/api/partner-integration/wms-setting/{id}", wms_setting::get_wms_setting)
+        .post("/api/partner-integration/wms-setting/{id}", wms_setting::store_wms_setting)
+        .delete("/api/partner-integration/wms-setting/{id}", wms_setting::delete_wms_setting)
+        .put("/api/partner-integration/wms-setting/{id}/rotate-secret", wms_setting::rotate_wms_secret)
         .post("/api/partner-integration/eshop/sync/products", sync::sync_products)
         .post("/api/partner-integration/eshop/sync/product-stocks", sync::sync_product_stocks)
         .post("/api/partner-integration/eshop/sync/expeditions", sync::sync_expeditions)
+        .post("/api/partner-integration/wms/sync/news", sync::sync_news)
         .post("/api/job/list", job_read::list_jobs)
         .get("/api/job/{id}", job_read::get_job)
         .put("/api/job/cancel/{id}", control::cancel_job)
@@ -175,9 +189,11 @@ pub fn api() -> Table {
         .post("/api/audit", audit::list_audit)
 }
 
-/// The one whose answer does not depend on `Accept`.
-pub fn images() -> Table {
-    Table::default().get("/api/product/{id}/{image}", image::get_product_image)
+/// Those whose answers do not depend on `Accept`: files.
+pub fn files() -> Table {
+    Table::default()
+        .get("/api/product/{id}/{image}", image::get_product_image)
+        .get("/api/expedition/{id}/invoice", order_invoice::get_expedition_invoice)
 }
 
 /// The operations of the service itself, except those of the document.

@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 const IMPORT_ORDERS: &str = "/api/partner-integration/eshop/sync/expeditions";
+const REPORT_NEWS: &str = "/api/partner-integration/wms/sync/news";
 const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
 
 /// A client of the service with one access token.
@@ -238,6 +239,22 @@ impl Api {
     /// When the service refuses.
     pub async fn import_orders(&self, body: String) -> anyhow::Result<Job> {
         self.sync(IMPORT_ORDERS, body).await
+    }
+
+    /// Reports what a warehouse did; returns the job, with the reports that were refused.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn report_news(&self, wms: Uuid, news: &[Value]) -> anyhow::Result<Value> {
+        Ok(self.client.post(REPORT_NEWS).json(&json!({"wms": wms, "news": news})).send().await?)
+    }
+
+    /// Reports what a warehouse did; `body` is NDJSON. Returns the job.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn report_all_news(&self, body: String) -> anyhow::Result<Job> {
+        self.sync(REPORT_NEWS, body).await
     }
 
     /// Sends a prepared body at once: a stream of rows would measure the client, too.

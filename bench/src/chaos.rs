@@ -198,7 +198,7 @@ async fn on(
     checks.insert(0, Check::new("all comes to rest", 1, left));
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
-    checks.push(Check::new("nobody believed a certificate that nobody vouches for", 1, found));
+    checks.push(Check::new("no client trusted a certificate without a known issuer", 1, found));
     let moments: Vec<Instant> = shops[0].1.book().moments.iter().map(|(_, moment)| *moment).collect();
     for fault in &mut faults {
         fault.pause = silence(&moments, started, fault);

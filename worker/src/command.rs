@@ -99,6 +99,7 @@ impl Cli {
             return Ok(Box::pin(chunk::run_alone(&context, claim)).await?);
         }
         context.isolation = Some(Isolation::program(env::current_exe()?, env::args_os().skip(1).collect()));
+        context.probably_delivered_days = self.work.probably_delivered_days;
         let listening = health::listen(self.bind, context.clone()).await?;
         Box::pin(registry::run(context, &self.work)).await?;
         listening.abort();

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use longshore_shared::expedition::silence;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::handover::HandoverContext;
 use crate::isolation::Isolation;
 use crate::lanes::{LaneContext, OutcomeWriter};
 use crate::leases::Leases;
@@ -31,10 +33,14 @@ pub struct WorkerContext {
     pub isolation: Option<Isolation>,
     /// What lanes need to run.
     pub lanes: LaneContext,
+    /// What the lanes of wms need to run.
+    pub handover: HandoverContext,
     /// What partners are opened with.
     pub partners: Tools,
     /// Decides which turns at partners may run.
     pub partner_places: Places,
+    /// Days without news after which an order on its way was probably delivered.
+    pub probably_delivered_days: u16,
     /// Cancelled when the process must stop.
     pub stop: CancellationToken,
 }
@@ -46,6 +52,7 @@ impl WorkerContext {
         let client = Client::new(&services.outbound)?;
         let writer = OutcomeWriter::start(services.clone());
         let lanes = LaneContext::new(services.clone(), client.clone(), writer, stop.clone());
+        let handover = HandoverContext::new(services.clone(), client.clone(), stop.clone());
         let services = Arc::new(services);
         let baselinker = Window::new(&services.queues, window::DOCUMENTED);
         let partners = Tools { services: Arc::clone(&services), client, baselinker, patience: PATIENCE };
@@ -56,8 +63,10 @@ impl WorkerContext {
             suspects: [Queue::Chunk, Queue::Partner].map(|queue| (queue, Arc::new(Semaphore::new(1)))),
             isolation: None,
             lanes,
+            handover,
             partners,
             partner_places: Places::of_long_turns(PARTNER_PLACES),
+            probably_delivered_days: silence::DAYS,
             stop,
         })
     }

@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use longshore_shared::expedition::handover::{fill, lane as wms_lane};
 use longshore_shared::job::dispatch;
 use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::WebhookId;
+use longshore_shared::kernel::ids::{WebhookId, WmsId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{Queue, control};
 use longshore_shared::kernel::services::Services;
@@ -115,10 +116,9 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
                 let _ = services.metrics.clock().look(&services.db, &services.clock).await;
             }
             look(&context, &queues, glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY), &mut lanes).await
-        } else if lanes.soon {
-            glance(&context, &queues, &mut lanes).await
         } else {
-            Ok(())
+            let glanced = if lanes.soon { glance(&context, &queues, &mut lanes).await } else { Ok(()) };
+            glanced.and(hand_over(&context, &queues).await)
         };
         glances = glances.wrapping_add(1);
         match looked {
@@ -227,6 +227,10 @@ async fn look(
         }
     }
     glance(context, queues, lanes).await?;
+    if !is_paused(queues, Queue::Handover) {
+        fill::fill(services).await?;
+    }
+    hand_over(context, queues).await?;
     let started = Instant::now();
     if !is_paused(queues, Queue::Lane) && lanes.rest_until.is_none_or(|until| started >= until) {
         let scan = lane::due_by(&services.db, lanes.way(started), lanes.resume_after, LANES).await?;
@@ -256,6 +260,15 @@ async fn glance(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lane
     lanes.retried_until = Some(retries.until);
     lanes.soon = retries.soon;
     put(context, Queue::Lane, retries.lanes.iter().map(WebhookId::to_string).collect()).await
+}
+
+/// Queues the wms whose systems have something due.
+async fn hand_over(context: &WorkerContext, queues: &[Controlled]) -> Result<(), Problem> {
+    if is_paused(queues, Queue::Handover) {
+        return Ok(());
+    }
+    let due = wms_lane::due(&context.services.db).await?;
+    put(context, Queue::Handover, due.iter().map(WmsId::to_string).collect()).await
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod admin_bulk;
 pub mod chunk;
 mod expedition_bulk;
+mod expedition_news;
 mod expedition_sync;
 mod partner_fetch;
 pub mod partner_turn;
@@ -24,7 +25,8 @@ use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::kind::{
     ActivateProducts, CancelExpeditions, DeactivateProducts, Job, JobKind, ProcessExpeditions,
-    RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, Unusable,
+    RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, TakeNews,
+    Unusable,
 };
 use longshore_shared::job::walking::{self, Step};
 use longshore_shared::kernel::change::Change;
@@ -43,6 +45,7 @@ const JOBS: [Registered; JobKind::ALL.len()] = [
     Registered::new::<SyncStocks>(),
     Registered::new::<SendStocks>(),
     Registered::new::<SyncExpeditions>(),
+    Registered::new::<TakeNews>(),
     Registered::new::<SendExpeditions>(),
     Registered::new::<ProcessExpeditions>(),
     Registered::new::<RollBackExpeditions>(),

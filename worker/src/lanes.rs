@@ -29,7 +29,7 @@
 
 mod crowd;
 mod holder;
-mod keeper;
+pub(crate) mod keeper;
 mod leasing;
 mod ledger;
 mod owners;

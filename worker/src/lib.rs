@@ -19,6 +19,7 @@ pub mod allocation;
 pub mod command;
 pub mod context;
 pub mod dispatcher;
+pub mod handover;
 pub mod health;
 pub mod isolation;
 pub mod jobs;

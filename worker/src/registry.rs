@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use clap::Args;
+use longshore_shared::expedition::silence;
 use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::WebhookId;
+use longshore_shared::kernel::ids::{WebhookId, WmsId};
 use longshore_shared::kernel::queue::{Queue, control};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::allocation;
 use crate::context::WorkerContext;
 use crate::dispatcher::{self, Controlled, obey};
+use crate::handover;
 use crate::jobs::{chunk, partner_turn, upkeep};
 use crate::lanes;
 use crate::places::{self, Places};
@@ -33,7 +35,7 @@ const LANE_LIMIT: Duration = Duration::from_mins(2);
 /// The longest time that one upkeep may run.
 const UPKEEP_LIMIT: Duration = Duration::from_mins(10);
 
-/// Concurrency of the process.
+/// What the process does, and how much of it at once.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Work")]
 pub struct WorkSettings {
@@ -47,6 +49,12 @@ pub struct WorkSettings {
     /// all. A used slot costs about 45 kB.
     #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(control::MAX_CONCURRENCY)))]
     pub lane_concurrency: u16,
+    /// Days without news after which an order on its way is `probably_delivered`.
+    #[arg(long, env = "LONGSHORE_PROBABLY_DELIVERED_DAYS", default_value_t = silence::DAYS, value_parser = clap::value_parser!(u16).range(1..=3_650))]
+    pub probably_delivered_days: u16,
+    /// Systems of warehouses that are called at once. One that hangs uses a slot.
+    #[arg(long, env = "LONGSHORE_HANDOVER_CONCURRENCY", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub handover_concurrency: u16,
 }
 
 /// Works until SIGTERM or SIGINT. Then nothing new begins, running work may end, and what does not is given
@@ -91,8 +99,14 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     let partners = usize::from(work.partner_concurrency);
     let of_partners = work_on!(Queue::Partner, partners, PARTNER_LIMIT, partner_turn::run, ahead: ahead);
     let of_lanes = work_on!(Queue::Lane, usize::from(work.lane_concurrency), LANE_LIMIT, lane, ahead: ahead);
-    let placing = [(of_partners, &context.partner_places), (of_lanes, &context.lanes.places)]
-        .map(|(control, places)| tokio::spawn(follow(control, places.clone())));
+    let systems = usize::from(work.handover_concurrency);
+    let of_systems = work_on!(Queue::Handover, systems, LANE_LIMIT, hand_over, ahead: ahead);
+    let placing = [
+        (of_partners, &context.partner_places),
+        (of_lanes, &context.lanes.places),
+        (of_systems, &context.handover.places),
+    ]
+    .map(|(control, places)| tokio::spawn(follow(control, places.clone())));
     let _ = work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 
     // so that a queue paused before the start is not read before the first look of the dispatcher
@@ -156,6 +170,22 @@ async fn lane(context: WorkerContext, name: String) {
         Err(error) => {
             tracing::warn!(webhook.id = %webhook, error = %causes(&error), "a turn of a lane ended early");
         }
+    }
+}
+
+/// Runs a turn of the lane of the named wms. What it does not call stays due, and the dispatcher finds it.
+async fn hand_over(context: WorkerContext, name: String) {
+    let Some(wms) = WmsId::parse(&name) else {
+        tracing::warn!(lane = name, "an entry of the queue names no wms");
+        return;
+    };
+    match handover::run(&context.handover, wms).await {
+        Ok(_) => {}
+        // if Postgres is away, the dispatcher reports it
+        Err(error) if error.is_unavailable() => {
+            tracing::debug!(wms.id = %wms, error = %causes(&error), "a turn of a wms ended early");
+        }
+        Err(error) => tracing::warn!(wms.id = %wms, error = %causes(&error), "a turn of a wms ended early"),
     }
 }
 

@@ -145,13 +145,16 @@ impl Show {
 fn attempt_line(attempt: &Value) -> String {
     let of = |name: &str| table::cell(attempt, name);
     format!(
-        "{} at {}: status {}, {} ms, error {}",
+        "{} at {}: {}",
         of("number"),
         of("at"),
-        of("status"),
-        of("durationMs"),
-        of("error")
+        answer_line(&of("status"), &of("durationMs"), &of("error"))
     )
+}
+
+/// How an attempt was answered.
+pub(super) fn answer_line(status: &str, duration_ms: &str, error: &str) -> String {
+    format!("status {status}, {duration_ms} ms, error {error}")
 }
 
 impl Redeliver {

@@ -28,7 +28,7 @@ pub(super) struct List {
 
 #[derive(Args, Debug)]
 pub(super) struct One {
-    /// Name of the queue: `chunk` has jobs, `partner` has calls of partners, `lane` has deliveries, `upkeep` has housekeeping.
+    /// Name of the queue: `chunk` has jobs, `partner` has calls of partners, `lane` has deliveries, `handover` has systems of warehouses, `upkeep` has housekeeping.
     #[arg(value_parser = PossibleValuesParser::new(Queue::NAMES))]
     name: String,
     #[command(flatten)]

@@ -13,6 +13,7 @@ use longshore_client::{
 };
 use serde_json::json;
 
+use crate::delivery::answer_line;
 use crate::job::followed;
 use crate::list::Part;
 use crate::remote::{self, Remote};
@@ -228,11 +229,10 @@ const INACTIVE: &str = "the webhook is inactive, and sends it when it is activat
 fn last_answer(delivery: &Delivery) -> String {
     let last = delivery.attempts.last();
     let or_dash = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| table::shown(&text));
-    format!(
-        "status {}, {} ms, error {}",
-        or_dash(last.and_then(|attempt| attempt.status).map(|status| status.to_string())),
-        or_dash(last.map(|attempt| attempt.duration_ms.to_string())),
-        or_dash(last.and_then(|attempt| attempt.error.clone())),
+    answer_line(
+        &or_dash(last.and_then(|attempt| attempt.status).map(|status| status.to_string())),
+        &or_dash(last.map(|attempt| attempt.duration_ms.to_string())),
+        &or_dash(last.and_then(|attempt| attempt.error.clone())),
     )
 }
 

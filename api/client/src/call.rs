@@ -184,7 +184,7 @@ impl<T> Call<T> {
         whole(self.stream().await?, call, client).await
     }
 
-    /// Sends the call once, and returns its answer, whatever its status.
+    /// Sends the call once, and returns its answer, of any status.
     ///
     /// # Errors
     /// [`Error::Unreachable`] without a complete answer, [`Error::Rows`], [`Error::Invalid`].
@@ -192,7 +192,7 @@ impl<T> Call<T> {
         whole(self.attempt().await?, self.name(), self.client.clone()).await
     }
 
-    /// Sends the call once, and returns its answer, whatever its status; the body is not read yet. Unless the
+    /// Sends the call once, and returns its answer, of any status; the body is not read yet. Unless the
     /// key of the call is given, each such attempt has another one.
     ///
     /// # Errors
@@ -341,7 +341,7 @@ impl Answer {
         self.headers.get("x-request-id")?.to_str().ok()
     }
 
-    /// Reads its body, whatever its status; an empty one reads as null.
+    /// Reads its body, of any status; an empty one reads as null.
     ///
     /// # Errors
     /// [`Error::Unexpected`] when it is not JSON, or not a `T`.

@@ -165,6 +165,7 @@ impl Job {
         "stock.sync",
         "stock.send",
         "expedition.sync",
+        "expedition.news",
         "expedition.send",
         "expedition.process",
         "expedition.rollback",
@@ -211,7 +212,9 @@ impl Expedition {
         "waiting_for_the_carrier",
         "carrier_picked_up",
         "ready_to_takeover",
+        "probably_delivered",
         "delivered",
+        "waiting_for_cancel",
         "canceled",
     ];
 }
@@ -430,7 +433,7 @@ pub struct QueueOverview {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Queue {
-    /// Its name: `chunk`, `partner`, `lane` or `upkeep`.
+    /// Its name: `chunk`, `partner`, `lane`, `handover` or `upkeep`.
     pub name: String,
     /// Whether an operator has paused it.
     pub paused: bool,
@@ -440,7 +443,7 @@ pub struct Queue {
 
 impl Queue {
     /// The names of the queues that this version knows.
-    pub const NAMES: &[&str] = &["chunk", "partner", "lane", "upkeep"];
+    pub const NAMES: &[&str] = &["chunk", "partner", "lane", "handover", "upkeep"];
 }
 
 /// A record of one change.

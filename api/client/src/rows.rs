@@ -139,7 +139,7 @@ impl Rows {
     }
 }
 
-/// Reads to the end, or until nobody listens any more.
+/// Reads to the end, or until the receiver is gone.
 fn read(
     mut reader: Box<dyn Read + Send>,
     header: Bytes,

@@ -15,7 +15,7 @@ struct Asset {
     content: &'static str,
 }
 
-const ASSETS: [Asset; 3] = [
+const ASSETS: [Asset; 5] = [
     Asset {
         name: "console.css",
         media_type: "text/css; charset=utf-8",
@@ -25,6 +25,17 @@ const ASSETS: [Asset; 3] = [
         name: "console.js",
         media_type: "text/javascript; charset=utf-8",
         content: include_str!("asset/console.js"),
+    },
+    // uPlot (asset/uplot/LICENSE) draws the charts
+    Asset {
+        name: "uplot.css",
+        media_type: "text/css; charset=utf-8",
+        content: include_str!("asset/uplot/uPlot.min.css"),
+    },
+    Asset {
+        name: "uplot.js",
+        media_type: "text/javascript; charset=utf-8",
+        content: include_str!("asset/uplot/uPlot.iife.min.js"),
     },
     Asset { name: "icon.svg", media_type: "image/svg+xml", content: include_str!("asset/icon.svg") },
 ];

@@ -1,80 +1,128 @@
-//! The audit: who changed what, and when.
+//! The audit: who changed what, and when. What people did comes first; what a job did to its items is one line.
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::account::audit::search::{self, Filter, Line, Page, WINDOW};
+use longshore_shared::account::audit::search::{self, Batch, Entry, Filter, Line, Page, WINDOW, Whose};
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
-use super::form::Asked;
+use super::form::{Asked, Refused};
 use super::layout::Section;
-use super::piece::{empty, field, json, none, pager, time};
+use super::piece::{
+    self, checked, counted, empty, eshop, fields, json, none, organisation, page_of, pager, time,
+};
 use super::visit::Visit;
 
 const HERE: &str = "/console/audit";
+/// The value of `whose` for everything.
+const ALL: &str = "all";
 
 /// `GET /console/audit`.
 pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Failure> {
-    let found = search::search(visit.db(), visit.scope(), &wanted(&visit.asked)?).await?;
     let asked = &visit.asked;
-    let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
-    let next = found.next.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
-    let window = found.cut_short.then_some(WINDOW);
+    let (wanted, refused) = Refused::of(wanted(asked))?;
+    let found = if refused.is_empty() {
+        search::search(visit.db(), visit.scope(), &wanted).await?
+    } else {
+        Page::default()
+    };
     let content = html! {
         h1 { "Audit" }
-        (form(asked))
-        (table(&found, visit.now()))
-        (pager(found.records.len(), first.as_deref(), next.as_deref(), window))
+        (whose(asked, wanted.whose))
+        (form(asked, &refused))
+        @if refused.is_empty() {
+            (table(&found, wanted.whose, visit.now()))
+            (pages(asked, &found))
+        } @else {
+            (empty("The search cannot be read.", "Correct the marked field."))
+        }
     };
-    Ok(visit.page(Section::Audit, "Audit", &content))
+    let page = visit.page(Section::Audit, "Audit", &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
 fn wanted(asked: &Asked) -> Result<Filter, Problem> {
     Ok(Filter {
+        whose: if is_all(asked) { Whose::All } else { Whose::People },
         organisation: asked.id("organisation")?,
         entity: asked.id("entity")?,
         action: asked.text("action")?,
         actor: asked.text("actor")?,
         request: asked.text("request")?,
+        job: asked.id("job")?,
         since: asked.moment("since")?,
         until: asked.moment("until")?,
-        after: asked.id("after")?,
+        after: asked.among("after", |text| text.parse().ok())?,
     })
 }
 
-fn form(asked: &Asked) -> Markup {
-    let is_narrow =
-        ["organisation", "request", "since", "until"].iter().any(|name| asked.get(name).is_some());
+/// Whether everything is asked for: a thing, a request and a job are shown with all that was done.
+fn is_all(asked: &Asked) -> bool {
+    asked.get("whose") == Some(ALL)
+        || ["entity", "request", "job"].iter().any(|name| asked.get(name).is_some())
+}
+
+/// The toggle between people and everything.
+fn whose(asked: &Asked, whose: Whose) -> Markup {
+    let without = ["whose", "after", "entity", "request", "job"];
+    let current = |this: Whose| (whose == this).then_some("true");
     html! {
-        form.search method="get" action=(HERE) role="search" {
-            (field("action", "Action begins with", "search", asked.get("action")))
-            (field("actor", "Who", "search", asked.get("actor")))
-            (field("entity", "Entity (id)", "text", asked.get("entity")))
+        nav.switch aria-label="Whose records" {
+            a href=(asked.address(HERE, &without, &[])) aria-current=[current(Whose::People)] { "People" }
+            a href=(asked.address(HERE, &["whose", "after"], &[("whose", ALL)])) aria-current=[current(Whose::All)] { "Everything" }
+        }
+    }
+}
+
+fn form(asked: &Asked, refused: &Refused) -> Markup {
+    let more = ["organisation", "entity", "request", "job", "since", "until"];
+    let is_narrow = more.iter().any(|name| asked.get(name).is_some());
+    html! {
+        form.search method="get" action=(HERE) role="search" aria-label="Audit" {
+            @if asked.get("whose") == Some(ALL) { input type="hidden" name="whose" value=(ALL); }
+            (checked(asked, refused, "action", "Action begins with", "search"))
+            (checked(asked, refused, "actor", "Who", "search"))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
             details open[is_narrow] {
                 summary { "More" }
                 div {
-                    (field("organisation", "Organisation (id)", "text", asked.get("organisation")))
-                    (field("request", "Request (id)", "text", asked.get("request")))
-                    (field("since", "Since (UTC)", "datetime-local", asked.get("since")))
-                    (field("until", "Before (UTC)", "datetime-local", asked.get("until")))
+                    (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
+                    (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
+                    (checked(asked, refused, "entity", "Entity (id)", "text"))
+                    (checked(asked, refused, "organisation", "Organisation (id)", "text"))
+                    (checked(asked, refused, "request", "Request (id)", "text"))
+                    (checked(asked, refused, "job", "Job (id)", "text"))
                 }
             }
         }
     }
 }
 
-fn table(found: &Page, now: DateTime<Utc>) -> Markup {
-    if found.records.is_empty() {
-        return empty("No record matches.", "Remove a filter, or search an earlier time.");
+fn table(found: &Page, whose: Whose, now: DateTime<Utc>) -> Markup {
+    if found.entries.is_empty() {
+        return match whose {
+            Whose::People => empty(
+                "No record of a person matches.",
+                "Remove a filter, or show what programs did: Everything.",
+            ),
+            Whose::All => empty("No record matches.", "Remove a filter, or search an earlier time."),
+        };
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Audit records, table" {
             table.list.stack {
-                thead { tr { th { "When" } th { "Who" } th { "Action" } th { "Changes" } th { "Entity" } th { "Organisation" } } }
-                tbody { @for record in &found.records { (row(record, now)) } }
+                thead { tr { th { "When" } th { "Who" } th { "Action" } th { "What" } th { "Changes" } th { "Organisation" } } }
+                tbody {
+                    @for entry in &found.entries {
+                        @match entry {
+                            Entry::Record(record) => (row(record, now)),
+                            Entry::Job(job) => (batch(job, now)),
+                        }
+                    }
+                }
             }
         }
     }
@@ -86,34 +134,61 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
             td { (time(record.at, now)) }
             td.name { (record.actor) " " span.muted { (record.actor_type) } }
             td { strong { (record.action) } }
-            td.text {
-                details {
-                    summary { (fields(record)) }
-                    (json(&record.changes))
-                    @if let Some(request) = &record.request_id { p.muted { "Request " a href={(HERE) "?request=" (request)} { code { (request) } } } }
-                    @if let Some(job) = record.job { p.muted { "Job " a href={"/console/job/" (job)} { code { (job) } } } }
+            td.name data-label="What" {
+                span.muted { (record.entity_type.replace('_', " ")) } " "
+                @match &record.name {
+                    Some(name) => a href=(page_of(&record.entity_type, record.entity)) { (name) },
+                    None => (piece::id(record.entity)),
                 }
             }
-            td.name data-label="Entity" { a href={(HERE) "?entity=" (record.entity)} { (record.entity_type) } " " code.id { (record.entity) } }
-            td.name data-label="Organisation" { @match &record.organisation { Some(name) => (name), None => (none()) } }
+            td.text {
+                details {
+                    summary { (fields(&record.changes)) }
+                    (json(&record.changes))
+                    p.muted { a href={(HERE) "?entity=" (record.entity)} { "All records of it" } " " (piece::id(record.entity)) }
+                    @if let Some(request) = &record.request_id { p.muted { a href={(HERE) "?" (request_query(request))} { "Request" } " " (piece::id(request)) } }
+                    @if let Some(job) = record.job { p.muted { a href={"/console/job/" (job)} { "Job" } " " (piece::id(job)) } }
+                }
+            }
+            td.name data-label="Organisation" { @match (record.organisation_id, &record.organisation) {
+                (Some(id), Some(name)) => (organisation(id, name)),
+                _ => (none()),
+            } }
         }
     }
 }
 
-/// Field names shown in the list.
-const NAMES: usize = 4;
+fn request_query(request: &str) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).append_pair("request", request).finish()
+}
 
-/// The names of the changed fields.
-fn fields(record: &Line) -> String {
-    let names: Vec<_> = record
-        .changes
-        .as_object()
-        .into_iter()
-        .flat_map(|changes| changes.keys().map(String::as_str))
-        .collect();
-    match names.len() {
-        0 => "no other field".to_owned(),
-        1..=NAMES => names.join(", "),
-        all => format!("{} and {} more", names[..NAMES].join(", "), all - NAMES),
+/// The records of a job in one line.
+fn batch(job: &Batch, now: DateTime<Utc>) -> Markup {
+    let [one, many] = match job.kind.split('.').next() {
+        Some("product") => ["product", "products"],
+        Some("stock") => ["stock", "stocks"],
+        Some("expedition") => ["order", "orders"],
+        _ => ["record", "records"],
+    };
+    html! {
+        tr {
+            td { (time(job.at, now)) }
+            td.name { (job.actor) " " span.muted { (job.actor_type) } }
+            td { strong { (job.kind) } }
+            td.name data-label="What" { a href={(HERE) "?job=" (job.id)} { (counted(i64::from(job.changed), one, many)) } }
+            td.text { a href={"/console/job/" (job.id)} { "Job" } }
+            td.name data-label="Organisation" { @match (job.eshop_id, &job.eshop, job.organisation_id, &job.organisation) {
+                (Some(id), Some(name), ..) => (eshop(id, name)),
+                (_, _, Some(id), Some(name)) => (organisation(id, name)),
+                _ => (none()),
+            } }
+        }
     }
+}
+
+fn pages(asked: &Asked, found: &Page) -> Markup {
+    let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
+    let next = found.next.map(|place| asked.address(HERE, &["after"], &[("after", &place.to_string())]));
+    let window = found.cut_short.then_some(WINDOW);
+    pager(found.entries.len(), first.as_deref(), next.as_deref(), window)
 }

@@ -1,10 +1,13 @@
-//! Charts: bars and lines in SVG. Their colours are in the style sheet, for dark and light themes, and their
-//! figures are also written beside them.
+//! Charts. A page contains each as a drawing in SVG, as figures for the script, which draws it anew with axes and the values
+//! under the pointer or the keys, and as a table. Their colours are in the style sheet, for dark and light themes.
 
 use std::fmt::Write as _;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
+use serde_json::json;
+
+use super::piece::{milliseconds, number};
 
 /// Size of the drawing; the page stretches it.
 const WIDTH: f64 = 600.0;
@@ -25,13 +28,41 @@ pub(super) struct Chart<'c> {
     pub(super) summary: &'c str,
     pub(super) from: DateTime<Utc>,
     pub(super) step: TimeDelta,
-    /// Stacked bars; empty for a chart of lines.
+    /// Bars; empty for a chart of lines.
     pub(super) bars: Vec<Series>,
     pub(super) lines: Vec<Series>,
     /// Words and classes of the legend.
     pub(super) legend: &'c [(&'static str, &'static str)],
-    /// Formats a value.
-    pub(super) write: fn(f64) -> String,
+    pub(super) unit: Unit,
+}
+
+/// What values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Count,
+    Milliseconds,
+}
+
+impl Unit {
+    /// A value in words.
+    fn write(self, value: f64) -> String {
+        #[expect(clippy::cast_possible_truncation, reason = "counts of two hours are far below")]
+        match self {
+            Self::Count => number(value as i64),
+            Self::Milliseconds => milliseconds(value),
+        }
+    }
+}
+
+/// The course of a figure, without axes: it is a decoration of the figure.
+pub(super) fn spark(class: &str, values: &[Option<f64>]) -> Markup {
+    let top = values.iter().copied().flatten().fold(0.0, f64::max);
+    let width = WIDTH / count(values.len().max(1));
+    html! {
+        svg.spark viewBox={"0 0 " (WIDTH) " " (HEIGHT)} preserveAspectRatio="none" aria-hidden="true" {
+            path.line.(class) d=(line(values, width, top)) {}
+        }
+    }
 }
 
 impl Chart<'_> {
@@ -50,25 +81,20 @@ impl Chart<'_> {
             self.lines.iter().map(|series| (series.class, line(&series.values, width, top))).collect();
         let nothing = top <= 0.0;
         html! {
-            figure.chart {
+            figure.chart data-plot=(self.figures()) {
                 figcaption {
                     strong { (self.title) }
                     span.muted { (self.summary) }
                 }
-                div.plot {
+                div.plot tabindex="0" role="group" aria-label={(self.title) ": " (self.summary)} {
                     @if nothing { p.muted.nothing { "No data in this period." } }
                     svg viewBox={"0 0 " (WIDTH) " " (HEIGHT)} preserveAspectRatio="none" role="img"
                         aria-label={(self.title) ": " (self.summary)} {
                         path.grid d="M0 .5H600M0 50H600M0 99.5H600" {}
                         @for (class, d) in &bars { path.stack.(class) d=(d) {} }
                         @for (class, d) in &lines { path.line.(class) d=(d) {} }
-                        @for step in 0..steps {
-                            rect.hit x=(fixed(width * count(step))) y="0" width=(fixed(width)) height=(HEIGHT) {
-                                title { (self.step_in_words(step)) }
-                            }
-                        }
                     }
-                    @if !nothing { span.top.muted { (( self.write)(top)) } }
+                    @if !nothing { span.top.muted { (self.unit.write(top)) } }
                 }
                 div.axis {
                     span { (self.from.format(self.clock(steps))) " UTC" }
@@ -77,8 +103,52 @@ impl Chart<'_> {
                     }
                     span { "now" }
                 }
+                (self.table(steps))
             }
         }
+    }
+
+    /// The figures for the script.
+    fn figures(&self) -> String {
+        let series = |series: &Series, is_bar: bool, name: &str| json!({"name": name, "class": series.class, "bar": is_bar, "values": series.values});
+        let bars = self.bars.iter().map(|one| (one, true));
+        let all = bars.chain(self.lines.iter().map(|one| (one, false))).zip(self.legend);
+        let all: Vec<_> = all.map(|((one, is_bar), (_, name))| series(one, is_bar, name)).collect();
+        let unit = if self.unit == Unit::Count { "" } else { "ms" };
+        json!({"from": self.from.timestamp(), "step": self.step.num_seconds(), "unit": unit, "series": all})
+            .to_string()
+    }
+
+    /// The figures as a table; steps without any are left out.
+    fn table(&self, steps: usize) -> Markup {
+        let series = || self.bars.iter().chain(&self.lines);
+        let value = |one: &Series, step: usize| one.values.get(step).copied().flatten();
+        let is_shown = |step: &usize| series().any(|one| value(one, *step).is_some_and(|value| value > 0.0));
+        html! {
+            details.numbers {
+                summary { "Table" span.hidden { ": " (self.title) } }
+                div.scroll tabindex="0" role="region" aria-label={(self.title) ", table"} {
+                    table {
+                        thead { tr { th { "From (UTC)" } @for (_, word) in self.legend { th.number { (word) } } } }
+                        tbody {
+                            @for step in (0..steps).rev().filter(is_shown) {
+                                tr {
+                                    td { (self.at(step).format(self.clock(steps))) }
+                                    @for one in series() {
+                                        td.number { (value(one, step).map_or_else(|| "–".to_owned(), |value| self.unit.write(value))) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// When a step begins.
+    fn at(&self, step: usize) -> DateTime<Utc> {
+        self.from + self.step * i32::try_from(step).unwrap_or(i32::MAX)
     }
 
     /// The format of times, with the day if the chart spans more than half a day.
@@ -93,18 +163,6 @@ impl Chart<'_> {
         let stacked = (0..steps).map(|step| self.bars.iter().map(|series| value(series, step)).sum::<f64>());
         let drawn = self.lines.iter().flat_map(|series| series.values.iter().copied().flatten());
         stacked.chain(drawn).fold(0.0, f64::max)
-    }
-
-    fn step_in_words(&self, step: usize) -> String {
-        let at = self.from + self.step * i32::try_from(step).unwrap_or(0);
-        let mut text = at.format("%H:%M").to_string();
-        for (series, (_, word)) in self.bars.iter().chain(&self.lines).zip(self.legend) {
-            if let Some(value) = series.values.get(step).copied().flatten() {
-                // writing to a string cannot fail
-                let _ = write!(text, ", {word} {}", (self.write)(value));
-            }
-        }
-        text
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn show(
         p.trail {
             a href="/console/webhook" { "Webhooks" } " / "
             a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) }
-            " / " code { (id) }
+            " / " (delivery.event.as_deref().unwrap_or("delivery"))
         }
         (standing(&delivery, visit.can(Permission::WriteWebhooks), now))
         (request(&delivery))
@@ -60,14 +60,19 @@ fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Made" } dd { (full_time(delivery.created_at, now)) } }
             @if let Some(at) = delivery.next_attempt_at { div { dt { "Next attempt" } dd { (full_time(at, now)) } } }
             @if let Some(at) = delivery.finished_at { div { dt { "Ended" } dd { (full_time(at, now)) } } }
-            div { dt { "webhook-id" } dd { code { (delivery.event_id) } } }
+            div { dt { "webhook-id" } dd { (piece::id(delivery.event_id)) } }
+            div { dt { "Id" } dd { (piece::id(delivery.id)) } }
             div { dt { "Entity" } dd {
                 @match delivery.entity {
-                    Some(id) => { (delivery.entity_type.as_deref().unwrap_or("")) " " a href={"/console/audit?entity=" (id)} { code { (id) } } },
+                    Some(id) => {
+                        @let kind = delivery.entity_type.as_deref().unwrap_or("");
+                        (kind.replace('_', " ")) " "
+                        a href=(piece::page_of(kind, id)) { (delivery.name.as_deref().unwrap_or("its page")) } " " (piece::id(id))
+                    },
                     None => (none()),
                 }
             } }
-            @if let Some(id) = delivery.redelivery_of { div { dt { "Repeats" } dd { a href={"/console/delivery/" (id)} { code { (id) } } } } }
+            @if let Some(id) = delivery.redelivery_of { div { dt { "Repeats" } dd { a href={"/console/delivery/" (id)} { "an earlier delivery" } " " (piece::id(id)) } } }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The parameters of a request: the query of its URL, or the fields of a form.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use http::request::Parts;
 use longshore_http::extract::Failure;
 use longshore_http::extract::body::{must_be, read};
@@ -43,6 +43,11 @@ impl<S: Send + Sync> FromRequest<S> for Form {
 }
 
 impl Asked {
+    /// The fields of a form that shows something stored.
+    pub(super) fn of(fields: Vec<(&str, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     fn parse(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
@@ -97,6 +102,15 @@ impl Asked {
             .collect()
     }
 
+    /// A day as browsers write it: its beginning and its end, in UTC.
+    pub(super) fn day(&self, name: &str) -> Result<Option<(DateTime<Utc>, DateTime<Utc>)>, Problem> {
+        self.typed(name, "must be a date, such as 2026-03-01", |text| {
+            let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+            let start = |day: NaiveDate| Some(day.and_hms_opt(0, 0, 0)?.and_utc());
+            Some((start(day)?, start(day.succ_opt()?)?))
+        })
+    }
+
     /// A moment as browsers write it, in UTC.
     pub(super) fn moment(&self, name: &str) -> Result<Option<DateTime<Utc>>, Problem> {
         self.typed(name, "must be a date and a time, such as 2026-03-01T14:30:05", |text| {
@@ -127,6 +141,47 @@ impl Asked {
         query.extend_pairs(with);
         let query = query.finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    }
+}
+
+/// What is wrong with the fields of a search, which is shown again with these marked.
+#[derive(Debug, Default)]
+pub(super) struct Refused(Vec<Violation>);
+
+impl Refused {
+    /// The search that was read, or a default one that finds nothing and what is wrong with the fields. Other problems remain.
+    pub(super) fn of<T: Default>(read: Result<T, Problem>) -> Result<(T, Self), Problem> {
+        match read {
+            Ok(wanted) => Ok((wanted, Self::default())),
+            Err(problem) if !problem.violations().is_empty() => {
+                Ok((T::default(), Self(problem.violations().to_vec())))
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// What is wrong with the fields of a form, which is shown again. Other problems remain.
+    pub(super) fn fields(problem: Problem) -> Result<Self, Problem> {
+        if problem.violations().is_empty() { Err(problem) } else { Ok(Self(problem.violations().to_vec())) }
+    }
+
+    /// What is wrong with what has no field.
+    pub(super) fn others(&self, names: &[&str]) -> Vec<String> {
+        let others = self.0.iter().filter(|violation| !names.contains(&violation.property_path.as_str()));
+        others.map(|violation| format!("{} {}", violation.property_path, violation.message)).collect()
+    }
+
+    /// Whether all fields are right.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is wrong with a field.
+    pub(super) fn message(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|violation| violation.property_path == name)
+            .map(|violation| violation.message.as_ref())
     }
 }
 

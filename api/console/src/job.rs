@@ -30,7 +30,7 @@ pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> R
     let found = find(&visit, id).await?;
     let now = visit.now();
     let mut content = html! {
-        p.trail { a href="/console/job" { "Jobs" } " / " code { (id) } }
+        p.trail { a href="/console/job" { "Jobs" } " / " (found.job.kind) }
     };
     for (id, part) in parts_of(&visit, &found, now) {
         content = html! { (content) div #(id) { (part) } };
@@ -126,7 +126,8 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "E-shop" } dd { (link("eshop", job.eshop_id.map(EshopId::get), job.eshop.as_deref())) } }
             div { dt { "Requested by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
             div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
-            div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
+            div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => (piece::id(id)), None => (none()) } } }
+            div { dt { "Id" } dd { (piece::id(job.id)) } }
             div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
         }
     }
@@ -143,7 +144,7 @@ fn organisation(job: &Job) -> Markup {
 
 fn link(name: &str, id: Option<Uuid>, text: Option<&str>) -> Markup {
     match (id, text) {
-        (Some(id), Some(text)) => html! { a href={"/console/job?" (name) "=" (id)} { (text) } },
+        (Some(id), Some(text)) => html! { a href={"/console/" (name) "/" (id)} { (text) } },
         (Some(id), None) => html! { code { (id) } },
         _ => none(),
     }

@@ -74,8 +74,9 @@ impl Section {
         let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
         match room {
             "" => Some(Self::Overview),
-            // deliveries belong to the section of their webhook
+            // deliveries belong to the section of their webhook, e-shops to that of their syncs
             "delivery" => Some(Self::Webhooks),
+            "eshop" | "organisation" => Some(Self::Syncs),
             room => {
                 let known = |address: &str| address.strip_prefix("/console/") == Some(room);
                 Self::ALL.iter().find(|(_, _, address)| known(address)).map(|(section, ..)| *section)
@@ -96,6 +97,8 @@ pub(super) struct Chrome<'c> {
     pub(super) said: Option<String>,
     /// The URL of the page's updates.
     pub(super) live: Option<&'c str>,
+    /// What was searched for.
+    pub(super) sought: Option<&'c str>,
 }
 
 /// A page, with its section marked in the navigation bar.
@@ -108,13 +111,18 @@ pub(super) fn page(
     let body = html! {
         header.bar {
             a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
+            form.find method="get" action="/console/find" role="search" aria-label="Everything" {
+                label.hidden for="find" { "Find a SKU, product, order, e-shop, organisation, destination, or any id" }
+                input #find type="search" name="q" value=[chrome.sought] placeholder="SKU, order, e-shop, host, id" maxlength="200"
+                    autocomplete="off" spellcheck="false" aria-keyshortcuts="/";
+            }
             nav aria-label="Pages" {
                 @for (room, name, address) in Section::ALL {
                     a href=(address) aria-current=[(Some(room) == section).then_some("page")] { (name) }
                 }
             }
             div.who {
-                span { (chrome.name) " " span.muted { (chrome.role) } }
+                a href="/console/account" { (chrome.name) " " span.muted { (chrome.role) } }
                 form method="post" action="/console/logout" {
                     input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
                     button.plain type="submit" { "Log out" }

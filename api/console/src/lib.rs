@@ -2,12 +2,13 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`order`], [`queue`], [`job`], [`failure`],
-//!   [`webhook`], [`delivery`], [`audit`], [`sync`].
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`find`], [`order`], [`product`], [`queue`], [`job`],
+//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
+//!   [`token`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`piece`], [`chart`] are the parts of pages; [`asset`] has the embedded style sheet and
+//! - [`layout`], [`piece`], [`timeline`], [`chart`] are the parts of pages; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
 //!
 //! # Guarantees
@@ -26,22 +27,29 @@
 //! permission; a line in [`routes`]; for an action, a confirmation and a `POST` at the same URL; a test in
 //! `tests/it/console`.
 
+mod account;
 mod asset;
 mod audit;
 mod chart;
 mod delivery;
+mod eshop;
 mod failure;
+mod find;
 mod form;
 mod job;
 mod layout;
 mod live;
 mod order;
+mod organisation;
 mod overview;
 mod piece;
 mod problem;
+mod product;
 mod queue;
 mod session;
 mod sync;
+mod timeline;
+mod token;
 mod visit;
 mod webhook;
 
@@ -57,6 +65,24 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console", get(overview::show))
         .route("/console/", get(overview::show))
         .route("/console/live", get(overview::follow))
+        .route("/console/account", get(account::show))
+        .route("/console/account/password", post(account::change_password))
+        .route("/console/account/totp", post(account::set_up))
+        .route("/console/account/totp/on", post(account::switch_on))
+        .route("/console/account/totp/remove", post(account::remove))
+        .route("/console/account/session/{id}/end", get(account::ask_end).post(account::end))
+        .route("/console/token", get(token::show))
+        .route("/console/token/new", get(token::new).post(token::create))
+        .route("/console/token/{id}/delete", get(token::ask_delete).post(token::delete))
+        .route("/console/find", get(find::show))
+        .route("/console/eshop/{id}", get(eshop::show))
+        .route("/console/eshop/{id}/setting", get(eshop::setting::edit).post(eshop::setting::store))
+        .route("/console/eshop/{id}/pause", get(eshop::setting::ask_pause).post(eshop::setting::pause))
+        .route("/console/eshop/{id}/resume", get(eshop::setting::ask_resume).post(eshop::setting::resume))
+        .route("/console/eshop/{id}/sync", get(eshop::setting::ask_sync).post(eshop::setting::sync))
+        .route("/console/eshop/{id}/webhook", get(webhook::edit::new).post(webhook::edit::create))
+        .route("/console/organisation/{id}", get(organisation::show))
+        .route("/console/product/{id}", get(product::show))
         .route("/console/order", get(order::list::show))
         .route("/console/order/attention", get(order::attention::show))
         .route("/console/order/{id}", get(order::show))
@@ -87,6 +113,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/failure/{key}/retry", get(failure::ask_retry).post(failure::retry))
         .route("/console/webhook", get(webhook::list::show))
         .route("/console/webhook/{id}", get(webhook::show))
+        .route("/console/webhook/{id}/edit", get(webhook::edit::edit).post(webhook::edit::store))
+        .route("/console/webhook/{id}/rotate", get(webhook::edit::ask_rotate).post(webhook::edit::rotate))
         .route(
             "/console/webhook/{id}/activate",
             get(webhook::control::ask_activate).post(webhook::control::activate),

@@ -28,7 +28,7 @@ use super::visit::Visit;
 pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
     let found = find(&visit, id).await?;
     let mut content = html! {
-        p.trail { a href="/console/order" { "Orders" } " / " code { (id) } }
+        p.trail { a href="/console/order" { "Orders" } " / " (piece::eshop(found.order.eshop_id, &found.order.eshop)) }
     };
     for (id, part) in parts_of(&visit, &found) {
         content = html! { (content) div #(id) { (part) } };
@@ -93,7 +93,7 @@ fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>)
             div { dt { "Delivered" } dd { (piece::time_or_none(order.delivered_at, now)) } }
         }
         dl.details {
-            div { dt { "E-shop" } dd { a href={"/console/order?eshop=" (order.eshop_id)} { (order.eshop) } " " span.muted { (order.organisation) } } }
+            div { dt { "E-shop" } dd { (piece::eshop(order.eshop_id, &order.eshop)) ", " (piece::organisation(order.organisation_id, &order.organisation)) } }
             div { dt { "External id" } dd { (text(order.external_id.as_deref())) } }
             div { dt { "Shipped from" } dd { (order.warehouse) ", " (order.wms) } }
             div { dt { "Carrier" } dd { (text(order.carrier.as_deref())) @if let Some(service) = &order.carrier_service { ", " (service) } } }
@@ -143,7 +143,11 @@ fn where_it_is(order: &Order) -> Markup {
         Status::WaitingForTheCarrier => "It is packed, and waits for the carrier.",
         Status::CarrierPickedUp => "It is on its way.",
         Status::ReadyToTakeover => "It is at the pickup place.",
+        Status::ProbablyDelivered => {
+            "It was on its way, and nothing more was heard of it: it was probably delivered."
+        }
         Status::Delivered => "It is delivered.",
+        Status::WaitingForCancel => "Cancelling was asked for. The warehouse has not answered.",
         Status::Canceled => "It is cancelled.",
     };
     html! {
@@ -219,7 +223,7 @@ fn lacks(lacks: &[Lack], now: DateTime<Utc>) -> Markup {
                 tbody {
                     @for lack in lacks {
                         tr {
-                            td.name { strong { (lack.sku) } }
+                            td.name { a href={"/console/product/" (lack.product)} { strong { (lack.sku) } } }
                             td.number data-label="Needed" { (number(lack.needed)) }
                             td.number data-label="Free here" { (number(lack.free)) }
                             td.text data-label="On its way" {
@@ -268,7 +272,10 @@ fn item_row(item: &Item, status: Status) -> Markup {
     let missing = item.missing(status);
     html! {
         tr {
-            td.name { strong { (item.sku.as_deref().unwrap_or("deleted product")) } }
+            td.name { @match &item.sku {
+                Some(sku) => a href={"/console/product/" (item.product)} { strong { (sku) } },
+                None => strong { "deleted product" },
+            } }
             td.name { (item.name.as_deref().unwrap_or_default()) }
             td.number data-label="Ordered" { (number(item.quantity)) }
             td.number data-label="Booked" { (number(item.booked(status))) }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod course;
+mod figures;
 mod workers;
 
 use std::time::{Duration, Instant};
@@ -9,17 +10,18 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::activity::{self, Span};
+use longshore_shared::kernel::activity::Span;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{RedisHealth, RedisState};
-use longshore_shared::operate::standing;
+use longshore_shared::operate::{self, standing};
 use maud::{Markup, html};
 
+use super::asset;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{Tone, badge, milliseconds, number};
-use super::queue::in_words;
+use super::queue::{in_words, title};
 use super::visit::Visit;
 
 /// How long a part may take to answer before it counts as unavailable.
@@ -31,11 +33,16 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     for (id, part) in parts(&visit).await? {
         content = html! { (content) div #(id) { (part) } };
     }
-    let live = match span(&visit) {
-        Span::Hour => "/console/live",
-        Span::Day => "/console/live?span=day",
+    let content = html! {
+        (content)
+        link rel="stylesheet" href=(asset::address("uplot.css"));
+        script src=(asset::address("uplot.js")) defer {}
     };
-    Ok(visit.live_page(Section::Overview, "Overview", live, &content))
+    let live = match span(&visit) {
+        Span::Hour => "/console/live".to_owned(),
+        other => format!("/console/live?span={}", course::word(other)),
+    };
+    Ok(visit.live_page(Section::Overview, "Overview", &live, &content))
 }
 
 /// `GET /console/live`.
@@ -45,15 +52,20 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 
 /// The time span of the charts.
 fn span(visit: &Visit<permit::ReadQueues>) -> Span {
-    if visit.asked.get("span") == Some("day") { Span::Day } else { Span::Hour }
+    let asked = visit.asked.get("span").and_then(course::span_of).unwrap_or(Span::Hour);
+    let choice = operate::course::spans(visit.scope());
+    if choice.contains(&asked) { asked } else { choice[0] }
 }
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let stands = standing::read(visit.services()).await?;
-    let (health, attention, course, workers) = tokio::try_join!(
+    let shortest = operate::course::spans(visit.scope())[0];
+    let (db, scope) = (visit.db(), visit.scope());
+    let (health, attention, lately, course, workers) = tokio::try_join!(
         async { Ok(health(visit, &stands.redis).await) },
         attention::read(visit, &stands),
-        activity::read(&visit.db().lists, span(visit)),
+        operate::course::read(db, scope, shortest),
+        operate::course::read(db, scope, span(visit)),
         workers::read(visit),
     )?;
     let standing = html! {
@@ -61,7 +73,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
             @for queue in &stands.queues {
                 @let (tone, word, sentence) = in_words(queue);
                 a.tile id={"tile-" (queue.wish.queue)} href="/console/queue" {
-                    span.name { (queue.wish.queue) } (badge(tone, word))
+                    span.name { (title(queue.wish.queue)) " " code.muted { (queue.wish.queue) } } (badge(tone, word))
                     span.muted { (sentence) }
                 }
             }
@@ -69,9 +81,10 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         }
     };
     Ok(vec![
-        ("standing".into(), standing),
         ("attention".into(), attention),
-        ("course".into(), course::draw(&course)),
+        ("figures".into(), figures::draw(&lately)),
+        ("standing".into(), standing),
+        ("course".into(), course::draw(&course, operate::course::spans(scope))),
         ("workers".into(), workers),
     ])
 }

@@ -1,17 +1,22 @@
 //! Parts of pages: badges, times, figures, paging, empty states.
 
+use std::fmt::Display;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use longshore_shared::job::chunk::ChunkState;
 use longshore_shared::job::kind::JobState;
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
 pub(super) use longshore_shared::kernel::figure::{counted, number};
-use longshore_shared::kernel::ids::JobId;
+use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
 use longshore_shared::list::fields::job::{JobOutcome, outcome};
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::health::Health;
 use maud::{Markup, html};
 use serde_json::Value;
+use uuid::Uuid;
+
+use super::form::{Asked, Refused};
 
 /// A severity; its word carries the meaning, its colour only emphasises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +67,16 @@ impl Toned for JobState {
 impl Toned for ExpeditionStatus {
     fn toned(self) -> (&'static str, Tone) {
         let tone = match self {
-            Self::Delivered => Tone::Good,
+            Self::ProbablyDelivered | Self::Delivered => Tone::Good,
             Self::AwaitingProcessing
             | Self::TakeOut
             | Self::Completion
             | Self::WaitingForTheCarrier
             | Self::CarrierPickedUp
             | Self::ReadyToTakeover => Tone::Busy,
-            Self::AwaitingReservation | Self::WaitingForGoods | Self::StockOk => Tone::Warn,
+            Self::AwaitingReservation | Self::WaitingForGoods | Self::StockOk | Self::WaitingForCancel => {
+                Tone::Warn
+            }
             Self::Incorrect => Tone::Bad,
             Self::OnHold | Self::Canceled => Tone::Quiet,
         };
@@ -146,6 +153,40 @@ pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>)
             (since)
         },
         (reason, None) => html! { "Waits: " (reason) (since) },
+    }
+}
+
+/// The page of a thing: the address where its kind has one, else that of its audit.
+pub(super) fn page_of(entity_type: &str, id: Uuid) -> String {
+    match entity_type {
+        "product" | "eshop" | "organisation" | "webhook" | "job" | "delivery" => {
+            format!("/console/{entity_type}/{id}")
+        }
+        "expedition" => format!("/console/order/{id}"),
+        // the search leads from a stock to its product, and from a setting to its e-shop
+        "product_stock" | "integration_setting" => format!("/console/find?q={id}"),
+        _ => format!("/console/audit?entity={id}"),
+    }
+}
+
+/// A link to an e-shop.
+pub(super) fn eshop(id: EshopId, name: &str) -> Markup {
+    html! { a href={"/console/eshop/" (id)} { (name) } }
+}
+
+/// A link to an organisation.
+pub(super) fn organisation(id: OrganisationId, name: &str) -> Markup {
+    html! { a href={"/console/organisation/" (id)} { (name) } }
+}
+
+/// An id for people: its end, since ids of the same moment begin alike. All of it is there to be read out, selected and copied;
+/// the style sheet cuts it.
+pub(super) fn id(id: impl Display) -> Markup {
+    html! {
+        span.id {
+            code title=(id) { bdi { (id) } }
+            button.copy type="button" data-copy=(id) hidden aria-label={"Copy " (id)} { "copy" }
+        }
     }
 }
 
@@ -263,6 +304,20 @@ pub(super) fn sentence(text: &str) -> String {
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
+/// Names of changed fields that are listed.
+const NAMES: usize = 4;
+
+/// The names of the changed fields of an audit record.
+pub(super) fn fields(changes: &Value) -> String {
+    let names: Vec<_> =
+        changes.as_object().into_iter().flat_map(|changes| changes.keys().map(String::as_str)).collect();
+    match names.len() {
+        0 => "no other field".to_owned(),
+        1..=NAMES => names.join(", "),
+        all => format!("{} and {} more", names[..NAMES].join(", "), all - NAMES),
+    }
+}
+
 /// Indented JSON.
 pub(super) fn json(value: &Value) -> Markup {
     html! { pre tabindex="0" { code { (format!("{value:#}")) } } }
@@ -316,6 +371,45 @@ pub(super) fn field(name: &str, label: &str, kind: &str, value: Option<&str>) ->
     html! {
         label { (label)
             input type=(kind) name=(name) value=[value] step=[step] autocomplete="off" spellcheck="false";
+        }
+    }
+}
+
+/// A field of a search form with what was asked, and with what is wrong with that.
+pub(super) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str, kind: &str) -> Markup {
+    let step = (kind == "datetime-local").then_some("1");
+    let wrong = refused.message(name);
+    html! {
+        label { (label)
+            input type=(kind) name=(name) value=[asked.get(name)] step=[step] autocomplete="off" spellcheck="false"
+                aria-invalid=[wrong.map(|_| "true")] aria-describedby=[wrong.map(|_| format!("wrong-{name}"))];
+            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (sentence(wrong)) "." } }
+        }
+    }
+}
+
+/// A check box of a form.
+pub(super) fn switch(asked: &Asked, name: &str, label: &str) -> Markup {
+    html! {
+        label.switch-box { input type="checkbox" name=(name) value="true" checked[asked.get(name) == Some("true")]; (label) }
+    }
+}
+
+/// A drop-down list of a form with what was asked, and with what is wrong with that.
+pub(super) fn options<'w>(
+    asked: &Asked,
+    refused: &Refused,
+    name: &str,
+    label: &str,
+    words: impl IntoIterator<Item = (&'w str, &'w str)>,
+) -> Markup {
+    let wrong = refused.message(name);
+    html! {
+        label { (label)
+            select name=(name) aria-invalid=[wrong.map(|_| "true")] aria-describedby=[wrong.map(|_| format!("wrong-{name}"))] {
+                @for (word, text) in words { option value=(word) selected[asked.get(name).unwrap_or_default() == word] { (text) } }
+            }
+            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (sentence(wrong)) "." } }
         }
     }
 }

@@ -14,6 +14,7 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
 use longshore_shared::operate;
+use longshore_shared::operate::queue::{Pause, REASON_LENGTH};
 use longshore_shared::operate::standing::{self, Shown, Verdict};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -75,7 +76,7 @@ fn rate_of(queue: Queue, [jobs, calls]: [f64; 2]) -> Markup {
     match queue {
         Queue::Chunk => html! { (format!("{jobs:.1}")) " jobs/min" },
         Queue::Lane => html! { (format!("{calls:.1}")) " calls/min" },
-        Queue::Partner | Queue::Upkeep => none(),
+        Queue::Partner | Queue::Handover | Queue::Upkeep => none(),
     }
 }
 
@@ -88,7 +89,7 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
     html! {
         section.card aria-labelledby={"queue-" (name)} {
             header {
-                h2 id={"queue-" (name)} { (name) }
+                h2 id={"queue-" (name)} { (title(wish.queue)) " " code.muted { (name) } }
                 (badge(tone, word))
                 @if wish.paused && queue.verdict() != Verdict::Paused { (badge(Tone::Warn, "paused")) }
             }
@@ -130,6 +131,16 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
     }
 }
 
+/// What people call a queue.
+pub(super) fn title(queue: Queue) -> &'static str {
+    match queue {
+        Queue::Chunk => "Jobs",
+        Queue::Partner => "Partner calls",
+        Queue::Lane => "Webhooks",
+        Queue::Upkeep => "Housekeeping",
+    }
+}
+
 fn known(count: Option<u64>) -> Markup {
     count.map_or_else(
         || html! { span.muted { "unknown" } },
@@ -142,6 +153,7 @@ fn purpose(queue: Queue) -> &'static str {
         Queue::Chunk => "Chunks of bulk operations and syncs.",
         Queue::Lane => "Webhooks with due deliveries.",
         Queue::Partner => "Calls to partners for syncs.",
+        Queue::Handover => "Systems of warehouses with orders to hand over.",
         Queue::Upkeep => {
             "Periodic work (retention, schedules, charts). A pause stops all of it and ends automatically after an hour."
         }
@@ -150,15 +162,22 @@ fn purpose(queue: Queue) -> &'static str {
 
 /// A sentence about a pause and its end.
 pub(super) fn paused(queue: &Shown) -> String {
+    let paused = match &queue.pause {
+        Some(Pause { by, at, reason: Some(reason), .. }) => {
+            format!("Paused by {by} at {} (“{reason}”)", stamp(*at))
+        }
+        Some(Pause { by, at, .. }) => format!("Paused by {by} at {}", stamp(*at)),
+        None => "Paused by an operator".to_owned(),
+    };
     let Some(at) = queue.wish.resumes_at else {
-        return format!("Paused by an operator: {} open, no new work starts.", backlog(queue));
+        return format!("{paused}: {} open, no new work starts.", backlog(queue));
     };
     let what = if queue.wish.queue == Queue::Upkeep {
         "retention, schedules and charts are stopped"
     } else {
         "no new work starts"
     };
-    format!("Paused by an operator: {what}. The queue resumes automatically at {}.", stamp(at))
+    format!("{paused}: {what}. The queue resumes automatically at {}.", stamp(at))
 }
 
 fn backlog(queue: &Shown) -> String {
@@ -232,14 +251,18 @@ pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Na
             is_grave: false,
             action: &format!("/console/queue/{name}/pause"),
             back: BACK,
-            fields: html! {},
+            fields: html! {
+                label for="reason" { "Reason, which the queue and the audit show" }
+                input #reason type="text" name="reason" maxlength=(REASON_LENGTH) autocomplete="off";
+            },
         },
     )
 }
 
 /// `POST /console/queue/{name}/pause`.
 pub(super) async fn pause(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
-    operate::queue::set_paused(act.visit.services(), &act.visit.may, name, true).await?;
+    let reason = act.form.text("reason")?;
+    operate::queue::pause(act.visit.services(), &act.visit.may, name, reason).await?;
     Ok(done(BACK, Done::Paused, None))
 }
 
@@ -261,7 +284,7 @@ pub(super) async fn ask_resume(visit: Visit<permit::ManageQueues>, Name(name): N
 
 /// `POST /console/queue/{name}/resume`.
 pub(super) async fn resume(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
-    operate::queue::set_paused(act.visit.services(), &act.visit.may, name, false).await?;
+    operate::queue::resume(act.visit.services(), &act.visit.may, name).await?;
     Ok(done(BACK, Done::Resumed, None))
 }
 

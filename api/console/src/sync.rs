@@ -8,7 +8,9 @@ use longshore_shared::kernel::ids::EshopId;
 use maud::{Markup, html};
 
 use super::layout::Section;
-use super::piece::{Tone, badge, empty, field, job_state, none, number, pager, time, time_or_none, took};
+use super::piece::{
+    Tone, badge, empty, eshop, field, job_state, none, number, pager, time, time_or_none, took,
+};
 use super::visit::Visit;
 
 const HERE: &str = "/console/sync";
@@ -17,7 +19,7 @@ const HERE: &str = "/console/sync";
 pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let named = asked.text("name")?;
-    let runs = sync_run::page(visit.db(), visit.scope(), named.as_deref(), asked.id("after")?).await?;
+    let runs = sync_run::page(visit.db(), visit.scope(), named.as_deref(), None, asked.id("after")?).await?;
     let mut eshops: Vec<EshopId> = runs.iter().map(|run| run.eshop).collect();
     eshops.dedup();
     let is_more = eshops.len() > PAGE;
@@ -40,7 +42,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     Ok(visit.page(Section::Syncs, "Syncs", &content))
 }
 
-fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
+pub(super) fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
     if runs.is_empty() {
         return empty("No e-shop matches.", "Try another name. E-shops are created with the API.");
     }
@@ -63,7 +65,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td.name {
-                a href={"/console/job?eshop=" (run.eshop)} { strong { (run.name) } } " " span.muted { (run.organisation) }
+                strong { (eshop(run.eshop, &run.name)) } " " span.muted { (run.organisation) }
                 @if !run.active { " " (badge(Tone::Quiet, "inactive")) }
             }
             @match (&run.kind, run.job) {

@@ -101,16 +101,27 @@ impl<P> Visit<P> {
     }
 
     /// A page.
-    pub(super) fn page(&self, section: Section, title: &str, content: &Markup) -> Response {
-        self.page_with(section, title, None, content)
+    pub(super) fn page(
+        &self,
+        section: impl Into<Option<Section>>,
+        title: &str,
+        content: &Markup,
+    ) -> Response {
+        self.page_with(section.into(), title, None, content)
     }
 
     /// A page that gets updates from that URL.
     pub(super) fn live_page(&self, section: Section, title: &str, live: &str, content: &Markup) -> Response {
-        self.page_with(section, title, Some(live), content)
+        self.page_with(Some(section), title, Some(live), content)
     }
 
-    fn page_with(&self, section: Section, title: &str, live: Option<&str>, content: &Markup) -> Response {
+    fn page_with(
+        &self,
+        section: Option<Section>,
+        title: &str,
+        live: Option<&str>,
+        content: &Markup,
+    ) -> Response {
         let caller = &self.may.caller;
         let chrome = layout::Chrome {
             name: &caller.actor.name,
@@ -118,12 +129,27 @@ impl<P> Visit<P> {
             form_token: &form_token(&self.token),
             said: said(&self.asked),
             live,
+            sought: self.asked.get("q"),
         };
-        layout::page(&chrome, Some(section), title, content).into_response()
+        layout::page(&chrome, section, title, content).into_response()
+    }
+
+    /// A form of a page, with the token of the session.
+    pub(super) fn form(&self, action: &str, button: &str, back: &str, fields: &Markup) -> Markup {
+        html! {
+            form.editor method="post" action=(action) {
+                input type="hidden" name=(FORM_TOKEN) value=(form_token(&self.token));
+                (fields)
+                div.buttons {
+                    button.primary type="submit" { (button) }
+                    a.button href=(back) { "Back" }
+                }
+            }
+        }
     }
 
     /// A confirmation before an action: a separate page, which the script shows in place.
-    pub(super) fn ask(&self, section: Section, question: &Question<'_>) -> Response {
+    pub(super) fn ask(&self, section: impl Into<Option<Section>>, question: &Question<'_>) -> Response {
         let content = html! {
             section.question data-question="" {
                 h1 { (question.title) }
@@ -188,6 +214,15 @@ deeds! {
     OrderUnbooked = "order-unbooked", "The pieces of the order are given back, and its reservation is paused.";
     OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
     OrderReported = "order-reported", "The status is reported.";
+    SettingStored = "setting-stored", "The integration setting is stored.";
+    SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";
+    SettingResumed = "setting-resumed", "The partner is called again.";
+    Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
+    TokenDeleted = "token-deleted", "The token is deleted. It stops working within seconds.";
+    PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";
+    FactorRemoved = "factor-removed", "The second factor is removed.";
+    SessionEnded = "session-ended", "The session has ended.";
+    WebhookStored = "webhook-stored", "The webhook is changed.";
     Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
     Tested = "tested", "A test is being sent. It is listed under the deliveries.";

@@ -1,6 +1,7 @@
 //! Webhooks: the list by health, and the details of one webhook.
 
 pub(super) mod control;
+pub(super) mod edit;
 pub(super) mod list;
 
 use axum::response::Response;
@@ -16,8 +17,8 @@ use maud::{Markup, html};
 use super::delivery;
 use super::layout::Section;
 use super::piece::{
-    Tone, attempt_time, badge, counted, empty, full_time, milliseconds, none, number, state, status, time,
-    up_to,
+    self, Tone, attempt_time, badge, counted, empty, eshop, full_time, milliseconds, none, number,
+    organisation, state, status, time, up_to,
 };
 use super::visit::Visit;
 
@@ -41,7 +42,7 @@ pub(super) async fn show(
     let now = visit.now();
     let may = visit.can(Permission::WriteWebhooks);
     let content = html! {
-        p.trail { a href="/console/webhook" { "Webhooks" } " / " code { (id) } }
+        p.trail { a href="/console/webhook" { "Webhooks" } " / " (eshop(webhook.eshop_id, &webhook.eshop)) }
         (standing(&webhook, &record, may, now))
         (last_calls(&calls, now))
         (delivery::waiting(&waiting, webhook.waiting, now))
@@ -62,10 +63,14 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
                     @if webhook.active {
                         a.button href={(path) "/test"} data-ask="" { "Test" }
                         a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={(path) "/edit"} { "Edit" }
+                        a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                         a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
                     } @else {
                         a.button.primary href={(path) "/activate"} data-ask="" { "Activate" }
                         a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={(path) "/edit"} { "Edit" }
+                        a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                     }
                 }
             }
@@ -93,12 +98,13 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
         }
         dl.details {
             div { dt { "Event" } dd { code { (webhook.event) } } }
-            div { dt { "E-shop" } dd { a href={"/console/webhook?eshop=" (webhook.eshop_id)} { (webhook.eshop) } " " span.muted { (webhook.organisation) } } }
+            div { dt { "E-shop" } dd { (eshop(webhook.eshop_id, &webhook.eshop)) ", " (organisation(webhook.organisation_id, &webhook.organisation)) } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             div { dt { "Concurrency" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
             div { dt { "Lane" } dd { (lane(webhook, now)) } }
             div { dt { "Breaker" } dd { (breaker(webhook, now)) } }
             div { dt { "Created" } dd { (full_time(webhook.created_at, now)) } }
+            div { dt { "Id" } dd { (piece::id(webhook.id)) } }
         }
     }
 }

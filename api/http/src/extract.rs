@@ -22,7 +22,7 @@ pub use body::{JsonBody, OptionalJson};
 pub use budget::Budget;
 pub use document::Document;
 pub use failure::Failure;
-pub use form::FileForm;
+pub use form::{FileForm, FileUpload, FormFile};
 pub use headers::{IfMatch, IfNoneMatch, Prefer};
 pub use id::{Id, Ids};
 pub use lines::Lines;

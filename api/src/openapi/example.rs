@@ -56,5 +56,7 @@ pub(super) const CHANGED: &str = "2026-01-31T12:30:00.654321+00:00";
 pub(super) const EXPEDITION: &str = "0192a1b2-7000-7000-8000-000000000028";
 /// The item of the order.
 pub(super) const EXPEDITION_ITEM: &str = "0192a1b2-7000-7000-8000-000000000029";
+/// A carrier preference of the e-shop.
+pub(super) const CARRIER_PREFERENCE: &str = "0192a1b2-7000-7000-8000-00000000002b";
 /// A movement of the stock.
 pub(super) const STOCK_MOVEMENT: &str = "0192a1b2-7000-7000-8000-00000000002a";

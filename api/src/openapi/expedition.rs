@@ -1,11 +1,14 @@
 //! Orders, which the API calls expeditions, with their items, reservations and the movements of stocks.
 
+use longshore_shared::catalog::image::{LARGEST, upload_body};
+use longshore_shared::expedition::invoice::MEDIA_TYPE;
 use longshore_shared::expedition::{command, create, edit, progress};
 use longshore_shared::list::fields::expedition::EXPEDITION as ORDERS;
 use longshore_shared::list::fields::expedition_item::{
     EXPEDITION_ITEM as ITEMS, RESERVATION as RESERVATIONS,
 };
 use longshore_shared::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
+use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use serde_json::{Value, json};
 
 use super::catalog;
@@ -17,9 +20,12 @@ use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, any_integer, any_text, array_of, body_of, id, members, object, or_null, text, timestamp,
+    Said, Shape, about, any_integer, any_text, array_of, body_of, bytes, id, members, named, object, or_null,
+    text, timestamp,
 };
-use crate::routes::expedition::{bulk, command as commands, edit as edits, read as handlers};
+use crate::routes::expedition::{
+    bulk, command as commands, edit as edits, invoice as invoices, read as handlers,
+};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -124,10 +130,63 @@ pub(super) fn operations() -> Vec<Operation> {
             operation(bulk::cancel_expeditions, "Cancels orders in bulk"),
             "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.",
         ),
+        operation(invoices::upload_expedition_invoice, "Uploads the invoice of an order")
+            .says(&format!(
+                "A PDF of at most {} MiB, in JSON or in a form. The format is detected from the content. It takes the place of the invoice that the order has. 409 `wrong_status` if the order is `delivered` or `canceled`.",
+                LARGEST / (1024 * 1024)
+            ))
+            .says("In a form, the file is the first part with the name `invoice` or `file`; other parts are ignored.")
+            .body("InvoiceUpload", invoice_as_json(), json!({
+                "fileName": "invoice-42.pdf", "contentType": "application/pdf", "data": ENCODED_PDF,
+            }))
+            .schema(
+                "InvoiceForm",
+                object()
+                    .about("An invoice in a form.")
+                    .required("invoice", about(bytes(), "The file with the invoice.")),
+            )
+            .form("multipart/form-data", named("InvoiceForm"), Some(json!({"invoice": PDF})))
+            .answers(201, "The stored invoice.", named("ExpeditionInvoice"), Some(invoice()))
+            .with(&["ETag", "Location"])
+            .refuses(&[409, 410]),
+        operation(invoices::get_expedition_invoice, "Reads the invoice of an order")
+            .says("Returns the file as it was uploaded.")
+            .answers_as(200, "The content of the invoice.", MEDIA_TYPE, bytes(), None)
+            .known()
+            .refuses(&[410])
+            // files are served regardless of Accept
+            .never(&[406]),
+        operation(invoices::delete_expedition_invoice, "Deletes the invoice of an order")
+            .says(wrong)
+            .done()
+            .refuses(&[409, 410]),
         list(handlers::list_expedition_items, &ITEMS, "Lists items of orders"),
         list(handlers::list_reservations, &RESERVATIONS, "Lists reservations"),
         list(handlers::list_stock_movements, &MOVEMENTS, "Lists stock movements"),
+        list(handlers::list_outbound_receipts, &OUTBOUND_RECEIPT, "Lists outbound receipts"),
+        list(handlers::list_inbound_receipts, &INBOUND_RECEIPT, "Lists inbound receipts"),
     ]
+}
+
+/// A PDF whose bytes are all ASCII, so that JSON can contain them.
+const PDF: &str = "%PDF-1.4\n%%EOF\n";
+
+/// The same in base64.
+const ENCODED_PDF: &str = "JVBERi0xLjQKJSVFT0YK";
+
+fn invoice_as_json() -> Shape {
+    body_of(&upload_body::body()).about("An invoice in JSON.").explain(&[
+        ("fileName", "The name of the file: its `originalName`."),
+        ("contentType", "Ignored: the format is detected from the content."),
+        ("data", "The content in base64, with or without a `data:` URL around it."),
+    ])
+}
+
+fn invoice() -> Value {
+    json!({
+        "name": format!("{}.pdf", super::example::ANY), "originalName": "invoice-42.pdf", "mimeType": MEDIA_TYPE,
+        "size": PDF.len(),
+    })
 }
 
 fn to_create() -> Shape {
@@ -201,8 +260,12 @@ const MEANINGS: &[(&str, &str)] = &[
     ("items", "The ordered items. A product may appear several times."),
     ("value", "What the customer pays, with at most 4 decimals."),
     ("currency", "ISO 4217."),
-    ("carrier", "The carrier. Without it, the order is `incorrect` when it is sent."),
+    (
+        "carrier",
+        "The carrier. Without it, one is chosen by the carrier preferences when the order is sent; if none holds, the order is `incorrect`.",
+    ),
     ("carrierService", "A service of the carrier."),
+    ("carrierChoice", "The preference that the carrier was chosen by; null for a given carrier."),
     (
         "differentDeliveryAddress",
         "If false, the delivery address is the billing address. The default is whether they differ.",
@@ -214,6 +277,9 @@ const MEANINGS: &[(&str, &str)] = &[
     ("editBeforeProcessing", "Whether an import leaves the order on hold. Null: as the e-shop says."),
     ("ignoreAddressValidation", "Whether the order may be sent with an incomplete address."),
     ("services", "Ids that are kept and not looked up."),
+    ("invoice", "Its invoice, if it has one."),
+    ("invoiceUrl", "The path of the content of its invoice."),
+    ("invoiceOriginalName", "The name of the uploaded file."),
     ("waitsFor", "The product that the order waits for."),
     ("reservationPaused", "Whether the order is passed over until it is booked again."),
     ("errors", "What was wrong when the order was last sent."),
@@ -338,7 +404,7 @@ fn item() -> Value {
 }
 
 fn items() -> Said {
-    array_of(super::schema::named("ExpeditionItem"))
+    array_of(named("ExpeditionItem"))
 }
 
 fn carrier_options() -> Said {
@@ -362,7 +428,7 @@ fn errors() -> Said {
             .required("propertyPath", any_text())
             .required("message", any_text())
             .required("code", any_text())
-            .required("parameters", super::schema::named("ViolationParameters"))
+            .required("parameters", named("ViolationParameters"))
             .called("ExpeditionError"),
     )
 }
@@ -440,6 +506,8 @@ pub(super) const MOVEMENT: Described = Described {
             "`new`: received; `completion`: packed for an order; `inventory`: counted or found.",
         ),
         ("quantity", "Pieces."),
+        ("inboundReceipt", "The receipt of what came with it; null for other movements."),
+        ("outboundReceipt", "The receipt of what left with it; null for other movements."),
     ],
     shapes: &[],
     example: || {
@@ -447,7 +515,7 @@ pub(super) const MOVEMENT: Described = Described {
             "id": STOCK_MOVEMENT, "product": PRODUCT, "movementType": "out", "movementSubType": "completion",
             "organisation": ORGANISATION, "warehouse": WAREHOUSE, "wms": WMS, "expedition": ORDER, "expeditionItem": ITEM,
             "quantity": 2, "lot": null, "serialNumbers": [], "createdAt": CHANGED, "movedAt": CHANGED, "reported": true,
-            "wmsInternalId": null,
+            "wmsInternalId": null, "inboundReceipt": null, "outboundReceipt": ORDER,
         })
     },
 };

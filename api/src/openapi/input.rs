@@ -6,7 +6,8 @@ use longshore_http::extract::body::DEFAULT_LIMIT;
 use longshore_http::extract::login;
 use longshore_http::extract::may::{MayRefresh, Permit, permit};
 use longshore_http::extract::{
-    At, FileForm, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer, Segment,
+    At, FileForm, FileUpload, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer,
+    Segment,
 };
 use longshore_http::fixed::HowAsked;
 use longshore_shared::kernel::access::Permission;
@@ -127,7 +128,13 @@ impl<const LIMIT: usize> Input for JsonBody<LIMIT> {
 }
 
 /// The limit is that of the file, not of the form around it.
-impl<const LIMIT: usize> Input for FileForm<LIMIT> {
+impl<F> Input for FileForm<F> {
+    fn tell(inputs: &mut Inputs) {
+        inputs.body = Some(Body { required: true, limit: None });
+    }
+}
+
+impl<F, const LIMIT: usize> Input for FileUpload<F, LIMIT> {
     fn tell(inputs: &mut Inputs) {
         inputs.body = Some(Body { required: true, limit: None });
     }

@@ -1,20 +1,23 @@
 //! Partner integration: settings, and the two syncs.
 
 mod setting;
+mod wms_setting;
 
 use longshore_http::extract::lines::NDJSON;
 use longshore_shared::catalog::product::rules;
-use longshore_shared::expedition::import;
+use longshore_shared::expedition::{import, news};
 use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
 use longshore_shared::warehouse::stock::sync as stock;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::example::{ESHOP, WAREHOUSE};
+use super::example::{CHANGED, ESHOP, EXPEDITION, WAREHOUSE, WMS};
 use super::operation::{JSON, Operation, operation};
-use super::schema::{Said, Shape, about, array, body_of, boolean, bytes, either, members, named, one_of};
-use super::{catalog, expedition};
+use super::schema::{
+    Said, Shape, about, array, array_of, body_of, boolean, bytes, either, members, named, one_of,
+};
+use super::{catalog, expedition, record};
 use crate::routes::partner::sync;
 
 /// No limit on the rows of one document other than its bytes.
@@ -48,8 +51,18 @@ pub(super) fn operations() -> Vec<Operation> {
     let order = expedition::parts(members(&import::schema())).about(
         "A row of an import of orders: the body of a create without `eshop`; or `{\"orderNumber\", \"cancel\": true}`, which cancels the order. A new order needs `value`, `currency` and `items`.",
     );
+    let report = members(&news::schema())
+        .about("What a warehouse reports of one order.")
+        .part("items", |item| item.explain(OF_REPORTED_ITEM).called("NewsItem"))
+        .part("parcels", |parcel| parcel.called("ProgressParcel"))
+        .part("errors", |error| error.called("ProgressError"))
+        .explain(OF_REPORT);
+    let reports = body_of(&push::news_header())
+        .about("The reports of a wms.")
+        .required("news", about(array(0..=ROWS, named("NewsRow")), OF_ROWS));
     let count = body_of(&stock::row()).about("A row of a stock sync.");
     let mut operations = setting::operations();
+    operations.extend(wms_setting::operations());
     operations.extend([
         pushes(
             operation(sync::sync_products, "Syncs products"),
@@ -98,6 +111,21 @@ pub(super) fn operations() -> Vec<Operation> {
         .schema("ExpeditionSync", orders)
         .form(JSON, named("ExpeditionSync"), Some(json!({"eshop": ESHOP, "expeditions": [expedition::row()]})))
         .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"eshop": ESHOP}), expedition::row())))),
+        sends_rows(operation(sync::sync_news, "Reports what a warehouse did"))
+            .says(
+                "Takes reports about orders of a wms, in their order. Each has an `id` that is unique in the wms and takes effect once: sending it again changes nothing, so a request can be repeated until it is answered. The order of reports does not matter: an earlier status changes nothing but times. A report that is not possible becomes an item error of the job.",
+            )
+            .says(
+                "Up to 100 reports are done within the request. For more, or after 10 seconds, the answer is 202; the same request with the same `Idempotency-Key` then shows how far the job is. `errors` has the first 100 item errors so far.",
+            )
+            .schema("NewsRow", report)
+            .schema("News", reports)
+            .schema("NewsJob", answered())
+            .form(JSON, named("News"), Some(json!({"wms": WMS, "news": [reported()]})))
+            .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"wms": WMS}), reported()))))
+            .answers(200, "The job, which has ended.", named("NewsJob"), Some(done()))
+            .answers(202, "The job: accepted, not ended.", named("NewsJob"), None)
+            .with(&["Location"]),
     ]);
     operations
 }
@@ -110,16 +138,70 @@ fn forms(sync: &str, pull: &str) -> Said {
     either([named(sync), array(1..=pull::MOST, named(pull))])
 }
 
+/// A report.
+fn reported() -> Value {
+    json!({
+        "id": "W-1-77", "expedition": EXPEDITION, "number": 1, "status": "waiting_for_the_carrier", "at": CHANGED,
+        "items": [{"productSku": "8590000000017", "expedited": 2}],
+        "parcels": [{"extPackageNumber": "1", "extPackageTrackingNumber": "Z123"}],
+    })
+}
+
+/// The job of reports, as the operation answers with it.
+fn answered() -> Shape {
+    record::record(&JOBS)
+        .about("A job that takes reports of a warehouse, with the first 100 reports that were refused.")
+        .required("errors", array_of(named("ItemError")))
+        .explain(&[("errors", "The first 100 item errors so far.")])
+}
+
+fn done() -> Value {
+    let mut job = record::example(&JOBS).unwrap_or_default();
+    job["kind"] = json!("expedition.news");
+    job["eshop"] = Value::Null;
+    job["errors"] = json!([{
+        "index": 1, "line": null, "key": "W-1-78", "code": "unknown_expedition",
+        "message": "expedition there is no such order in the wms",
+    }]);
+    job
+}
+
+const OF_REPORT: &[(&str, &str)] = &[
+    ("id", "The id of the report, unique in the wms."),
+    ("expedition", "The order; or `eshop` and `orderNumber`."),
+    ("eshop", "The e-shop of the order, with `orderNumber`."),
+    ("orderNumber", "The number of the order in the e-shop."),
+    ("number", "The number of the hand-over that the report is about. The default is the latest one."),
+    ("at", "When it happened, at most five minutes ahead. The default is when the report came."),
+    ("status", "The status that the order has reached."),
+    ("items", "What left of each item; of an item that is not named, nothing. The default is everything."),
+    ("parcels", "Parcels, merged by `extPackageNumber`."),
+    ("errors", "Why the warehouse cannot do it. Required with `incorrect`."),
+    ("cancel", "Whether the warehouse gives the order back that it was asked for."),
+    ("wmsInternalId", "What the warehouse calls the order."),
+];
+
+const OF_REPORTED_ITEM: &[(&str, &str)] = &[
+    ("id", "The item; or `product`, or `productSku`."),
+    ("product", "The product; if several items have it, they are filled by position."),
+    ("expedited", "How many pieces left."),
+    ("lot", "The lot that they were taken from."),
+    ("serialNumbers", "Their serial numbers."),
+];
+
 fn pushes(operation: Operation, says: &str) -> Operation {
-    operation
-        .says(says)
-        .says(
-            "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. An interrupted stream changes nothing. Returns the job at once; `Prefer` changes that.",
-        )
+    sends_rows(operation.says(says))
+        .says("Returns the job at once; `Prefer` changes that.")
         .record(200, "The job: ended, or returned without waiting.", &JOBS)
         .record(202, "The job: accepted, not ended.", &JOBS)
         .or_several(&JOBS)
         .with(&["Location"])
+}
+
+fn sends_rows(operation: Operation) -> Operation {
+    operation.says(
+        "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. An interrupted stream changes nothing.",
+    )
 }
 
 /// A row of a product sync: the fields of a product, without the organisation and e-shops, which are those of

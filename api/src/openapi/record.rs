@@ -12,7 +12,7 @@ use super::schema::{
     Said, Says, Shape, VERSION, about, any_integer, any_number, any_text, anything, array, array_of, boolean,
     date, default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
 };
-use super::{account, catalog, expedition, job, path, shipping, warehouse, webhook};
+use super::{account, catalog, expedition, job, path, receipt, shipping, warehouse, webhook};
 
 /// The description of a resource beyond its table of fields.
 pub(super) struct Described {
@@ -41,6 +41,8 @@ pub(super) const ALL: &[&Described] = &[
     &expedition::EXPEDITION_ITEM,
     &expedition::RESERVATION,
     &expedition::MOVEMENT,
+    &receipt::OUTBOUND,
+    &receipt::INBOUND,
     &warehouse::WAREHOUSE,
     &warehouse::WMS,
     &warehouse::PRODUCT_STOCK,
@@ -50,6 +52,7 @@ pub(super) const ALL: &[&Described] = &[
     &catalog::PACKAGING_OPTION,
     &shipping::CARRIER,
     &shipping::CARRIER_SERVICE,
+    &shipping::CARRIER_PREFERENCE,
     &webhook::WEBHOOK,
     &webhook::DELIVERY,
     &job::JOB,

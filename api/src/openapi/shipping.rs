@@ -1,17 +1,22 @@
-//! Carriers and their services.
+//! Carriers, their services, and preferences for them.
 
 use longshore_shared::kernel::input::Rule as _;
 use longshore_shared::list::fields::carrier::CARRIER as CARRIERS;
+use longshore_shared::list::fields::preference::CARRIER_PREFERENCE as PREFERENCES;
 use longshore_shared::list::fields::service::CARRIER_SERVICE as SERVICES;
 use longshore_shared::shipping::carrier::{Carrier, organisations};
+use longshore_shared::shipping::preference::{CarrierPreference, conditions};
 use longshore_shared::shipping::service::CarrierService;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::example::{CARRIER as POST, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ORGANISATION};
+use super::example::{
+    CARRIER as POST, CARRIER_PREFERENCE as PREFERRED, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ESHOP,
+    ORGANISATION,
+};
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
-use super::schema::{Shape, accepted, pattern, record_of};
-use crate::routes::shipping::{carrier, service};
+use super::schema::{Said, Shape, accepted, body_of, pattern, record_of};
+use crate::routes::shipping::{carrier, preference, service};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -28,7 +33,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation(carrier::create_carrier, "Creates a carrier")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body("CarrierToCreate", carrier_body(true), json!({
-                "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "SK"],
+                "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "GB"],
                 "active": true,
             }))
             .created(&CARRIERS),
@@ -67,6 +72,21 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Changes the given fields. `carrier` cannot be changed.")
             .body("CarrierServiceToUpdate", service_body(false), json!({"name": "Parcel by hand"}))
             .updated(&SERVICES),
+        list(preference::list_carrier_preferences, &PREFERENCES, "Lists carrier preferences").says(OF_ORGANISATION),
+        operation(preference::create_carrier_preference, "Creates a carrier preference")
+            .says("An order that is sent without a carrier gets that of the first active preference whose conditions hold: those of its e-shop, then those of its organisation, by `position`. `position` must be unique among them; otherwise 400 `already_taken`.")
+            .body("CarrierPreferenceToCreate", preference_body(true), preferred())
+            .created(&PREFERENCES),
+        read(preference::get_carrier_preference, &PREFERENCES, "Reads a carrier preference").says(OF_ORGANISATION),
+        operation(preference::update_carrier_preference, "Changes a carrier preference")
+            .says("Changes the given fields; null clears a nullable field. `conditions` are replaced as a whole. `organisation` cannot be changed.")
+            .body("CarrierPreferenceToUpdate", preference_body(false), json!({"active": true}))
+            .updated(&PREFERENCES)
+            .refuses(&[410]),
+        operation(preference::delete_carrier_preference, "Deletes a carrier preference")
+            .says("Orders that were shipped by it keep their carrier.")
+            .done()
+            .refuses(&[410]),
     ]
 }
 
@@ -82,6 +102,68 @@ fn service_body(is_new: bool) -> Shape {
         .about("A carrier service to create or change.")
         .explain(&[("code", "Unique in its carrier.")])
 }
+
+const OF_ORGANISATION: &str =
+    "A caller that is bound to an e-shop sees those of the e-shop and those of every e-shop.";
+
+fn preference_body(is_new: bool) -> Shape {
+    record_of::<CarrierPreference>(is_new)
+        .about("A carrier preference to create or change.")
+        .part("conditions", |conditions| conditions.explain(CONDITIONS).called("CarrierConditions"))
+        .explain(PREFERENCE)
+}
+
+fn preferred() -> Value {
+    json!({
+        "organisation": ORGANISATION, "eshop": ESHOP, "position": 10, "active": true, "carrier": POST,
+        "carrierService": PARCEL, "conditions": {"countries": ["CZ", "GB"], "maxWeight": 20_000, "cod": false},
+    })
+}
+
+const PREFERENCE: &[(&str, &str)] = &[
+    ("eshop", "The e-shop whose orders it is for; null: every e-shop of the organisation."),
+    ("position", "The lowest is looked at first. Unique among the preferences of the same e-shop."),
+    ("active", "Whether it is looked at."),
+    ("carrierService", "A service of the carrier."),
+    ("conditions", "What must be true of an order: all of it. The default is no condition."),
+];
+
+const CONDITIONS: &[(&str, &str)] = &[
+    ("countries", "The order is delivered to one of these countries."),
+    ("deliveryMethods", "`deliveryMethod` of the order is one of these."),
+    ("minWeight", "The products of the order weigh at least so many grams. An unknown weight does not hold."),
+    ("maxWeight", "The products of the order weigh at most so many grams. An unknown weight does not hold."),
+    ("minValue", "`value` of the order is at least this. Requires `currency`."),
+    ("maxValue", "`value` of the order is at most this. Requires `currency`."),
+    ("currency", "`currency` of the order, ISO 4217."),
+    ("cod", "Whether the order is paid on delivery."),
+    ("pickupPlace", "Whether the order names a pickup place."),
+    ("b2b", "Whether the order is of a business; null counts as false."),
+];
+
+fn of_preference() -> Said {
+    body_of(&conditions()).explain(CONDITIONS).called("CarrierConditions")
+}
+
+/// Carrier preferences.
+pub(super) const CARRIER_PREFERENCE: Described = Described {
+    resource: &PREFERENCES,
+    about: "By what carrier an order is shipped that is sent without one.",
+    fields: PREFERENCE,
+    shapes: &[("conditions", of_preference)],
+    example: || {
+        let mut record = preferred();
+        for (name, value) in [
+            ("id", json!(PREFERRED)),
+            ("createdAt", json!(CREATED)),
+            ("changedAt", json!(CHANGED)),
+            ("version", json!(3)),
+        ] {
+            record[name] = value;
+        }
+        record
+    },
+};
 
 const MEANINGS: &[(&str, &str)] = &[
     ("code", "Unique."),
@@ -99,7 +181,7 @@ pub(super) const CARRIER: Described = Described {
     example: || {
         json!({
             "id": POST, "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "services": [PARCEL],
-            "countriesOfOperation": ["CZ", "SK"], "active": true, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "countriesOfOperation": ["CZ", "GB"], "active": true, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

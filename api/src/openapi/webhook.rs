@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::catalog::ids;
 use super::example::{
-    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK, REDELIVERY,
-    WAREHOUSE, WEBHOOK as HOOK, WMS,
+    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, EXPEDITION, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK,
+    REDELIVERY, WAREHOUSE, WEBHOOK as HOOK, WMS,
 };
 use super::job::answers_job;
 use super::operation::{JSON, Operation, list, operation, read};
@@ -322,6 +322,14 @@ fn event_example(kind: &EventType) -> Value {
             ORGANISATION,
             json!({
                 "id": ORGANISATION, "changedFields": ["name"], "fields": {"name": "Harbour Gifts"},
+            }),
+        ),
+        "expedition_change" => (
+            EXPEDITION,
+            json!({
+                "id": EXPEDITION, "organisation": ORGANISATION, "eshop": ESHOP, "orderNumber": "2026-0042",
+                "externalId": null, "status": "on_hold", "changedFields": ["deliveryStreet", "ref1"],
+                "fields": {"ref1": "A-7"},
             }),
         ),
         _ if kind.status => (

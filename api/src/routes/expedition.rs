@@ -3,4 +3,5 @@
 pub mod bulk;
 pub mod command;
 pub mod edit;
+pub mod invoice;
 pub mod read;

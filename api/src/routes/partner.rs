@@ -2,3 +2,4 @@
 
 pub mod setting;
 pub mod sync;
+pub mod wms_setting;

@@ -1,4 +1,5 @@
 //! Carriers and their services (`docs/reference/carriers.md#carrier`).
 
 pub mod carrier;
+pub mod preference;
 pub mod service;

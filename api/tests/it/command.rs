@@ -4,7 +4,6 @@
 mod operator;
 
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
 
 use bytes::Bytes;
 use http::Method;
@@ -12,6 +11,7 @@ use longshore_client::Expedition;
 use longshore_http::app::App;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
+use longshore_testkit::program::Ran;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use serde_json::{Value, json};
@@ -27,36 +27,6 @@ const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migratio
 struct World {
     api: Api,
     server: Server,
-}
-
-/// The exit status and the output of a command.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        Self {
-            status: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-impl Ran {
-    #[track_caller]
-    pub(crate) fn ends_with(self, status: i32) -> Self {
-        assert_eq!(self.status, status, "{self:?}");
-        self
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
 }
 
 /// Runs `longshore-api` without the caller's own settings.
@@ -76,10 +46,14 @@ fn program(name: &str) -> PathBuf {
 
 /// Runs a program without the caller's own settings.
 async fn run_program(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
-    let program = program(name);
-    let mut command = Command::new(&program);
-    command.env_clear().envs(environment.iter().copied()).args(arguments).stdin(Stdio::null());
-    command.output().await.unwrap_or_else(|error| panic!("{}: {error}", program.display())).into()
+    with_input(name, arguments, environment, "").await
+}
+
+/// The same with this standard input.
+async fn with_input(name: &str, arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Ran {
+    let mut command = Command::new(program(name));
+    command.env_clear().envs(environment.iter().copied()).args(arguments);
+    Ran::of(&mut command, input).await.unwrap()
 }
 
 impl World {

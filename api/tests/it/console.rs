@@ -1,11 +1,15 @@
 //! The operator console as a browser without script uses it.
 
 mod access;
+mod audit;
+mod find;
 mod forms;
 mod health;
 mod lists;
 mod login;
 mod orders;
+mod overview;
+mod repair;
 mod syncs;
 mod webhooks;
 

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use http::Method;
+use longshore_shared::expedition::silence::presume;
 use longshore_shared::expedition::{allocation, invariants};
 use longshore_shared::kernel::ids;
 use serde_json::{Value, json};
@@ -13,21 +14,28 @@ use crate::support::Reply;
 
 mod bodies;
 mod bulk;
+mod changes;
+mod choice;
 mod edits;
+mod invoice;
 mod life;
 mod lists;
+mod news;
 mod operations;
+mod picture;
+mod receipts;
 mod references;
 mod report;
 mod scope;
 mod sending;
+mod silence;
 
 pub(crate) use crate::product::MIGRATIONS;
 
 pub(crate) const PATH: &str = "/api/expedition";
 
 /// The statuses, in the order of the line.
-pub(crate) const STATUSES: [&str; 13] = [
+pub(crate) const STATUSES: [&str; 15] = [
     "on_hold",
     "incorrect",
     "awaiting_reservation",
@@ -39,7 +47,9 @@ pub(crate) const STATUSES: [&str; 13] = [
     "waiting_for_the_carrier",
     "carrier_picked_up",
     "ready_to_takeover",
+    "probably_delivered",
     "delivered",
+    "waiting_for_cancel",
     "canceled",
 ];
 
@@ -158,6 +168,18 @@ impl World {
                 self.act(&order, "cancel", Value::Null).await.expect(200).json()
             }
             "awaiting_processing" => self.sent(number, &json!({})).await,
+            "probably_delivered" => {
+                let order = self.sent(number, &json!({})).await;
+                self.report(&order, json!({"status": "carrier_picked_up"})).await.expect(200);
+                self.pass_silence(&order, 14).await;
+                presume(&self.api.services, 14).await.unwrap();
+                self.read(&order).await
+            }
+            "waiting_for_cancel" => {
+                let order = self.sent(number, &json!({})).await;
+                self.report(&order, json!({"status": "take_out"})).await.expect(200);
+                self.act(&order, "cancel", Value::Null).await.expect(202).json()
+            }
             told => {
                 let order = self.sent(number, &json!({})).await;
                 self.report(&order, json!({"status": told})).await.expect(200).json()
@@ -165,6 +187,19 @@ impl World {
         };
         assert_eq!(order["status"], status);
         order
+    }
+
+    /// So many days pass without news of an order.
+    pub(crate) async fn pass_silence(&self, order: &Value, days: i32) {
+        // audit records are never changed, so they have to be let
+        self.execute("ALTER TABLE audit DISABLE TRIGGER USER").await;
+        let since = "WITH moved AS (
+                         UPDATE expedition SET status_since = status_since - make_interval(days => $2) WHERE id = $1::uuid
+                     )
+                     UPDATE audit SET at = at - make_interval(days => $2) WHERE entity_id = $1::uuid";
+        let id = order["id"].as_str().unwrap();
+        sqlx::query(since).bind(id).bind(days).execute(&self.owner).await.unwrap();
+        self.execute("ALTER TABLE audit ENABLE TRIGGER USER").await;
     }
 
     /// Allocates until nothing is left to do, like a worker.

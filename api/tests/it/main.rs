@@ -36,3 +36,4 @@ mod sync;
 mod trace;
 mod warehouse;
 mod webhook;
+mod wms_setting;

@@ -35,7 +35,7 @@ async fn queues_show_their_backlog_and_the_wishes_of_the_operator(
     let shown = api.get(&api.viewer, PATH).await.expect(200).json();
     assert_eq!(shown["redis"], "up");
     let all: Vec<_> = shown["queues"].as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
-    assert_eq!(all, ["chunk", "partner", "lane", "upkeep"]);
+    assert_eq!(all, ["chunk", "partner", "lane", "handover", "upkeep"]);
     let recorded = &find(&shown, "chunk")["recorded"];
     assert_eq!(
         (&recorded["open"], &recorded["running"], &recorded["due"]),

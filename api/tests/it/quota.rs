@@ -31,6 +31,7 @@ async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
     let world = with(&options, |quotas| {
         (quotas.quota_products, quotas.quota_suppliers) = (2, 1);
         (quotas.quota_webhooks, quotas.quota_access_tokens) = (1, 5);
+        quotas.quota_carrier_preferences = 1;
     })
     .await;
     let api = &world.api;
@@ -46,7 +47,16 @@ async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
     api.post(&api.user, "/api/supplier", supplier.clone()).await.expect(201);
     let refused = api.post(&api.user, "/api/supplier", supplier).await.expect(409).json();
     assert_eq!(refused["detail"], "the organisation has reached its quota of suppliers: 1");
+    let carrier = json!({"name": "Post", "code": 1, "organisations": [api.tenant.organisation]});
+    let carrier = api.post(&api.superadmin, "/api/carrier", carrier).await.expect(201).json()["id"].clone();
+    let prefers = |position: i32| json!({"organisation": api.tenant.organisation, "carrier": carrier, "position": position});
+    let made = api.post(&api.user, "/api/carrier-preference", prefers(1)).await.expect(201).json();
+    let refused = api.post(&api.user, "/api/carrier-preference", prefers(2)).await.expect(409).json();
+    assert_eq!(refused["detail"], "the organisation has reached its quota of carrier preferences: 1");
     // a deletion makes room
+    let path = format!("/api/carrier-preference/{}", made["id"].as_str().unwrap());
+    api.delete(&api.user, &path).await.expect(204);
+    api.post(&api.user, "/api/carrier-preference", prefers(2)).await.expect(201);
     let hook = json!({"eshop": api.tenant.eshop, "event": "*", "destination": "http://127.0.0.1:1/"});
     let made = api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(201).json();
     api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(409);

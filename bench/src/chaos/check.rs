@@ -138,7 +138,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         }
         if Instant::now() >= until {
             return Ok(Some(format!(
-                "after {within:?}, {} deliveries, {} leased lanes, {} jobs ({} of them receiving), {} stocks to be told of, \
+                "after {within:?}, {} deliveries, {} leased lanes, {} jobs ({} of them receiving), {} stocks to be sent, \
                  {} syncs by the clock and {} marked stocks are left",
                 left.0, left.1, left.2, left.3, left.4, left.5, left.6
             )));
@@ -223,7 +223,7 @@ fn not_crowded_out(load: &Load, course: &Course) -> Check {
     let in_a_stall = |at: &Instant| course.stalls.iter().any(|(from, until)| (from..=until).contains(&at));
     let crowded_out = tally.crowded_out.iter().filter(|(at, _)| !in_a_stall(at));
     let found = crowded_out.map(|(_, evidence)| evidence.clone()).collect();
-    let name = "nobody else is answered 429 because of the neighbour";
+    let name = "no other organisation is answered 429 because of the neighbour";
     Check::new(name, tally.answers.values().sum(), found)
 }
 
@@ -331,7 +331,7 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
             count,
             "SELECT audit.action || ' ' || audit.id FROM audit LEFT JOIN event ON event.id = audit.id
              WHERE event.id IS NULL AND audit.entity_type IN ('product', 'product_stock')
-               -- where nobody listens, no event is made
+               -- without a listener, no event is made
                AND audit.organisation_id IN (SELECT organisation_id FROM webhook)
              UNION ALL
              SELECT event.type || ' ' || event.id FROM event LEFT JOIN audit ON audit.id = event.id

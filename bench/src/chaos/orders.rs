@@ -6,7 +6,7 @@
 //! the same stocks as NDJSON. Both merchants use the same numbers and keys, and try each other's orders, which they
 //! must not see.
 //!
-//! A [`Book`] keeps what a merchant was told: of each order, its last accepted state.
+//! A [`Book`] keeps the answers that a merchant got: of each order, its last accepted state.
 
 mod buyer;
 mod goods;
@@ -55,7 +55,7 @@ const BUYERS: usize = 4;
 /// What a sent order can be as long as the warehouse has not begun with it, once the allocator has nothing to do.
 const SENT: &[&str] = &["waiting_for_goods", "stock_ok", "awaiting_processing"];
 
-/// What a merchant was last told of an order.
+/// The last answer that a merchant got about an order.
 #[derive(Debug, Clone)]
 pub(crate) enum Fate {
     /// Its record: only the allocator may have changed it since.
@@ -180,7 +180,7 @@ pub(crate) async fn conclude(merchants: &[Merchant]) -> anyhow::Result<()> {
 }
 
 impl Merchant {
-    /// What it was told so far.
+    /// The answers so far.
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -281,7 +281,7 @@ impl Merchant {
         ids.choose(lot)
     }
 
-    /// Lists must show its own orders only, whatever they are asked for.
+    /// Lists must show its own orders only, with any criteria.
     async fn list_those_of(&self, stranger: &Self) -> anyhow::Result<()> {
         let criteria = [
             json!({}),

@@ -1,11 +1,15 @@
-//! A warehouse for manual tests: takes orders, and shows each call.
+//! A warehouse for manual tests: takes orders, shows each call, and works on the orders and reports that, if it is given an access
+//! token.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use longshore_testkit::wms::{Asked, Breach, Wms};
+use longshore_testkit::wms::{Asked, Breach, Manner, Step, Wms};
 use serde_json::Value;
+use uuid::Uuid;
+
+use crate::api::Api;
 
 #[derive(Args, Debug)]
 pub(super) struct Warehouse {
@@ -21,6 +25,24 @@ pub(super) struct Warehouse {
     /// Breaks a rule of the hand-over.
     #[arg(long = "break", value_enum)]
     breach: Option<Breach>,
+    /// Works on orders, and reports it to the service at this URL.
+    #[arg(long, value_name = "URL", requires_all = ["token", "wms"])]
+    news: Option<String>,
+    /// Access token with the role warehouse.
+    #[arg(long, env = "LONGSHORE_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Id of the wms of the token.
+    #[arg(long)]
+    wms: Option<Uuid>,
+    /// Milliseconds from one step of an order to the next: it is picked, packed, sent and delivered.
+    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pace: u64,
+    /// Reports only after so many steps, so late.
+    #[arg(long, value_name = "STEPS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    late: u64,
+    /// How reports are sent.
+    #[arg(long, value_enum, default_value_t)]
+    manner: Manner,
 }
 
 impl Warehouse {
@@ -35,17 +57,75 @@ impl Warehouse {
         if let Some(breach) = self.breach {
             fake.break_rule(breach);
         }
+        let floor = self.floor()?;
         println!("waiting for orders at {} (Ctrl-C ends)", fake.url());
-        let mut shown = 0;
+        let (mut shown, mut steps) = (0, 0);
+        let mut pace = tokio::time::interval(Duration::from_millis(self.pace));
         loop {
             tokio::select! {
                 () = arrival(&fake, shown + 1) => {}
+                _ = pace.tick(), if floor.is_some() => {
+                    steps += 1;
+                    work(&fake);
+                    if let Some(floor) = floor.as_ref().filter(|_| steps % self.late == 0) {
+                        floor.report(&fake, self.manner).await;
+                    }
+                }
                 stopped = tokio::signal::ctrl_c() => return Ok(stopped?),
             }
             for asked in fake.asked().iter().skip(shown) {
                 shown += 1;
                 show(&fake, asked);
             }
+        }
+    }
+}
+
+/// Where it reports.
+struct Floor {
+    api: Api,
+    wms: Uuid,
+}
+
+impl Warehouse {
+    fn floor(&self) -> anyhow::Result<Option<Floor>> {
+        let (Some(url), Some(token), Some(wms)) = (&self.news, &self.token, self.wms) else {
+            return Ok(None);
+        };
+        Ok(Some(Floor { api: Api::new(url, token)?, wms }))
+    }
+}
+
+impl Floor {
+    /// Sends what was not sent yet. What is not taken is sent again with the next step.
+    async fn report(&self, fake: &Wms, manner: Manner) {
+        let send = async |news: Vec<Value>| {
+            let job = self.api.report_news(self.wms, &news).await?;
+            let progress = &job["progress"];
+            println!(
+                "NEWS  {}: {} taken, {} known, {} refused",
+                news.len(),
+                progress["changed"],
+                progress["unchanged"],
+                progress["failed"]
+            );
+            for error in job["errors"].as_array().into_iter().flatten() {
+                println!("      {} {}: {}", error["key"], error["code"], error["message"]);
+            }
+            anyhow::Ok(())
+        };
+        if let Err(error) = fake.report(manner, send).await {
+            println!("NEWS  NOT SENT: {error:#}");
+        }
+    }
+}
+
+/// Takes the next step of each order.
+fn work(fake: &Wms) {
+    for (id, entry) in fake.book() {
+        if let Some(step) = Step::after(entry.stage) {
+            // a call may have changed it in the meantime
+            _ = fake.step(id, step);
         }
     }
 }

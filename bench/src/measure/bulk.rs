@@ -40,12 +40,12 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             ours.push(figure);
         }
     }
-    let mut told = Vec::new();
+    let mut rates = Vec::new();
     for run in runs(effort) {
         let figure = switch_and_tell(&site, &products).await?;
         restore(&mut psql, &site).await?;
         if run > 0 {
-            told.push(figure);
+            rates.push(figure);
         }
     }
     let floor = Floor { figure: median(floors), is: "the same UPDATE with its audit rows, one statement" };
@@ -54,7 +54,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         Row::relative(what, median(ours), "ms", floor, Reach::RatioAtMost(2.0)),
         Row::absolute(
             format!("bulk deactivate {count} products, to the last of their webhooks"),
-            median(told),
+            median(rates),
             "1/s",
             Reach::AtLeast(15_000.0),
         ),

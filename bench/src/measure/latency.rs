@@ -109,7 +109,7 @@ fn latencies(
         .map(|n| {
             let name = format!("L-{n}");
             let (started, arrived) =
-                started.get(&name).zip(first.get(&name)).context("a record was not told of")?;
+                started.get(&name).zip(first.get(&name)).context("a change of a record did not arrive")?;
             Ok(1_000.0 * arrived.duration_since(*started).as_secs_f64())
         })
         .collect()

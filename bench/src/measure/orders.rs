@@ -2,6 +2,7 @@
 
 mod depot;
 mod import;
+mod news;
 pub(crate) mod page;
 mod place;
 mod receipt;
@@ -18,6 +19,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let mut rows = place::measure(stack, effort).await?;
     rows.extend(receipt::measure(stack, effort).await?);
     rows.extend(import::measure(stack, effort).await?);
+    rows.extend(news::measure(stack, effort).await?);
     rows.extend(wait::measure(stack, effort).await?);
     rows.push(Row::absolute("memory of the worker in all of it", peak(worker)?, "MiB", Reach::AtMost(100.0)));
     rows.extend(page::measure(stack, effort).await?);

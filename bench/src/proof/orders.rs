@@ -1,5 +1,5 @@
 //! The proof that goes on with orders: stock in, orders in, booked; goods arrive, and those that waited are booked; one is packed
-//! and delivered. Each transition is told exactly as it happened, despite a killed worker and an emptied Redis.
+//! and delivered. Each transition is sent exactly as it happened, despite a killed worker and an emptied Redis.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -34,17 +34,17 @@ pub struct OrdersReport {
     pub changed_again: u64,
     /// The time from the import to the last booking.
     pub booked_after: Duration,
-    /// The time from the arrival of goods until nobody waits.
+    /// The time from the arrival of goods until no order waits.
     pub served_after: Duration,
     /// The number of the order that was delivered.
     pub delivered: String,
-    /// Transitions that were to be told.
+    /// Transitions that were to be sent.
     pub transitions: usize,
     /// Requests to the e-shop.
     pub webhooks: u64,
     /// Transitions that were never delivered.
     pub lost: usize,
-    /// What was told and has not happened.
+    /// What was sent and has not happened.
     pub invented: usize,
     /// Requests that repeated a transition with its id.
     pub duplicates: usize,
@@ -90,7 +90,11 @@ impl fmt::Display for OrdersReport {
                 error.code
             )?;
         }
-        writeln!(f, "goods         came, and nobody waited after {:.2} s", self.served_after.as_secs_f64())?;
+        writeln!(
+            f,
+            "goods         came, and no order waited after {:.2} s",
+            self.served_after.as_secs_f64()
+        )?;
         writeln!(f, "packed        and delivered: {}", self.delivered)?;
         writeln!(f, "broken        worker killed during the import, Redis emptied as the goods came")?;
         writeln!(
@@ -102,7 +106,7 @@ impl fmt::Display for OrdersReport {
         if faults.is_empty() {
             return write!(
                 f,
-                "proof         holds: each order booked or waiting as it should, each transition told"
+                "proof         holds: each order booked or waiting as it should, each transition sent"
             );
         }
         write!(f, "proof         FAILS")?;
@@ -224,7 +228,7 @@ fn happened(orders: &Orders, fates: &[Fate], delivered: &str) -> HashMap<String,
     happened
 }
 
-/// Compares what was told with what has happened.
+/// Compares what was sent with what has happened.
 fn judge(
     receiver: &Receiver,
     verifier: &Verifier,
@@ -248,11 +252,11 @@ fn judge(
             }
             continue;
         }
-        let told = happened.get_mut(text(&body, "orderNumber")).and_then(|statuses| {
+        let found = happened.get_mut(text(&body, "orderNumber")).and_then(|statuses| {
             let place = statuses.iter().position(|status| status == text(&body, "status"))?;
             Some(statuses.remove(place))
         });
-        if told.is_none() {
+        if found.is_none() {
             report.invented += 1;
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Nothing here is part of the product. The modules, each of which imports only from earlier ones:
 //!
-//! - [`port`], [`process`], [`client`]: free ports, child processes that end with their owner, and clients
-//!   outside the service;
+//! - [`port`], [`process`], [`program`], [`client`]: free ports, child processes that end with their owner,
+//!   programs that a test runs to their end, and clients outside the service;
 //! - [`receiver`]: an e-shop that receives webhooks, answers as instructed, and records requests;
 //!   [`signature`]: the check of a webhook's signature, by a library that is not ours;
 //! - [`wms`]: the system of a warehouse, which takes orders, keeps a book of them, and reports back;
@@ -18,6 +18,7 @@ pub mod client;
 pub mod little_redis;
 pub mod port;
 pub mod process;
+pub mod program;
 pub mod receiver;
 pub mod s3;
 pub mod services;

@@ -1,15 +1,14 @@
 //! The command lines with the whole service: the released programs, and a running worker.
 
-use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::program::Ran;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_testkit::stack::{Stack, StackSettings};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
 
 /// Long enough for a loaded machine; no test waits it out.
 const SOON: Duration = Duration::from_mins(1);
@@ -19,36 +18,6 @@ struct World {
     stack: Stack,
     tenant: Tenant,
     token: String,
-}
-
-/// The exit status and the output of a command.
-#[derive(Debug)]
-struct Ran {
-    status: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        Self {
-            status: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-impl Ran {
-    #[track_caller]
-    fn ends_with(self, status: i32) -> Self {
-        assert_eq!(self.status, status, "{self:?}");
-        self
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
 }
 
 impl World {
@@ -71,12 +40,7 @@ impl World {
             .args(arguments)
             .env("LONGSHORE_URL", &self.stack.base_url)
             .env("LONGSHORE_TOKEN", &self.token);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input.as_bytes()).await.unwrap();
-        drop(stdin);
-        child.wait_with_output().await.unwrap().into()
+        Ran::of(&mut command, input).await.unwrap()
     }
 
     /// Runs `longshore-api doctor`, with the settings of the service.

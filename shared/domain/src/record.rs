@@ -31,6 +31,7 @@ use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::violated_constraint;
+use longshore_kernel::tombstone;
 
 /// A field as a body gives it, beside the field as it is stored.
 pub trait Gives<S>: Sized {
@@ -106,9 +107,15 @@ pub struct FieldChange {
 /// What a new record says: each of its fields that holds something.
 #[must_use]
 pub fn creation(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<FieldChange> {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(elements) => elements.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    };
     fields
         .into_iter()
-        .filter(|(_, value)| !value.is_null() && value.as_array().is_none_or(|a| !a.is_empty()))
+        .filter(|(_, value)| !is_empty(value))
         .map(|(field, new)| FieldChange { field, old: Value::Null, new })
         .collect()
 }
@@ -414,7 +421,7 @@ pub async fn update<R: Editable>(
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let Some(old) = R::lock(change.connection(), scope, id).await? else {
-        return Err(Problem::not_found(R::RESOURCE.name));
+        return Err(tombstone::missing(change.connection(), scope, R::RESOURCE.name, id).await);
     };
     check(old.version())?;
     let mut new = old.clone();
@@ -505,8 +512,12 @@ async fn write<R: Editable>(
                         .creation()
                         .into_iter()
                         .filter(|given| given.field == unique.field || unique.within.contains(&given.field));
-                    let criteria: Map<_, _> =
+                    let mut criteria: Map<_, _> =
                         key.map(|given| (given.field.to_owned(), json!({"eq": given.new}))).collect();
+                    // null counts as one value
+                    for field in unique.within {
+                        criteria.entry(*field).or_insert_with(|| json!({"null": true}));
+                    }
                     Err(Unwritten::Taken(unique, criteria.into()))
                 }
                 None => Err(error.into()),

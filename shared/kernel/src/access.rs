@@ -97,6 +97,8 @@ permissions! {
     WriteExpeditions: Superadmin Admin User Connector;
     /// Say what the warehouse did with an order.
     ReportExpeditions: Superadmin Admin;
+    /// Report what a warehouse did with orders, as its program does.
+    SendNews: Superadmin Admin Warehouse;
     /// Create and change suppliers and stock advices.
     WriteAdvices: Superadmin Admin User;
     /// Say what of a stock advice has come.
@@ -105,6 +107,8 @@ permissions! {
     WriteServices: Superadmin Admin;
     /// Create and change carriers and carrier services.
     WriteCarriers: Superadmin;
+    /// Create, change and delete carrier preferences.
+    WritePreferences: Superadmin Admin User;
     /// Read webhooks and deliveries.
     ReadWebhooks: Superadmin Admin User Viewer;
     /// Create and change webhooks, redeliver.
@@ -113,6 +117,10 @@ permissions! {
     ReadSettings: Superadmin Admin User Connector Viewer;
     /// Create and change integration settings.
     WriteSettings: Superadmin Admin User Connector;
+    /// Read settings of wms.
+    ReadWmsSettings: Superadmin Admin Viewer;
+    /// Create and change settings of wms.
+    WriteWmsSettings: Superadmin Admin;
     /// Read jobs.
     ReadJobs: Superadmin Admin User Connector Viewer;
     /// Start syncs; cancel and retry jobs.

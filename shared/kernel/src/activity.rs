@@ -181,17 +181,26 @@ fn slot(took: Duration) -> i16 {
 pub enum Span {
     /// The last hour, by the minute.
     Hour,
+    /// The last six hours, by five minutes.
+    SixHours,
     /// The last day, by the quarter of an hour.
     Day,
+    /// The last seven days, by two hours.
+    Week,
 }
 
 impl Span {
+    /// Every span, from the shortest.
+    pub const ALL: [Self; 4] = [Self::Hour, Self::SixHours, Self::Day, Self::Week];
+
     /// Minutes of a step.
     #[must_use]
     pub fn step_minutes(self) -> i32 {
         match self {
             Self::Hour => 1,
+            Self::SixHours => 5,
             Self::Day => 15,
+            Self::Week => 120,
         }
     }
 
@@ -200,7 +209,9 @@ impl Span {
     pub fn steps(self) -> usize {
         match self {
             Self::Hour => 60,
+            Self::SixHours => 72,
             Self::Day => 96,
+            Self::Week => 84,
         }
     }
 }
@@ -236,6 +247,8 @@ pub struct Course {
     pub from: DateTime<Utc>,
     /// Which span.
     pub span: Span,
+    /// Minutes of a step.
+    pub step_minutes: i32,
     /// Jobs.
     pub jobs: Vec<Point>,
     /// Calls to destinations.
@@ -291,7 +304,24 @@ pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
         }
     }
     let [jobs, deliveries] = tallies.map(|tallies| tallies.iter().map(Tally::point).collect());
-    Ok(Course { from, span, jobs, deliveries, waiting })
+    Ok(Course { from, span, step_minutes: step, jobs, deliveries, waiting })
+}
+
+/// Sums up by the hour what is older than the spans that are shown by less, so that a week has few rows.
+pub async fn compact(db: &PgPool) -> Result<(), Problem> {
+    sqlx::query!(
+        "WITH old AS (
+             DELETE FROM activity
+             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
+             RETURNING minute, subject, outcome, slot, count
+         )
+         INSERT INTO activity AS a (minute, subject, outcome, slot, count)
+         SELECT date_trunc('hour', minute, 'UTC'), subject, outcome, slot, sum(count)::bigint FROM old GROUP BY 1, 2, 3, 4
+         ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
+    )
+    .execute(db)
+    .await?;
+    Ok(())
 }
 
 #[derive(Clone, Debug, Default)]

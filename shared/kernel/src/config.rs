@@ -136,11 +136,11 @@ impl Default for OutboundSettings {
     }
 }
 
-/// The store of images.
+/// The store of images and invoices.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Object store")]
 pub struct ObjectStoreSettings {
-    /// Where images are stored: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
+    /// Where images and invoices are stored: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
     #[arg(long, env = "LONGSHORE_OBJECT_STORE", default_value = "objects")]
     pub object_store: String,
     /// URL of an S3 service other than Amazon's.
@@ -293,6 +293,9 @@ pub struct QuotaSettings {
     /// Suppliers that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_SUPPLIERS", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_suppliers: u64,
+    /// Carrier preferences that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_CARRIER_PREFERENCES", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_carrier_preferences: u64,
     /// Stock advices that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_STOCK_ADVICES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_stock_advices: u64,

@@ -37,6 +37,12 @@ impl Echo {
         Self(given)
     }
 
+    /// Whether a member of that name is among them.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Whether there is nothing to compare.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -96,7 +96,7 @@ impl<Q, A> fmt::Debug for Gather<Q, A> {
     }
 }
 
-/// A [`Gather`] for each key that has callers: those of one key wait for each other, and for nobody else. Cheap to clone.
+/// A [`Gather`] for each key that has callers: those of one key wait for each other only. Cheap to clone.
 pub struct GatherBy<K, Q, A>(Arc<By<K, Q, A>>);
 
 struct By<K, Q, A> {

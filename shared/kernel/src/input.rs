@@ -18,8 +18,8 @@
 //! # One line a member
 //!
 //! The schema of an object comes from the function that reads it: [`Object::schema`] runs that function on an object that
-//! notes what it is asked for, with the rule of each member. So such a function asks for every member whatever the others
-//! say; where one decides about others, a [`custom`] rule has a schema of its own.
+//! notes what it is asked for, with the rule of each member. So such a function asks for every member, and
+//! where one member decides about others, a [`custom`] rule has a schema of its own.
 
 mod rule;
 mod schema;
@@ -426,12 +426,12 @@ mod tests {
 
     #[test]
     fn a_whole_number_is_an_integer_and_one_beyond_64_bits_is_refused_with_the_bounds() {
-        let told = |bounds, text: &str| check(integer(bounds), json::parse(text.as_bytes()).unwrap());
+        let judged = |bounds, text: &str| check(integer(bounds), json::parse(text.as_bytes()).unwrap());
         for (whole, expected) in [("1.0", 1), ("1e1", 10), ("-0", 0), ("2.25e0002", 225), ("-10.50e+1", -105)]
         {
-            assert_eq!(told(-105..=1_000, whole), Ok(expected), "{whole}");
+            assert_eq!(judged(-105..=1_000, whole), Ok(expected), "{whole}");
         }
-        assert_eq!(told(0..=i64::MAX, "9007199254740993.0"), Ok(9_007_199_254_740_993));
+        assert_eq!(judged(0..=i64::MAX, "9007199254740993.0"), Ok(9_007_199_254_740_993));
         for past in [
             "9223372036854775808",
             "18446744073709551616",
@@ -439,16 +439,16 @@ mod tests {
             "123456789012345678901234567890",
             "1e300",
         ] {
-            assert_eq!(told(0..=10, past).unwrap_err(), "out_of_range must be between 0 and 10", "{past}");
+            assert_eq!(judged(0..=10, past).unwrap_err(), "out_of_range must be between 0 and 10", "{past}");
             assert!(
-                told(i64::MIN..=i64::MAX, past).unwrap_err().ends_with(" and 9223372036854775807"),
+                judged(i64::MIN..=i64::MAX, past).unwrap_err().ends_with(" and 9223372036854775807"),
                 "{past}"
             );
         }
         for float in ["1.5", "1e-1", "-0.1", "9007199254740993.5", "1.00000000000000000000000001"] {
-            assert!(told(0..=10, float).unwrap_err().ends_with("without a fraction"), "{float}");
+            assert!(judged(0..=10, float).unwrap_err().ends_with("without a fraction"), "{float}");
         }
-        assert_eq!(told(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
+        assert_eq!(judged(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
     }
 
     #[test]
@@ -493,9 +493,9 @@ mod tests {
             Some(())
         });
         let problem = Reader::read(body, rule).unwrap_err();
-        let told: Vec<_> =
+        let found: Vec<_> =
             problem.violations().iter().map(|v| (v.property_path.as_str(), v.is_secret)).collect();
-        assert_eq!(told, [("login", false), ("password", true), ("pasword", true)]);
+        assert_eq!(found, [("login", false), ("password", true), ("pasword", true)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod access;
 pub mod activity;
 pub mod address;
+pub mod amount;
 pub mod answer;
 pub mod authentication;
 pub mod cause;

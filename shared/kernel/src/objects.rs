@@ -155,7 +155,7 @@ impl fmt::Debug for Objects {
 }
 
 /// Announces an object that is about to be put: should no record of it follow in time, it is removed.
-pub async fn announce(db: &PgPool, key: &str) -> Result<(), Problem> {
+async fn announce(db: &PgPool, key: &str) -> Result<(), Problem> {
     sqlx::query!(
         "INSERT INTO object_removal (key, due_at) VALUES ($1, now() + make_interval(secs => $2))",
         key,
@@ -164,6 +164,26 @@ pub async fn announce(db: &PgPool, key: &str) -> Result<(), Problem> {
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// Announces an object that `store` puts and records; if that fails, it is removed.
+///
+/// # Errors
+/// Those of `store`, and of the database.
+pub async fn storing<T>(
+    db: &PgPool,
+    key: &str,
+    store: impl AsyncFnOnce() -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    announce(db, key).await?;
+    let stored = store().await;
+    if stored.is_err() {
+        // if this fails too, the announcement expires
+        if let Err(error) = abandon(db, key).await {
+            tracing::warn!(%error, "a failed upload was not aborted; it will expire");
+        }
+    }
+    stored
 }
 
 /// Takes the announcement back, in the transaction that writes the record; it is lost when this comes too late: from then on the
@@ -177,7 +197,7 @@ pub async fn claim(tx: &mut PgConnection, key: &str) -> Result<Hold, sqlx::Error
 }
 
 /// Has an announced object removed at the next upkeep: no record follows.
-pub async fn abandon(db: &PgPool, key: &str) -> Result<(), Problem> {
+async fn abandon(db: &PgPool, key: &str) -> Result<(), Problem> {
     sqlx::query!("UPDATE object_removal SET due_at = now() WHERE key = $1", key).execute(db).await?;
     Ok(())
 }

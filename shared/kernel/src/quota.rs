@@ -62,6 +62,7 @@ kinds! {
     Product: "product", "products", quota_products;
     Image: "product_image", "images", quota_images;
     Supplier: "supplier", "suppliers", quota_suppliers;
+    CarrierPreference: "carrier_preference", "carrier preferences", quota_carrier_preferences;
     StockAdvice: "stock_advice", "stock advices", quota_stock_advices;
     Webhook: "webhook", "webhooks", quota_webhooks;
     BusinessUser: "business_user", "business users", quota_business_users;

@@ -1,9 +1,10 @@
 //! The backlog of the service: for the metrics, and by the minute for charts.
 
 use crate::order::standing as orders;
+use longshore_domain::expedition::handover::lane as systems;
 use longshore_domain::job::backlog as jobs;
 use longshore_domain::webhook::lane::backlog as lanes;
-use longshore_kernel::activity::CALLS_HOURS;
+use longshore_kernel::activity;
 use longshore_kernel::metrics::Backlog;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -18,8 +19,13 @@ pub async fn metrics(services: &Services) -> Result<String, Problem> {
 
 async fn read(services: &Services) -> Result<Backlog, Problem> {
     let db = &services.db;
-    let (jobs, lanes, unwell, orders) =
-        tokio::try_join!(jobs::read(db), lanes::read(db), lanes::unwell(db), orders::read(db))?;
+    let (jobs, lanes, unwell, orders, handover) = tokio::try_join!(
+        jobs::read(db),
+        lanes::read(db),
+        lanes::unwell(db),
+        orders::read(db),
+        systems::behind(db),
+    )?;
     Ok(Backlog {
         jobs_open: jobs.open,
         jobs_oldest_seconds: jobs.oldest_seconds,
@@ -30,6 +36,7 @@ async fn read(services: &Services) -> Result<Backlog, Problem> {
         failing: unwell.failing,
         disabled: unwell.disabled,
         orders,
+        handover,
     })
 }
 
@@ -47,13 +54,13 @@ pub async fn sample(services: &Services) -> Result<u64, Problem> {
     )
     .execute(&services.db.main)
     .await?;
+    activity::compact(&services.db.main).await?;
     let gone = sqlx::query_scalar!(
         r#"WITH a AS (DELETE FROM activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
                 b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                c AS (DELETE FROM webhook_activity WHERE hour < now() - make_interval(hours => $2) RETURNING 1)
+                c AS (DELETE FROM webhook_activity WHERE hour < now() - make_interval(days => $1) RETURNING 1)
            SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) AS "gone!""#,
         KEPT_DAYS,
-        CALLS_HOURS,
     )
     .fetch_one(&services.db.main)
     .await?;

@@ -1,8 +1,16 @@
 //! What operators look at and do. It reads from all of the domain, and nothing in the domain imports it.
 
+pub mod account;
 pub mod backlog;
+pub mod course;
 pub mod doctor;
+pub mod eshop;
+pub mod find;
 pub mod order;
+pub mod organisation;
+pub mod product;
 pub mod queue;
 pub mod rotation;
 pub mod standing;
+pub mod timeline;
+pub mod token;

@@ -56,18 +56,60 @@ pub async fn end_overdue_pauses(services: &Services) -> Result<i64, Problem> {
 struct Edit {
     paused: Option<bool>,
     concurrency: Given<u16>,
+    /// Why it is paused.
+    reason: Option<String>,
 }
 
-/// Pauses or resumes a queue (`PUT /api/queue/{name}/pause|resume`); answers with the wish.
-pub async fn set_paused(
+/// Characters of the reason of a pause.
+pub const REASON_LENGTH: usize = 200;
+
+/// Pauses a queue (`PUT /api/queue/{name}/pause`); answers with the wish. The audit keeps the reason.
+pub async fn pause(
     services: &Services,
     context: &Context,
     name: &str,
-    paused: bool,
+    reason: Option<String>,
 ) -> Result<Answer, Problem> {
-    let queue = find(name)?;
-    let action = if paused { "queue.pause" } else { "queue.resume" };
-    set(services, context, action, queue, Edit { paused: Some(paused), ..Edit::default() }).await
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_LENGTH || reason.contains('\0')) {
+        let message = format!("must have at most {REASON_LENGTH} characters and must not contain U+0000");
+        return Err(Problem::violation("reason", "invalid_length", message));
+    }
+    let edit = Edit { paused: Some(true), reason, ..Edit::default() };
+    set(services, context, "queue.pause", find(name)?, edit).await
+}
+
+/// Resumes a queue (`PUT /api/queue/{name}/resume`); answers with the wish.
+pub async fn resume(services: &Services, context: &Context, name: &str) -> Result<Answer, Problem> {
+    let edit = Edit { paused: Some(false), ..Edit::default() };
+    set(services, context, "queue.resume", find(name)?, edit).await
+}
+
+/// The pause of a queue, as the audit recorded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Which queue.
+    pub queue: String,
+    /// By whom.
+    pub by: String,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// The pauses of the queues that are paused now.
+pub async fn pauses(services: &Services) -> Result<Vec<Pause>, Problem> {
+    let found = sqlx::query_as!(
+        Pause,
+        r#"SELECT q.name AS queue, a.actor_name AS "by!", a.at AS "at!", a.changes -> 'reason' ->> 1 AS reason
+           FROM queue q CROSS JOIN LATERAL (
+               SELECT actor_name, at, changes FROM audit
+               WHERE entity_id = q.id AND action = 'queue.pause' ORDER BY id DESC LIMIT 1
+           ) AS a WHERE q.paused"#,
+    )
+    .fetch_all(&services.db.lists)
+    .await?;
+    Ok(found)
 }
 
 /// Changes how much of a queue each worker runs at once (`PUT /api/queue/{name}`); null: what it was started with.
@@ -82,7 +124,7 @@ pub async fn update(
         Some(number) => Given::Value(u16::try_from(number).map_err(Problem::internal)?),
         None => Given::Null,
     };
-    set(services, context, "queue.update", queue, Edit { paused: None, concurrency }).await
+    set(services, context, "queue.update", queue, Edit { concurrency, ..Edit::default() }).await
 }
 
 /// The body of an update: how much each worker runs at once.
@@ -128,6 +170,7 @@ async fn set(
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
                         ('paused', to_jsonb(old.paused), to_jsonb(made.paused)),
                         ('resumesAt', to_jsonb(old.resumes_at), to_jsonb(made.resumes_at)),
+                        ('reason', NULL::jsonb, to_jsonb($13::text)),
                         ('concurrency', to_jsonb(old.concurrency), to_jsonb(made.concurrency))
                      ) AS f (field, was, becomes) WHERE was IS DISTINCT FROM becomes) AS changes,
                     '{}'::jsonb AS data
@@ -137,6 +180,7 @@ async fn set(
         edit.paused as Option<bool>,
         set_concurrency,
         concurrency as Option<i32>,
+        edit.reason,
     )
     .await?;
     change.note(recorded);

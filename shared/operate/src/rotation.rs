@@ -7,6 +7,7 @@
 use uuid::Uuid;
 
 use longshore_domain::account::second_factor;
+use longshore_domain::expedition::handover;
 use longshore_domain::partner::setting;
 use longshore_domain::webhook::subscription;
 use longshore_kernel::crypto::{Opened, Resealed, Vault};
@@ -27,6 +28,7 @@ pub async fn examine(db: &Database, vault: &Vault) -> Result<Opened, Problem> {
     let mut opened = Opened::default();
     subscription::reseal::examine(&db.main, vault, &mut opened).await?;
     setting::rotation::examine(&db.main, vault, &mut opened).await?;
+    handover::setting::rotation::examine(&db.main, vault, &mut opened).await?;
     second_factor::rotation::examine(&db.main, vault, &mut opened).await?;
     Ok(opened)
 }
@@ -37,6 +39,7 @@ pub async fn rotate(db: &Database, vault: &Vault) -> Result<Rotated, Problem> {
     rotated.all(async |after| subscription::reseal::reseal(&db.main, vault, after).await).await?;
     rotated.all(async |after| subscription::reseal::reseal_former(&db.main, vault, after).await).await?;
     rotated.all(async |after| setting::rotation::reseal(&db.main, vault, after).await).await?;
+    rotated.all(async |after| handover::setting::rotation::reseal(&db.main, vault, after).await).await?;
     rotated.all(async |after| second_factor::rotation::reseal(&db.main, vault, after).await).await?;
     Ok(rotated)
 }

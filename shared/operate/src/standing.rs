@@ -13,7 +13,7 @@ use longshore_domain::job::dispatch;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::control::{self, Wish};
 
-use crate::queue::moment;
+use crate::queue::{self, Pause, moment};
 use longshore_domain::webhook::lane::backlog::{self, Backlog};
 use longshore_kernel::queue::{Queue, QueueStats, RedisHealth};
 use longshore_kernel::services::Services;
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Shown {
     /// The queue, whether it is paused and until when, and what each worker runs at once.
     pub wish: Wish,
+    /// Who paused it, when and why, while it is paused.
+    pub pause: Option<Pause>,
     /// Whether Redis, which carries it, can be asked.
     pub reachable: bool,
     /// Whether Redis takes what becomes due.
@@ -70,6 +72,7 @@ impl Shown {
     fn new(wish: Wish, redis: &RedisHealth, stats: Option<QueueStats>, recorded: Recorded) -> Self {
         Self {
             wish,
+            pause: None,
             reachable: stats.is_some(),
             writable: redis.is_up(),
             depth: stats.map(|s| s.depth),
@@ -115,13 +118,14 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
 pub async fn read(services: &Services) -> Result<Standing, Problem> {
     let asked = async { Ok(futures::future::join_all(Queue::ALL.map(|queue| stats(services, queue))).await) };
     let probed = async { Ok(services.queues.probe(PATIENCE).await) };
-    let (wishes, recorded, due, deliveries, stats, redis) = tokio::try_join!(
+    let (wishes, recorded, due, deliveries, stats, redis, pauses) = tokio::try_join!(
         control::wishes(&services.db.main),
         recorded(services),
         dispatch::waiting(&services.db.lists),
         backlog::read(&services.db),
         asked,
         probed,
+        queue::pauses(services),
     )?;
     let queues = wishes.into_iter().zip(stats).map(|(wish, stats)| {
         let known = due.iter().find(|due| due.queue == wish.queue);
@@ -141,9 +145,10 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
                 due: Some(deliveries.free_lanes),
                 oldest_seconds: (deliveries.free_lanes > 0).then_some(deliveries.oldest_seconds),
             },
-            Queue::Upkeep => Recorded::default(),
+            Queue::Handover | Queue::Upkeep => Recorded::default(),
         };
-        Shown::new(wish, &redis, stats, recorded)
+        let pause = pauses.iter().find(|pause| wish.paused && pause.queue == wish.queue.name()).cloned();
+        Shown { pause, ..Shown::new(wish, &redis, stats, recorded) }
     });
     Ok(Standing { queues: queues.collect(), redis, deliveries })
 }

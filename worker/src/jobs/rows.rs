@@ -154,7 +154,7 @@ impl<R> ReadRows<R> {
     }
 }
 
-/// The error of a row that breaks rules. One of orders has the code of the first of them.
+/// The error of a row that breaks rules. One about an order has the code of the first of them.
 fn broken(
     push: Push,
     index: i32,
@@ -165,7 +165,9 @@ fn broken(
 ) -> ItemError {
     let error = ItemError::of_violations(index, line, key, violations, row);
     match violations.first() {
-        Some(first) if push == Push::Expeditions => ItemError { code: first.code, ..error },
+        Some(first) if matches!(push, Push::Expeditions | Push::News) => {
+            ItemError { code: first.code, ..error }
+        }
         _ => error,
     }
 }

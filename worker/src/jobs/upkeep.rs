@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
+use longshore_shared::expedition::{news, silence};
 use longshore_shared::job::{control, mark, receiving, retention};
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::problem::Problem;
@@ -24,6 +25,7 @@ pub const TASKS: &[&str] = &[
     CANCELLED,
     MARKS,
     IDEMPOTENCY,
+    NEWS,
     DELIVERIES,
     LOGINS,
     PARTNERS,
@@ -31,6 +33,7 @@ pub const TASKS: &[&str] = &[
     BLOCKS,
     ACTIVITY,
     ADVICES,
+    SILENCE,
     image::REMOVAL,
 ];
 
@@ -40,6 +43,7 @@ const JOBS: &str = "jobs";
 const CANCELLED: &str = "cancelled";
 const MARKS: &str = "marks";
 const IDEMPOTENCY: &str = "idempotency";
+const NEWS: &str = "news";
 const DELIVERIES: &str = "deliveries";
 const LOGINS: &str = "logins";
 const PARTNERS: &str = "partners";
@@ -47,6 +51,7 @@ const COMPARISONS: &str = "comparisons";
 const BLOCKS: &str = "blocks";
 const ACTIVITY: &str = "activity";
 const ADVICES: &str = "advices";
+const SILENCE: &str = "silence";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
@@ -70,6 +75,7 @@ pub async fn run(context: WorkerContext, task: String) {
         CANCELLED => all(&context, CANCELLED_BATCH, || control::take_back_left(db)).await,
         MARKS => all(&context, BATCH, || mark::expire(db, BATCH)).await,
         IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
+        NEWS => all(&context, BATCH, || news::retention::expire(db, BATCH)).await,
         DELIVERIES => deliveries(&context).await,
         image::REMOVAL => {
             all(&context, objects::REMOVED_AT_ONCE, || objects::remove_due(db, &context.services.objects))
@@ -79,6 +85,10 @@ pub async fn run(context: WorkerContext, task: String) {
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
         ACTIVITY => backlog::sample(&context.services).await,
+        SILENCE => {
+            let days = context.probably_delivered_days;
+            all(&context, silence::MOVED_AT_ONCE, || silence::presume(&context.services, days)).await
+        }
         ADVICES => all(&context, end::CLOSED_AT_ONCE, || end::close_due(&context.services)).await,
         LOGINS => logins(&context).await,
         other => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::lane::{self, Lease, Renewed};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -29,11 +30,11 @@ enum Hold {
 
 /// The state of a lease, which can be read at any time.
 #[derive(Clone, Debug)]
-pub(super) struct LeaseState(watch::Receiver<Hold>);
+pub(crate) struct LeaseState(watch::Receiver<Hold>);
 
 impl LeaseState {
     /// Whether a call may start now.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.0.borrow().allows()
     }
 
@@ -54,7 +55,7 @@ impl Hold {
 
 /// Renews a lease until it is dropped.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     standing: LeaseState,
     task: JoinHandle<()>,
 }
@@ -62,6 +63,18 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Starts to renew a lease that is valid until `until`.
     pub(super) fn start(db: Database, lease: Arc<Lease>, until: Instant) -> Self {
+        Self::keep(until, move |ending| {
+            let (db, lease) = (db.clone(), Arc::clone(&lease));
+            async move { lane::renew(&db, &lease, ending).await }
+        })
+    }
+
+    /// The same for any lane: `renew` renews its lease, and says whether no more calls begin.
+    pub(crate) fn keep<F, R>(until: Instant, renew: F) -> Self
+    where
+        F: Fn(bool) -> R + Send + 'static,
+        R: Future<Output = Result<Renewed, Problem>> + Send,
+    {
         let (tell, standing) = watch::channel(Hold::Until(until));
         let task = tokio::spawn(async move {
             // a lease that was renewed a while ago is renewed sooner, though not by a turn of a moment
@@ -72,7 +85,7 @@ impl Keeper {
             loop {
                 ticks.tick().await;
                 let asked = Instant::now();
-                match lane::renew(&db, &lease, ending).await {
+                match renew(ending).await {
                     // `ToEnd` is never taken back
                     Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + lane::LEASE)),
                     Ok(Renewed::Yes | Renewed::ToEnd) => {
@@ -90,7 +103,7 @@ impl Keeper {
                     }
                     Err(error) => {
                         // Postgres is away: the lease expires by itself, and nothing starts after that
-                        tracing::debug!(webhook.id = %lease.webhook, %error, "a lease was not renewed");
+                        tracing::debug!(%error, "a lease was not renewed");
                         continue;
                     }
                 };
@@ -100,19 +113,19 @@ impl Keeper {
     }
 
     /// Whether a call may start now.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.standing.holds()
     }
 
     /// Runs `begin` if a call may start now. The state cannot change to [`Hold::ToEnd`] meanwhile: once a
     /// turn sees that state, nothing more begins.
-    pub(super) fn begin<T>(&self, begin: impl FnOnce() -> Option<T>) -> Option<T> {
+    pub(crate) fn begin<T>(&self, begin: impl FnOnce() -> Option<T>) -> Option<T> {
         let hold = self.standing.0.borrow();
         if hold.allows() { begin() } else { None }
     }
 
     /// The state of the lease, for others.
-    pub(super) fn standing(&self) -> LeaseState {
+    pub(crate) fn standing(&self) -> LeaseState {
         self.standing.clone()
     }
 
@@ -122,12 +135,12 @@ impl Keeper {
     }
 
     /// Whether no call may start any more.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(*self.standing.0.borrow(), Hold::ToEnd | Hold::Lost)
     }
 
     /// Waits for the next renewal or the loss.
-    pub(super) async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         if self.standing.0.changed().await.is_err() {
             // the task ended after it reported the loss
             std::future::pending::<()>().await;

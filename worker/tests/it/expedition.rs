@@ -1,10 +1,12 @@
 mod booking;
+mod choice;
 mod closing;
 mod history;
 mod import;
 mod kill;
+mod news;
 mod parcels;
 mod rows;
-mod support;
+pub(crate) mod support;
 mod together;
 mod turn;

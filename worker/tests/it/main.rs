@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
 mod expedition;
+mod handover;
 mod job;
 mod outbound;
 mod partner;

@@ -150,7 +150,7 @@ if (live && window.EventSource) {
     const selection = document.getSelection();
     const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
     const focused = document.activeElement;
-    return selects || (part.contains(focused) && focused.matches("input, select, textarea"));
+    return selects || part.querySelector(".plot:hover, .plot:focus, .numbers[open]") || (part.contains(focused) && focused.matches("input, select, textarea"));
   };
 
   // the focus stays where it was, and tables stay as far as they were scrolled
@@ -158,6 +158,8 @@ if (live && window.EventSource) {
     const find = part.contains(document.activeElement) && finder(part, document.activeElement);
     const scrolled = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
     part.innerHTML = html;
+    reveal(part);
+    draw(part);
     part.querySelectorAll(".scroll").forEach((table, place) => (table.scrollLeft = scrolled[place] || 0));
     if (find) find()?.focus({ preventScroll: true });
   };
@@ -193,9 +195,120 @@ if (login && !login.querySelector(".refusal")) {
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (document.activeElement && document.activeElement.matches("input, select, textarea")) return;
-  const search = document.querySelector("form.search input");
+  const search = document.getElementById("find") || document.querySelector("form.search input");
   if (search) {
     event.preventDefault();
     search.focus();
+    search.select();
   }
 });
+
+// --- charts: the figures of each are in the page; here they are drawn with axes, and with the values under the pointer or the
+// --- arrow keys
+
+const plots = new Map();
+
+const draw = (root) => {
+  for (const [figure, plot] of plots) {
+    if (figure.isConnected && !root.contains(figure)) continue;
+    plot.destroy();
+    plots.delete(figure);
+  }
+  if (!window.uPlot) return;
+  for (const figure of root.querySelectorAll("[data-plot]")) plots.set(figure, plotted(figure));
+};
+
+const plotted = (figure) => {
+  const { from, step, unit, series } = JSON.parse(figure.dataset.plot);
+  const holder = figure.querySelector(".plot");
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const times = series[0].values.map((_, place) => from + place * step);
+  const grid = { stroke: colour("--line"), width: 1 };
+  const axis = { stroke: colour("--muted"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
+  const written = (value) => {
+    if (value == null) return "–";
+    if (unit !== "ms") return value.toLocaleString("en");
+    if (value < 1_000) return `${Math.round(value)} ms`;
+    return value < 60_000 ? `${+(value / 1_000).toFixed(1)} s` : `${Math.round(value / 60_000)} min`;
+  };
+  const time = (seconds) => {
+    const text = new Date(seconds * 1_000).toISOString();
+    return step * times.length > 86_400 ? text.slice(5, 16).replace("T", " ") : text.slice(11, 16);
+  };
+  const line = ({ name, class: kind, bar }) => ({
+    label: name,
+    stroke: colour(`--chart-${kind}`),
+    width: bar ? 1 : 2,
+    fill: bar ? colour(`--chart-${kind}`) : undefined,
+    paths: bar ? uPlot.paths.bars({ size: [0.8, 24] }) : undefined,
+    points: { show: false },
+    value: (_, value) => written(value),
+  });
+  holder.classList.add("drawn");
+  const plot = new uPlot(
+    {
+      width: holder.clientWidth,
+      height: 170,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
+      scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
+      series: [{ label: "UTC", value: (_, seconds) => (seconds == null ? "–" : time(seconds)) }, ...series.map(line)],
+      axes: [
+        { ...axis, values: (_, marks) => marks.map(time), space: 70 },
+        { ...axis, values: (_, marks) => marks.map(written), size: 62, incrs: unit ? undefined : whole },
+      ],
+      cursor: { drag: { x: false, y: false }, y: false },
+    },
+    [times, ...series.map(({ values }) => values)],
+    holder,
+  );
+  let place = times.length - 1;
+  // nothing is pointed at: the last complete step
+  const rest = () => plot.setLegend({ idx: Math.max(times.length - 2, 0) });
+  rest();
+  holder.onmouseleave = rest;
+  holder.onkeydown = (event) => {
+    const way = { ArrowLeft: -1, ArrowRight: 1, Home: -times.length, End: times.length }[event.key];
+    if (!way) return;
+    event.preventDefault();
+    place = Math.min(Math.max(place + way, 0), times.length - 1);
+    plot.setCursor({ left: plot.valToPos(times[place], "x"), top: 1 });
+  };
+  return plot;
+};
+
+// counts have no fractions
+const whole = [1, 2, 5].flatMap((digit) => [...Array(9).keys()].map((zeros) => digit * 10 ** zeros)).sort((a, b) => a - b);
+
+// the script that draws comes last
+document.addEventListener("DOMContentLoaded", () => draw(document.body));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(document.body));
+
+let resized;
+addEventListener("resize", () => {
+  clearTimeout(resized);
+  resized = setTimeout(() => {
+    for (const [figure, plot] of plots) plot.setSize({ width: figure.querySelector(".plot").clientWidth, height: 170 });
+  }, 150);
+});
+
+// --- ids: a button copies all of one; without script, or where the browser forbids it, there is none ---
+
+const reveal = (root) => {
+  if (!navigator.clipboard) return;
+  for (const button of root.querySelectorAll(".copy[hidden]")) button.hidden = false;
+};
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "copied";
+  } catch {
+    button.textContent = "not copied";
+  }
+  setTimeout(() => (button.textContent = "copy"), 1_500);
+});
+
+reveal(document);

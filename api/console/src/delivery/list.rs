@@ -10,8 +10,7 @@ use maud::{Markup, html};
 
 use super::moment;
 use crate::form::Asked;
-use crate::piece::status;
-use crate::piece::{choice, empty, field, pager, state, up_to};
+use crate::piece::{self, choice, empty, field, pager, state, status, up_to};
 
 /// The states of ended deliveries.
 const STATES: [DeliveryState; 3] =
@@ -140,5 +139,11 @@ fn event(delivery: &Line) -> &str {
 }
 
 fn entity(delivery: &Line) -> Markup {
-    html! { @if let Some(id) = delivery.entity { code.id { (id) } } }
+    html! {
+        @match (delivery.entity, &delivery.name) {
+            (Some(id), Some(name)) => a href={"/console/find?q=" (id)} { (name) },
+            (Some(id), None) => (piece::id(id)),
+            (None, _) => {},
+        }
+    }
 }

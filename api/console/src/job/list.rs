@@ -10,7 +10,9 @@ use maud::{Markup, html};
 
 use crate::form::Asked;
 use crate::layout::Section;
-use crate::piece::{choice, empty, field, job_state, pager, progress, time, took, waits};
+use crate::piece::{
+    choice, empty, eshop, field, job_state, none, organisation, pager, progress, time, took, waits,
+};
 use crate::visit::Visit;
 
 /// All states, in the order in which operators look for them.
@@ -93,8 +95,6 @@ fn table(found: &Page, now: DateTime<Utc>) -> Markup {
 }
 
 fn row(job: &Line, now: DateTime<Utc>) -> Markup {
-    let several = job.organisations.map(|several| format!("{several} organisations"));
-    let whose = job.eshop.as_deref().or(job.organisation.as_deref()).or(several.as_deref()).unwrap_or("–");
     html! {
         tr {
             td { a href={"/console/job/" (job.id)} { strong { (job.kind) } } }
@@ -109,9 +109,19 @@ fn row(job: &Line, now: DateTime<Utc>) -> Markup {
             td { (progress(job.done, job.total, job.failed)) }
             td data-label="Accepted" { (time(job.created_at, now)) }
             td.number data-label="Ran" { (took(job.started_at, job.finished_at)) }
-            td.name data-label="E-shop" { (whose) }
+            td.name data-label="E-shop" { (whose(job)) }
             td.name data-label="Requested by" { (job.actor) }
         }
+    }
+}
+
+/// The e-shop of a job, or its organisation.
+fn whose(job: &Line) -> Markup {
+    match (job.eshop_id, &job.eshop, job.organisation_id, &job.organisation, job.organisations) {
+        (Some(id), Some(name), ..) => eshop(id, name),
+        (_, _, Some(id), Some(name), _) => organisation(id, name),
+        (.., Some(several)) => html! { (several) " organisations" },
+        _ => none(),
     }
 }
 

@@ -98,15 +98,17 @@ impl Operation {
     /// Whether the status of an order allows it. The use-case decides; this only leaves out buttons.
     pub(super) fn is_possible(self, order: &Order) -> bool {
         let status = order.status;
-        let has_ended = status == Status::Canceled || status.is_handed_over();
+        let is_asked_back = status == Status::WaitingForCancel;
+        let has_ended = status == Status::Canceled || status.is_packed();
+        let is_begun = status.is_handed_over(order.handover) && status != Status::AwaitingProcessing;
         match self {
             Self::Send => status.is_editable(),
             Self::Process => status == Status::StockOk,
             Self::Report => !reportable(status).is_empty(),
             Self::Rebook => status.waits() || status == Status::StockOk,
             Self::Unbook => (status.waits() && !order.is_paused) || status == Status::StockOk,
-            Self::Rollback => status != Status::OnHold && !has_ended,
-            Self::Cancel => !has_ended,
+            Self::Rollback => status != Status::OnHold && !has_ended && !is_begun,
+            Self::Cancel => !has_ended && !is_asked_back,
             Self::Delete => status.is_editable() || status == Status::Canceled,
         }
     }

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use crate::form::Asked;
 use crate::layout::Section;
-use crate::piece::{choice, empty, field, none, number, pager, state, time, up_to};
+use crate::piece::{choice, empty, eshop, field, none, number, pager, state, time, up_to};
 use crate::visit::Visit;
 
 const HERE: &str = "/console/order";
@@ -113,7 +113,7 @@ fn row(order: &Line, now: DateTime<Utc>) -> Markup {
             }
             td data-label="Since" { (time(order.status_since, now)) }
             td.number data-label="Pieces" { (number(order.pieces)) }
-            td.name data-label="E-shop" { (order.eshop) }
+            td.name data-label="E-shop" { (eshop(order.eshop_id, &order.eshop)) }
             td.name data-label="Tracking" { @match &order.tracking_number { Some(tracking) => (tracking), None => (none()) } }
             td data-label="Created" { (time(order.created_at, now)) }
         }

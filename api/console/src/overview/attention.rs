@@ -1,13 +1,14 @@
 //! Problems that need attention now, the worst first.
 
+use chrono::{DateTime, Utc};
 use longshore_http::extract::permit;
-use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, STUCK_MINUTES};
+use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, Failing, STUCK_MINUTES};
 use longshore_shared::kernel::horizon::{self, Holder, Horizon};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{RedisHealth, RedisState};
 use longshore_shared::operate::order::attention as orders;
 use longshore_shared::operate::standing::{Shown, Standing, Verdict};
-use longshore_shared::webhook::health;
+use longshore_shared::webhook::health::{self, Unwell};
 use maud::{Markup, html};
 
 use crate::piece::{Tone, badge, counted, empty, number, seconds, up_to};
@@ -16,6 +17,11 @@ use crate::visit::Visit;
 
 /// Something is late after it has been due for this many seconds.
 const LATE: f64 = 60.0;
+
+/// Webhooks that are looked at to name their hosts; all of them are counted.
+const NAMED: i64 = 50;
+/// Hosts that are named.
+const HOSTS: usize = 5;
 
 struct Matter {
     tone: Tone,
@@ -26,12 +32,14 @@ struct Matter {
 
 pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -> Result<Markup, Problem> {
     let due = stands.deliveries;
-    let (jobs, orders, webhooks, horizon) = tokio::try_join!(
+    let (jobs, orders, webhooks, unwell, horizon) = tokio::try_join!(
         jobs::read(visit.db(), visit.scope()),
         orders::count(visit.db(), visit.scope()),
         health::attention(visit.db(), visit.scope()),
+        health::unwell(visit.db(), visit.scope(), NAMED),
         horizon(visit),
     )?;
+    let now = visit.now();
     let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
     let mut matters: Vec<Matter> = of_redis(&stands.redis).into_iter().chain(queues.flatten()).collect();
     if let (Some(job), Some(since)) = (jobs.stuck_job, jobs.stuck_since) {
@@ -51,6 +59,8 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
             address: format!("/console/job/{job}"),
         });
     }
+    matters.extend(of_hosts(&unwell, now));
+    matters.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
     for Behind { ahead, kind, eshop, started_at, jobs } in &jobs.behind {
         let many = if *jobs == 1 { "job waits" } else { "jobs wait" };
         let whose = eshop.as_ref().map_or_else(String::new, |eshop| format!(" of {eshop}"));
@@ -110,6 +120,63 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
     matters.extend(horizon.holders.iter().find(|holder| holder.is_long()).map(of_vacuum));
     matters.sort_by_key(|matter| matter.tone != Tone::Bad);
     Ok(draw(&matters))
+}
+
+/// Hosts of an e-shop whose webhooks fail, the first to fail first: the last answer, since when, and what waits for them.
+fn of_hosts(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Matter> {
+    let mut hosts: Vec<(String, Vec<&Unwell>)> = Vec::new();
+    for webhook in unwell {
+        let host = host(&webhook.destination);
+        let is_of = |(known, others): &&mut (String, Vec<&Unwell>)| {
+            *known == host && others.first().is_some_and(|other| other.eshop == webhook.eshop)
+        };
+        match hosts.iter_mut().find(is_of) {
+            Some((_, others)) => others.push(webhook),
+            None => hosts.push((host, vec![webhook])),
+        }
+    }
+    hosts.iter().take(HOSTS).filter_map(|(host, webhooks)| of_host(host, webhooks, now)).collect()
+}
+
+fn of_host(host: &str, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Matter> {
+    let first = webhooks.first()?;
+    let last = first.last.as_ref();
+    let answer =
+        match (last.and_then(|last| last["status"].as_i64()), last.and_then(|last| last["error"].as_str())) {
+            (Some(status), _) => status.to_string(),
+            (None, Some(error)) => error.to_owned(),
+            (None, None) => "failing".to_owned(),
+        };
+    let lasted = seconds((now - first.since).as_seconds_f64());
+    let waiting: i64 = webhooks.iter().map(|webhook| webhook.waiting).sum();
+    let is_more = webhooks.iter().any(|webhook| webhook.waiting >= health::COUNTED);
+    let waiting = format!("{}{}", number(waiting), if is_more { "+" } else { "" });
+    let several = if webhooks.len() > 1 { format!(", {} webhooks", webhooks.len()) } else { String::new() };
+    let sentence = format!("{host} ({}{several}): {answer} for {lasted}, {waiting} waiting.", first.eshop);
+    let address = if webhooks.len() > 1 {
+        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("text", host).finish();
+        format!("/console/webhook?{query}")
+    } else {
+        format!("/console/webhook/{}", first.id)
+    };
+    Some(Matter { tone: Tone::Bad, word: "webhook", sentence, address })
+}
+
+/// The host of a destination, or all of it where it cannot be read.
+fn host(destination: &str) -> String {
+    let url = url::Url::parse(destination).ok();
+    url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| destination.to_owned())
+}
+
+/// Jobs of an e-shop that have failed since they last succeeded.
+fn of_failing(failing: &Failing, now: DateTime<Utc>) -> Matter {
+    let lasted = seconds((now - failing.since).as_seconds_f64());
+    let times =
+        if failing.jobs == 1 { "once".to_owned() } else { format!("{} times", up_to(failing.jobs, COUNTED)) };
+    let error = failing.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+    let sentence = format!("{} of {} has failed {times} in {lasted}{error}", failing.kind, failing.eshop);
+    let address = format!("/console/eshop/{}", failing.eshop_id);
+    Matter { tone: Tone::Bad, word: "failing", sentence, address }
 }
 
 /// What holds back vacuum, only for visitors with access to everything: it names sessions and roles of

@@ -1,30 +1,51 @@
-//! The recent past: throughput, failures, latency and backlog, over the last hour or day.
+//! The recent past: throughput, failures, latency and backlog, over an hour to a week.
 
 use chrono::TimeDelta;
 use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
 use maud::{Markup, html};
 
-use crate::chart::{Chart, Series};
+use crate::chart::{Chart, Series, Unit};
 use crate::piece::{milliseconds, number};
 
-pub(super) fn draw(course: &Course) -> Markup {
-    let (hour, day) = (course.span == Span::Hour, course.span == Span::Day);
+/// The word of a span in an address, and its name.
+const SPANS: [(Span, &str, &str); 4] = [
+    (Span::Hour, "hour", "1 h"),
+    (Span::SixHours, "six-hours", "6 h"),
+    (Span::Day, "day", "24 h"),
+    (Span::Week, "week", "7 d"),
+];
+
+/// The word of a span.
+pub(super) fn word(span: Span) -> &'static str {
+    SPANS.iter().find(|(known, ..)| *known == span).map_or("", |(_, word, _)| word)
+}
+
+/// The span with that word.
+pub(super) fn span_of(word: &str) -> Option<Span> {
+    SPANS.iter().find(|(_, known, _)| *known == word).map(|(span, ..)| *span)
+}
+
+/// The charts of a span, and the choice of another.
+pub(super) fn draw(course: &Course, choice: &[Span]) -> Markup {
     html! {
         section aria-labelledby="course-title" {
             header.title {
-                h2 #course-title { @if hour { "The last hour" } @else { "The last day" } }
+                h2 #course-title { "Activity" }
                 nav.switch aria-label="Span of the charts" {
-                    a href="/console" aria-current=[hour.then_some("true")] { "Hour" }
-                    a href="/console?span=day" aria-current=[day.then_some("true")] { "Day" }
+                    @for (span, word, name) in SPANS.iter().filter(|(span, ..)| choice.contains(span)) {
+                        a href={"/console?span=" (word)} aria-current=[(course.span == *span).then_some("true")] { (name) }
+                    }
                 }
             }
             div.charts {
                 (throughput(course, "Finished jobs", &course.jobs))
                 (throughput(course, "Calls to destinations", &course.deliveries))
                 (latency(course, "Duration of jobs", &course.jobs))
-                (latency(course, "Duration of calls", &course.deliveries))
-                (backlog(course, "Open jobs", |waiting| waiting.jobs))
-                (backlog(course, "Due deliveries", |waiting| waiting.deliveries))
+                @if course.waiting.iter().any(Option::is_some) || choice.len() == SPANS.len() {
+                    (latency(course, "Duration of calls", &course.deliveries))
+                    (backlog(course, "Open jobs", |waiting| waiting.jobs))
+                    (backlog(course, "Due deliveries", |waiting| waiting.deliveries))
+                }
             }
         }
     }
@@ -37,11 +58,9 @@ fn throughput(course: &Course, title: &str, points: &[Point]) -> Markup {
         _ => format!("{} done, {} failed", number(good), number(bad)),
     };
     let of = |value: fn(&Point) -> i64| points.iter().map(|point| Some(float(value(point)))).collect();
-    let bars = vec![
-        Series { class: "good", values: of(|point| point.good) },
-        Series { class: "bad", values: of(|point| point.bad) },
-    ];
-    chart(course, title, &summary, bars, vec![], &[("good", "done"), ("bad", "failed")], whole)
+    let bars = vec![Series { class: "good", values: of(|point| point.good) }];
+    let lines = vec![Series { class: "bad", values: of(|point| point.bad) }];
+    chart(course, title, &summary, bars, lines, &[("good", "done"), ("bad", "failed")], Unit::Count)
 }
 
 fn latency(course: &Course, title: &str, points: &[Point]) -> Markup {
@@ -54,13 +73,13 @@ fn latency(course: &Course, title: &str, points: &[Point]) -> Markup {
         Series { class: "p95", values: points.iter().map(|point| point.p95_ms).collect() },
         Series { class: "median", values: points.iter().map(|point| point.median_ms).collect() },
     ];
-    chart(course, title, &summary, vec![], lines, &[("p95", "p95"), ("median", "median")], milliseconds)
+    chart(course, title, &summary, vec![], lines, &[("p95", "p95"), ("median", "median")], Unit::Milliseconds)
 }
 
 fn backlog(course: &Course, title: &str, value: fn(&Waiting) -> i64) -> Markup {
     let values: Vec<_> =
         course.waiting.iter().map(|waiting| waiting.as_ref().map(|w| float(value(w)))).collect();
-    let step = TimeDelta::minutes(course.span.step_minutes().into());
+    let step = TimeDelta::minutes(course.step_minutes.into());
     let last = course
         .waiting
         .iter()
@@ -77,7 +96,7 @@ fn backlog(course: &Course, title: &str, value: fn(&Waiting) -> i64) -> Markup {
         vec![Series { class: "waiting", values }],
         vec![],
         &[("waiting", "waiting")],
-        whole,
+        Unit::Count,
     )
 }
 
@@ -88,19 +107,13 @@ fn chart(
     bars: Vec<Series>,
     lines: Vec<Series>,
     legend: &[(&'static str, &'static str)],
-    write: fn(f64) -> String,
+    unit: Unit,
 ) -> Markup {
-    let step = TimeDelta::minutes(course.span.step_minutes().into());
-    Chart { title, summary, from: course.from, step, bars, lines, legend, write }.draw()
-}
-
-fn whole(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "counts of a quarter of an hour are far below")]
-    let whole = value as i64;
-    number(whole)
+    let step = TimeDelta::minutes(course.step_minutes.into());
+    Chart { title, summary, from: course.from, step, bars, lines, legend, unit }.draw()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a chart is drawn to a hundredth")]
-fn float(count: i64) -> f64 {
+pub(super) fn float(count: i64) -> f64 {
     count as f64
 }

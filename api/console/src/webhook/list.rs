@@ -7,7 +7,7 @@ use longshore_shared::webhook::health::{self, COUNTED, Filter, Health, Line, PAG
 use maud::{Markup, html};
 
 use crate::layout::Section;
-use crate::piece::{choice, empty, field, pager, state, time, up_to};
+use crate::piece::{choice, empty, eshop, field, pager, state, time, up_to};
 use crate::visit::Visit;
 use crate::webhook::success;
 
@@ -54,7 +54,7 @@ pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response,
     Ok(visit.page(Section::Webhooks, "Webhooks", &content))
 }
 
-fn table(webhooks: &[Line], now: DateTime<Utc>) -> Markup {
+pub(crate) fn table(webhooks: &[Line], now: DateTime<Utc>) -> Markup {
     if webhooks.is_empty() {
         return empty("No webhook matches.", "E-shops create webhooks with the API.");
     }
@@ -88,7 +88,7 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
                 }
             }
             td data-label="Event" { code { (webhook.event) } }
-            td.name data-label="E-shop" { (webhook.eshop) " " span.muted { (webhook.organisation) } }
+            td.name data-label="E-shop" { (eshop(webhook.eshop_id, &webhook.eshop)) " " span.muted { (webhook.organisation) } }
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Receives a document of at most `limit` bytes, with its rows in `member`, so many in a chunk.
+    /// Receives a document of at most `limit` bytes, with its rows in `member`, which are gathered to chunks.
     ///
     /// # Errors
     /// A row that is not an object or is too long, too many rows, invalid JSON, or a body that is too large
@@ -44,7 +44,7 @@ impl Document {
     pub async fn receive(
         request: Request,
         member: &'static str,
-        rows_per_chunk: usize,
+        gathering: Gathering,
         limit: usize,
     ) -> Result<Self, Problem> {
         let announced =
@@ -54,8 +54,8 @@ impl Document {
         }
         let budget = Budget::of(request.extensions());
         let mut pieces = Arriving::of(request)?.at_most(limit);
-        let (splitter, gathering) = (Splitter::new(member), Gathering::of(rows_per_chunk));
-        let mut packing = Packing { member, splitter, gathering, ..Packing::default() };
+        let (splitter, chunks) = (Splitter::new(member), Vec::new());
+        let mut packing = Packing { member, splitter, gathering, chunks, packed: 0, rows: 0 };
         let (mut hasher, mut length, mut begins) = (Hasher::default(), 0, true);
         while let Some(mut piece) = pieces.next().await? {
             length += piece.len();
@@ -97,7 +97,6 @@ impl Document {
 }
 
 /// A document that is arriving.
-#[derive(Default)]
 struct Packing {
     member: &'static str,
     splitter: Splitter,

@@ -1,6 +1,8 @@
 //! Multipart forms with one file. They are read piece by piece as they arrive, and refused as soon as they
 //! are too large.
 
+use std::marker::PhantomData;
+
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
@@ -10,24 +12,36 @@ use multer::{Constraints, Multipart, SizeLimit};
 
 use super::Failure;
 use super::arriving::Arriving;
-use super::body::must_be;
+use super::body::{JsonBody, must_be};
 
 /// Maximum bytes of the rest of the form: headers, boundaries, and other fields.
 const AROUND: usize = 64 * 1024;
 
-/// The file of a form, in one part with one of the known names; other fields are ignored.
-#[derive(Debug)]
-pub struct FileForm<const LIMIT: usize> {
-    /// Its bytes.
-    pub bytes: Bytes,
+/// What a file of a form is.
+pub trait FormFile: Send {
+    /// The name of the part that has it; `file` is another.
+    const NAME: &'static str;
+    /// Bytes that it may have.
+    const LIMIT: usize;
 }
 
-/// Names for the part with the file.
-const NAMES: [&str; 2] = ["image", "file"];
+/// The file of a form, in one part with its name or `file`; other fields are ignored.
+#[derive(Debug)]
+pub struct FileForm<F> {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// What the caller calls it.
+    pub file_name: Option<String>,
+    what: PhantomData<fn() -> F>,
+}
 
-impl<S, const LIMIT: usize> FromRequest<S> for FileForm<LIMIT>
+/// A name for the part with the file of any form.
+const ANY: &str = "file";
+
+impl<S, F> FromRequest<S> for FileForm<F>
 where
     S: Send + Sync,
+    F: FormFile,
 {
     type Rejection = Failure;
 
@@ -37,43 +51,45 @@ where
             request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let boundary = multer::parse_boundary(content_type)
             .map_err(|_| malformed("the Content-Type header names no boundary"))?;
-        let limits = SizeLimit::new().whole_stream((LIMIT + AROUND) as u64);
-        let pieces = Arriving::of(request)?.at_most(LIMIT + AROUND);
+        let limits = SizeLimit::new().whole_stream((F::LIMIT + AROUND) as u64);
+        let pieces = Arriving::of(request)?.at_most(F::LIMIT + AROUND);
         let pieces =
             stream::unfold(pieces, |mut pieces| async { Some((pieces.next().await.transpose()?, pieces)) });
         let mut form = Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits));
-        let mut bytes = None;
+        let mut file = None;
         // to the end of the form: an upload that breaks off is refused
-        while let Some(mut field) = form.next_field().await.map_err(|e| refused::<LIMIT>(&e))? {
-            let name = field.name().and_then(|name| NAMES.into_iter().find(|known| *known == name));
-            if let (Some(name), Some(_)) = (name, &bytes) {
+        while let Some(mut field) = form.next_field().await.map_err(|e| refused(F::LIMIT, &e))? {
+            let name = field.name().and_then(|name| [F::NAME, ANY].into_iter().find(|known| *known == name));
+            if let (Some(name), Some(_)) = (name, &file) {
                 return Err(Problem::violation(name, "duplicate", "must be the only file in the form").into());
             }
             let wanted = name.is_some();
+            let file_name = field.file_name().map(str::to_owned);
             let mut collected = BytesMut::new();
             while let Some(piece) = field.next().await {
-                let piece = piece.map_err(|e| refused::<LIMIT>(&e))?;
-                if wanted && collected.len() + piece.len() > LIMIT {
-                    return Err(too_large::<LIMIT>().into());
+                let piece = piece.map_err(|e| refused(F::LIMIT, &e))?;
+                if wanted && collected.len() + piece.len() > F::LIMIT {
+                    return Err(too_large(F::LIMIT).into());
                 }
                 if wanted {
                     collected.extend_from_slice(&piece);
                 }
             }
             if wanted {
-                bytes = Some(collected.freeze());
+                file = Some((collected.freeze(), file_name));
             }
         }
         let missing =
-            || Problem::violation("image", "required", "is required: send the file in a part with this name");
-        Ok(Self { bytes: bytes.ok_or_else(missing)? })
+            || Problem::violation(F::NAME, "required", "is required: send the file in a part with this name");
+        let (bytes, file_name) = file.ok_or_else(missing)?;
+        Ok(Self { bytes, file_name, what: PhantomData })
     }
 }
 
-fn refused<const LIMIT: usize>(error: &multer::Error) -> Problem {
+fn refused(limit: usize, error: &multer::Error) -> Problem {
     match error {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => {
-            too_large::<LIMIT>()
+            too_large(limit)
         }
         multer::Error::StreamReadFailed(cause) => match cause.downcast_ref::<Problem>() {
             Some(problem) => Problem::new(problem.kind(), problem.detail()),
@@ -87,6 +103,28 @@ fn malformed(detail: &str) -> Problem {
     Problem::new(&MALFORMED_BODY, detail)
 }
 
-fn too_large<const LIMIT: usize>() -> Problem {
-    Problem::new(&TOO_LARGE, format!("the file is larger than {LIMIT} bytes"))
+fn too_large(limit: usize) -> Problem {
+    Problem::new(&TOO_LARGE, format!("the file is larger than {limit} bytes"))
+}
+
+/// A file, in a form or in JSON.
+#[derive(Debug)]
+pub enum FileUpload<F, const JSON_LIMIT: usize> {
+    /// In a form.
+    Form(FileForm<F>),
+    /// In JSON.
+    Json(JsonBody<JSON_LIMIT>),
+}
+
+impl<S: Send + Sync, F: FormFile, const JSON_LIMIT: usize> FromRequest<S> for FileUpload<F, JSON_LIMIT> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let headers = request.headers();
+        must_be(headers, &["multipart/form-data", "application/json"])?;
+        if must_be(headers, &["application/json"]).is_ok() {
+            return JsonBody::from_request(request, state).await.map(Self::Json);
+        }
+        FileForm::from_request(request, state).await.map(Self::Form)
+    }
 }

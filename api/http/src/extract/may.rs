@@ -44,8 +44,8 @@ pub mod permit {
         };
     }
     permits! {
-        Read ReadExpeditions ReadAdvices OwnAccount SecondFactor WriteOrganisations WriteEshops WriteProducts WriteExpeditions ReportExpeditions WriteAdvices ReceiveAdvices WriteServices WriteCarriers ReadWebhooks
-        WriteWebhooks ReadSettings WriteSettings ReadJobs WriteJobs ReadAdmins WriteAdmins ReadBusinessUsers
+        Read ReadExpeditions ReadAdvices OwnAccount SecondFactor WriteOrganisations WriteEshops WriteProducts WriteExpeditions ReportExpeditions SendNews WriteAdvices ReceiveAdvices WriteServices WriteCarriers WritePreferences ReadWebhooks
+        WriteWebhooks ReadSettings WriteSettings ReadWmsSettings WriteWmsSettings ReadJobs WriteJobs ReadAdmins WriteAdmins ReadBusinessUsers
         WriteBusinessUsers ReadAudit ManageTokens ReadQueues ManageQueues
     }
 }

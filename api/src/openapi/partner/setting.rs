@@ -57,7 +57,7 @@ fn to_store() -> Shape {
 }
 
 /// A token of BaseLinker, or the members of one type for a feed.
-fn called_credentials(credentials: Shape) -> Said {
+pub(super) fn called_credentials(credentials: Shape) -> Said {
     credentials
         .explain(webhook::OF_AUTHENTICATION)
         .about("The credentials for calls to the partner.")

@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue, StatusCode};
-use longshore_http::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
+use longshore_http::extract::{
+    Failure, FileForm, FormFile, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit,
+};
 use longshore_shared::catalog::image::{self, LARGEST, upload_body};
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::{ImageId, ProductId};
@@ -17,10 +19,19 @@ use longshore_shared::kernel::services::Services;
 use crate::routes::view;
 
 /// The largest image in base64, and room for the rest of the body.
-const BODY_LIMIT: usize = LARGEST.div_ceil(3) * 4 + 64 * 1024;
+pub(in crate::routes) const BODY_LIMIT: usize = LARGEST.div_ceil(3) * 4 + 64 * 1024;
 
 /// An image never changes, but it may be deleted, and only some callers may see it.
 const CACHE: &str = "private, max-age=3600";
+
+/// An image in a form.
+#[derive(Debug)]
+pub struct Picture;
+
+impl FormFile for Picture {
+    const NAME: &'static str = "image";
+    const LIMIT: usize = LARGEST;
+}
 
 /// `PUT /api/product/{productId}/image/upload`: 201 with the stored image.
 pub async fn upload_product_image_json(
@@ -30,7 +41,7 @@ pub async fn upload_product_image_json(
     once: Once,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    let bytes = upload_body::read(body.value)?;
+    let bytes = upload_body::read(body.value)?.bytes;
     view::once(&once, &services, may.0, &body.hash, async |context| {
         image::upload(&services, context, product, "data", bytes).await
     })
@@ -43,7 +54,7 @@ pub async fn upload_product_image_form(
     may: May<permit::WriteProducts>,
     Id(product): Id,
     once: Once,
-    form: FileForm<LARGEST>,
+    form: FileForm<Picture>,
 ) -> Result<Response, Failure> {
     view::once(&once, &services, may.0, &sha256(&form.bytes), async |context| {
         image::upload(&services, context, product, "image", form.bytes).await

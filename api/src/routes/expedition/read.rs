@@ -10,6 +10,7 @@ use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::expedition::EXPEDITION;
 use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
 use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
+use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 
 use crate::routes::{list, view};
 
@@ -48,6 +49,24 @@ pub async fn list_reservations(
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &RESERVATION, may.scope(), body).await
+}
+
+/// `POST /api/outbound-receipt/list`.
+pub async fn list_outbound_receipts(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadExpeditions>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &OUTBOUND_RECEIPT, may.scope(), body).await
+}
+
+/// `POST /api/inbound-receipt/list`.
+pub async fn list_inbound_receipts(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadExpeditions>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &INBOUND_RECEIPT, may.scope(), body).await
 }
 
 /// `POST /api/stock-movement/list`.

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Failure, Prefer};
+use longshore_shared::job::item_error;
 use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::ids::JobId;
@@ -120,6 +121,37 @@ pub async fn answer_unless_refused(
         return finish(StatusCode::NO_CONTENT.into_response(), &answered, prefer);
     }
     finish(view::json(record.json), &answered, prefer)
+}
+
+/// Reports that are done within the request, and item errors in its answer.
+pub const AT_ONCE: i64 = 100;
+
+/// Answers for reports of a warehouse, whose role reads no jobs: the job, with its first item errors. A few reports are waited
+/// for.
+pub async fn answer_news(
+    app: &App,
+    context: &Context,
+    answered: Answered,
+    prefer: Prefer,
+) -> Result<Response, Failure> {
+    #[derive(Deserialize)]
+    struct Job {
+        id: JobId,
+        progress: Progress,
+    }
+    #[derive(Deserialize)]
+    struct Progress {
+        total: i64,
+    }
+    let (before, _) = settle(app, context, &answered, Duration::ZERO).await?;
+    let job: Job = serde_json::from_str(&before.json).map_err(Problem::internal)?;
+    let few = if job.progress.total <= AT_ONCE { Patience::BULK.wait } else { Duration::ZERO };
+    let (record, ended) = settle(app, context, &answered, prefer.wait(few)).await?;
+    let errors = item_error::first(&app.services, job.id, AT_ONCE).await?;
+    let errors = serde_json::to_string(&errors).map_err(Problem::internal)?;
+    let body = record.json.strip_suffix('}').ok_or_else(|| Problem::internal("a record is an object"))?;
+    let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
+    finish((status, view::json(format!("{body},\"errors\":{errors}}}"))).into_response(), &answered, prefer)
 }
 
 /// Waits for a job; returns its record after the wait, and whether it has ended.

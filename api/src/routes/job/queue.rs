@@ -36,7 +36,7 @@ pub async fn pause_queue(
     may: May<permit::ManageQueues>,
     Segment(name): Segment,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&queue::set_paused(&services, &may, &name, true).await?)?)
+    Ok(view::answer(&queue::pause(&services, &may, &name, None).await?)?)
 }
 
 /// `PUT /api/queue/{name}/resume`.
@@ -45,5 +45,5 @@ pub async fn resume_queue(
     may: May<permit::ManageQueues>,
     Segment(name): Segment,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&queue::set_paused(&services, &may, &name, false).await?)?)
+    Ok(view::answer(&queue::resume(&services, &may, &name).await?)?)
 }

@@ -11,7 +11,7 @@ use longshore_http::extract::body::{Sent, must_be};
 use longshore_http::extract::lines::NDJSON;
 use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
-use longshore_shared::job::receiving::{Receiving, rows_per_chunk};
+use longshore_shared::job::receiving::{Gathering, Receiving};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::idempotency::{self, Claimed};
@@ -21,7 +21,7 @@ use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
 use serde_json::Value;
 
-use crate::routes::job::answer::{Patience, answer, answer_all};
+use crate::routes::job::answer::{Patience, answer, answer_all, answer_news};
 
 /// The largest sync as one JSON document, in bytes; NDJSON has no limit.
 const JSON_LIMIT: usize = 32 * 1024 * 1024;
@@ -66,6 +66,17 @@ pub async fn sync_expeditions(
     receive(&app, may.0, &once, prefer, request, Push::Expeditions).await
 }
 
+/// `POST /api/partner-integration/wms/sync/news`.
+pub async fn sync_news(
+    State(app): State<App>,
+    may: May<permit::SendNews>,
+    once: Once,
+    prefer: Prefer,
+    request: Request,
+) -> Result<Response, Failure> {
+    receive(&app, may.0, &once, prefer, request, Push::News).await
+}
+
 async fn receive(
     app: &App,
     context: Context,
@@ -78,7 +89,7 @@ async fn receive(
     let answered = if must_be(request.headers(), TYPES)? == JSON {
         let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
         let received =
-            Document::receive(request, push.rows_member(), rows_per_chunk(push.kind()), JSON_LIMIT).await?;
+            Document::receive(request, push.rows_member(), Gathering::of(push.kind()), JSON_LIMIT).await?;
         sent.keep(Bytes::copy_from_slice(&received.around));
         budget.set(received.held() + json::weight(&received.around))?;
         let hash = received.hash;
@@ -94,6 +105,9 @@ async fn receive(
     budget.set(0)?;
     if answered.answer.job.is_none() {
         return answer_all(app, &context, answered, prefer).await;
+    }
+    if push == Push::News {
+        return answer_news(app, &context, answered, prefer).await;
     }
     answer(app, &context, answered, prefer, Patience::SYNC).await
 }
@@ -188,14 +202,17 @@ async fn stream(
     let header = lines.next().await?.ok_or_else(|| {
         Problem::new(
             &MALFORMED_BODY,
-            "the body is missing; its first line must be a JSON object with the eshop",
+            format!(
+                "the body is missing; its first line must be a JSON object with the {}",
+                push.whose_member()
+            ),
         )
     })?;
     sent.keep(header.clone());
     let header = json::parse(&header).map_err(|unread| unread.problem("line 1"))?;
-    let is_header = header.get("eshop").is_some();
+    let is_header = header.get(push.whose_member()).is_some();
     let target = push::target(&app.services, context, push, header).await;
-    let target = target.map_err(|problem| if is_header { problem } else { headless(problem) })?;
+    let target = target.map_err(|problem| if is_header { problem } else { headless(push, problem) })?;
     let mut receiving = Receiving::begin(&app.services, context, target).await?;
     match take_rows(&mut receiving, &mut lines).await {
         Ok(()) => receiving.finish(Some(&lines.hash())).await,
@@ -207,15 +224,16 @@ async fn stream(
 }
 
 /// Explains that the first line must be the header, if a stream begins with a row.
-fn headless(problem: Problem) -> Problem {
+fn headless(push: Push, problem: Problem) -> Problem {
+    let whose = push.whose_member();
     let mut violations = problem.violations().to_vec();
     match violations
         .iter_mut()
-        .find(|violation| (&*violation.property_path, violation.code) == ("eshop", "required"))
+        .find(|violation| (&*violation.property_path, violation.code) == (whose, "required"))
     {
         Some(missing) => {
-            "is required: the first line must be the header, such as {\"eshop\": …}"
-                .clone_into(&mut missing.message);
+            missing.message =
+                format!("is required: the first line must be the header, such as {{\"{whose}\": …}}");
             Problem::invalid(violations)
         }
         None => problem,

@@ -58,7 +58,7 @@ async fn every_wrong_login_gets_the_same_answer(_: PgPoolOptions, options: PgCon
     world.add_admin("off", json!({"password": PASSWORD, "active": false})).await;
     world.add_admin("none", json!({})).await;
     world.add_user("uma").await;
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     for (door, name, password) in [
         ("admin", "ann", "wrong horse"),
         ("admin", "off", PASSWORD),
@@ -70,9 +70,9 @@ async fn every_wrong_login_gets_the_same_answer(_: PgPoolOptions, options: PgCon
     ] {
         let mut reply = world.try_login(door, &email(name), password).await.expect(401).json();
         reply.as_object_mut().unwrap().remove("requestId");
-        told.push(reply);
+        replies.push(reply);
     }
-    assert!(told.iter().all(|reply| *reply == told[0]), "{told:?}");
+    assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
     for (body, expected) in [
         (json!({}), vec!["login required", "password required"]),
         (json!({"login": 1, "password": null}), vec!["login wrong_type", "password wrong_type"]),
@@ -359,7 +359,7 @@ async fn refusals_are_audited_once_a_minute_for_an_account_or_address(
         "criteria": {"action": {"in": ["login.failed", "login.limited", "request.forbidden"]}}, "limit": 100,
     });
     let list = world.api.post(&world.api.superadmin, "/api/audit", criteria.clone()).await.expect(200).json();
-    let mut told: Vec<(&str, &str, &Value)> = list["results"]
+    let mut records: Vec<(&str, &str, &Value)> = list["results"]
         .as_array()
         .unwrap()
         .iter()
@@ -367,8 +367,8 @@ async fn refusals_are_audited_once_a_minute_for_an_account_or_address(
             (r["action"].as_str().unwrap(), r["entity"]["type"].as_str().unwrap(), &r["changes"]["count"][1])
         })
         .collect();
-    told.sort_by_key(|(action, entity, _)| (*action, *entity));
-    let kinds: Vec<_> = told.iter().map(|(action, entity, _)| (*action, *entity)).collect();
+    records.sort_by_key(|(action, entity, _)| (*action, *entity));
+    let kinds: Vec<_> = records.iter().map(|(action, entity, _)| (*action, *entity)).collect();
     assert_eq!(
         kinds,
         [
@@ -379,7 +379,7 @@ async fn refusals_are_audited_once_a_minute_for_an_account_or_address(
             ("request.forbidden", "token"),
         ]
     );
-    let counts: Vec<u64> = told.iter().map(|(.., count)| count.as_u64().unwrap()).collect();
+    let counts: Vec<u64> = records.iter().map(|(.., count)| count.as_u64().unwrap()).collect();
     assert_eq!((counts[0], counts[2], counts[4]), (30, 1, 3));
     // some may have waited long enough meanwhile
     assert!(counts[1] >= u64::from(FREE_OF_ACCOUNT) && counts[3] > 0, "{counts:?}");
@@ -587,11 +587,12 @@ async fn the_first_admin_is_created_by_the_command_line_and_logs_in(
     };
     for (name, input) in [("piped", Some(file.as_path())), ("filed", None)] {
         let output = create(&email(name), input);
-        let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (printed, log) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{log}");
-        assert!(!told.contains(PASSWORD) && !log.contains(PASSWORD));
+        assert!(!printed.contains(PASSWORD) && !log.contains(PASSWORD));
         let token = world.login(name).await;
-        let admin = world.api.get(&token, &format!("/api/admin/{}", told.trim())).await.expect(200).json();
+        let admin = world.api.get(&token, &format!("/api/admin/{}", printed.trim())).await.expect(200).json();
         assert_eq!((&admin["email"], &admin["role"]), (&json!(email(name)), &json!("superadmin")));
     }
     assert!(!create(&email("filed"), None).status.success(), "the address is taken");

@@ -91,7 +91,7 @@ async fn accounts_see_and_end_their_own_sessions_and_a_superadmin_all(
         (&vic, 1),
         (&uma, 1),
         (&superadmin, 4),
-        // programs have no sessions, whatever else they may see
+        // programs have no sessions, even if they may see more
         (&world.api.viewer, 0),
         (&world.api.user, 0),
         (&world.api.connector, 0),

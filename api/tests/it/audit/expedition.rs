@@ -35,10 +35,18 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     };
     let (held, waiting) = (made("held", false, false).await, made("waiting", true, true).await);
     let rows = json!({"eshop": tenant.eshop, "expeditions": [body("row")]});
+    let news = json!({"wms": tenant.wms, "news": [{"id": "1", "expedition": waiting, "status": "take_out"}]});
     vec![
         case("POST /api/expedition", "/api/expedition".to_owned(), body("new"), Record("expedition.create")),
         on("PUT /api/expedition/{id}", &held, json!({"note": "hush-6"}), "expedition.update"),
         on("PATCH /api/expedition/{id}", &held, json!({"ref1": "A"}), "expedition.update"),
+        on(
+            "POST /api/expedition/{id}/invoice",
+            &held,
+            json!({"fileName": "a.pdf", "data": "JVBERi0xLjQKJSVFT0YK"}),
+            "expedition.invoice_add",
+        ),
+        on("DELETE /api/expedition/{id}/invoice", &held, Value::Null, "expedition.invoice_remove"),
         on("PUT /api/expedition/{id}/send", &held, Value::Null, "expedition.send"),
         on(
             "DELETE /api/expedition/{id}",
@@ -67,5 +75,6 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
         many("PUT /api/expedition/rollback", json!([waiting])),
         many("PUT /api/expedition/cancel", json!([waiting])),
         many("POST /api/partner-integration/eshop/sync/expeditions", rows),
+        many("POST /api/partner-integration/wms/sync/news", news),
     ]
 }

@@ -17,6 +17,11 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     let post = make("/api/carrier", carrier(1)).await;
     let parcel = |code: i32| json!({"carrier": post, "name": "Parcel", "code": code});
     let service = make("/api/carrier-service", parcel(1)).await;
+    let gulls = json!({"name": "Gulls", "code": 3, "organisations": [organisation]});
+    let gulls = make("/api/carrier", gulls).await;
+    let prefers =
+        |position: i32| json!({"organisation": organisation, "position": position, "carrier": gulls});
+    let preference = make("/api/carrier-preference", prefers(1)).await;
     let picture = |name: &str| json!({"fileName": name, "data": "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs="});
     let upload = format!("/api/product/{product}/image/upload");
     let image = id(&api.put(&api.superadmin, &upload, picture("a.gif")).await.expect(201).json());
@@ -27,6 +32,9 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     };
     let setting = |token: &str| json!({"integrationType": "baselinker", "credentials": {"token": token}});
     let of_eshop = format!("/api/partner-integration/eshop-setting/{}", tenant.eshop);
+
+    let of_wms = format!("/api/partner-integration/wms-setting/{}", tenant.wms);
+    let system = json!({"baseUrl": "https://wms.example/"});
 
     let case =
         |operation: &'static str, path: String, body: Value, leaves| Case { operation, path, body, leaves };
@@ -79,6 +87,14 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
         ),
         fixed("POST /api/carrier-service", parcel(2), "carrier_service.create"),
         on("PUT /api/carrier-service/{id}", &service, json!({"name": "By hand"}), "carrier_service.update"),
+        fixed("POST /api/carrier-preference", prefers(2), "carrier_preference.create"),
+        on(
+            "PUT /api/carrier-preference/{id}",
+            &preference,
+            json!({"active": false}),
+            "carrier_preference.update",
+        ),
+        on("DELETE /api/carrier-preference/{id}", &preference, Value::Null, "carrier_preference.delete"),
         // the e-shop shows its integration
         eshop_follows(
             "POST /api/partner-integration/eshop-setting/{id}",
@@ -89,6 +105,24 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
             "DELETE /api/partner-integration/eshop-setting/{id}",
             Value::Null,
             &["eshop.update", "integration_setting.delete"],
+        ),
+        case(
+            "POST /api/partner-integration/wms-setting/{id}",
+            of_wms.clone(),
+            system,
+            Record("wms_setting.create"),
+        ),
+        case(
+            "PUT /api/partner-integration/wms-setting/{id}/rotate-secret",
+            format!("{of_wms}/rotate-secret"),
+            Value::Null,
+            Record("wms_setting.rotate_secret"),
+        ),
+        case(
+            "DELETE /api/partner-integration/wms-setting/{id}",
+            of_wms.clone(),
+            Value::Null,
+            Record("wms_setting.delete"),
         ),
     ]);
     cases

@@ -21,6 +21,7 @@ const RECORDS: &[&str] = &[
     "stock-advice",
     "carrier",
     "carrier-service",
+    "carrier-preference",
     "eshop-webhook",
     "job",
 ];

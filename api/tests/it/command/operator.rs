@@ -6,22 +6,10 @@ use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::signature::Verifier;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use super::{MIGRATIONS, Ran, World, longshore, program};
-
-/// Runs `longshore` with something on its standard input.
-async fn with_input(arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Ran {
-    let mut command = Command::new(program("longshore"));
-    command.env_clear().envs(environment.iter().copied()).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).await.unwrap();
-    drop(stdin);
-    child.wait_with_output().await.unwrap().into()
-}
+use super::{MIGRATIONS, World, longshore, program, with_input};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_profile_keeps_a_token_for_its_owner_and_its_service_only(
@@ -40,17 +28,18 @@ async fn a_profile_keeps_a_token_for_its_owner_and_its_service_only(
     );
 
     let login = ["login", "--url", &url, "--with-token"];
-    let unknown = with_input(&login, &environment, "lsh_unknown\n").await.ends_with(3);
+    let unknown = with_input("longshore", &login, &environment, "lsh_unknown\n").await.ends_with(3);
     assert!(unknown.stderr.contains("401 unauthenticated"), "{unknown:?}");
-    with_input(&login, &environment, "\n").await.ends_with(2);
+    with_input("longshore", &login, &environment, "\n").await.ends_with(2);
     assert!(!file.exists());
-    let kept = with_input(&login, &environment, &format!("{}\n", world.api.user)).await.ends_with(0);
+    let kept =
+        with_input("longshore", &login, &environment, &format!("{}\n", world.api.user)).await.ends_with(0);
     assert_eq!(kept.stdout, format!("profile default is of {url}\n"));
     longshore(&["job", "list"], &environment).await.ends_with(0);
 
     // each profile has its own service
     let shop = ["login", "--url", &url, "--with-token", "--profile", "shop"];
-    with_input(&shop, &environment, &world.api.viewer).await.ends_with(0);
+    with_input("longshore", &shop, &environment, &world.api.viewer).await.ends_with(0);
     longshore(&["job", "list", "--profile", "shop"], &environment).await.ends_with(0);
     let elsewhere =
         longshore(&["job", "list", "--url", "http://127.0.0.1:1"], &environment).await.ends_with(2);
@@ -92,9 +81,9 @@ async fn an_admin_logs_in_with_a_password(_: PgPoolOptions, options: PgConnectOp
     let url = world.server.url();
     let environment = [("LONGSHORE_PROFILES", file.to_str().unwrap()), ("LONGSHORE_URL", &url)];
     let login = ["login", "--login", "ann@harbour.example"];
-    let wrong = with_input(&login, &environment, "wrong horse\n").await.ends_with(3);
+    let wrong = with_input("longshore", &login, &environment, "wrong horse\n").await.ends_with(3);
     assert!(wrong.stderr.contains("the login or the password is wrong"), "{wrong:?}");
-    let made = with_input(&login, &environment, "correct horse battery\n").await.ends_with(0);
+    let made = with_input("longshore", &login, &environment, "correct horse battery\n").await.ends_with(0);
     assert!(made.stdout.contains(", until 20"), "{made:?}");
     assert!(longshore(&["queue", "list"], &environment).await.ends_with(0).stdout.starts_with("QUEUE "));
     assert!(!made.stdout.contains("lsh_") && !made.stderr.contains("lsh_"), "{made:?}");

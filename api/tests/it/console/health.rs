@@ -89,21 +89,24 @@ async fn a_pause_of_upkeep_has_a_warning_and_is_shown_while_it_lasts(
     }
     let other = browser.open("/console/queue/chunk/pause").await.expect(200).text;
     assert!(other.contains("until it is resumed") && !other.contains("automatically"), "{other}");
-    browser.act("/console/queue/upkeep/pause", &[]).await.expect(303);
+    let long = "x".repeat(201);
+    browser.act("/console/queue/upkeep/pause", &[("reason", &long)]).await.expect(400);
+    browser.act("/console/queue/upkeep/pause", &[("reason", "moving the disks")]).await.expect(303);
     let at: chrono::DateTime<chrono::Utc> =
         sqlx::query_scalar("SELECT resumes_at FROM queue WHERE name = 'upkeep'")
             .fetch_one(&world.owner)
             .await
             .unwrap();
     let expected = format!(
-        "Paused by an operator: retention, schedules and charts are stopped. The queue resumes automatically at {}.",
+        " (“moving the disks”): retention, schedules and charts are stopped. The queue resumes automatically at {}.",
         at.format("%Y-%m-%d %H:%M:%S UTC")
     );
     // although there is no worker either
     let overview = browser.open("/console").await.expect(200).text;
-    assert!(overview.contains(&format!("Queue upkeep: {expected}")), "{overview}");
+    assert!(overview.contains("Queue upkeep: Paused by superadmin of a test at "), "{overview}");
+    assert!(overview.contains(&expected), "{overview}");
     let queues = browser.open("/console/queue").await.expect(200).text;
-    assert!(queues.contains(&expected), "{queues}");
+    assert!(queues.contains("Paused by superadmin of a test at ") && queues.contains(&expected), "{queues}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

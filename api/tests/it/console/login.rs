@@ -149,3 +149,55 @@ async fn the_login_page_asks_for_the_code_of_a_second_factor_and_opens_a_session
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
+
+/// The token of a login as an admin.
+async fn session(api: &Api, password: &str) -> String {
+    let reply = log_in(api, "http://ops.example", password, "/console").await.expect(303);
+    let cookie = reply.header("set-cookie").unwrap();
+    cookie.strip_prefix("longshore_console=").unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_account_changes_its_password_sets_up_a_second_factor_and_ends_a_session(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let first = session(api, PASSWORD).await;
+    session(api, PASSWORD).await;
+    let browser = Browser::new(api, &first);
+    let page = browser.open("/console/account").await.expect(200).text;
+    assert!(page.contains("this one") && page.contains("Set up a second factor"), "{page}");
+    let token =
+        page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let send = async |path: &str, fields: &[(&str, &str)]| {
+        let fields: Vec<_> = fields.iter().copied().chain([("form_token", token.as_str())]).collect();
+        browser.send_bare(&format!("/console/account/{path}"), &fields).await
+    };
+    // the other session ends, and its pages with it
+    let end = page.split("/console/account/session/").nth(1).unwrap().split('"').next().unwrap();
+    browser.act(&format!("/console/account/session/{end}"), &[]).await.expect(303);
+    assert_eq!(world.count("SELECT count(*) FROM session WHERE ended_at IS NOT NULL").await, 1);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'session.end'").await, 1);
+
+    let refused = send("password", &[("password", "wrong"), ("newPassword", "x")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-newPassword\""), "{refused}");
+    let fresh = "another horse battery";
+    let refused = send("password", &[("password", "wrong"), ("newPassword", fresh)]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-password\"") && !refused.contains(fresh), "{refused}");
+    send("password", &[("password", PASSWORD), ("newPassword", fresh)]).await.expect(303);
+    log_in(api, "http://ops.example", PASSWORD, "/console").await.expect(401);
+
+    let shown = send("totp", &[]).await.expect(200).text;
+    assert!(shown.contains("otpauth://totp/"), "{shown}");
+    let refused = send("totp/on", &[("code", "000000")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-code\""), "{refused}");
+    // without the token of the session, nothing is done
+    browser.send_bare("/console/account/totp", &[]).await.expect(403);
+    // a program has no account
+    let program = Browser::new(api, &api.superadmin);
+    let page = program.open("/console/account").await.expect(200).text;
+    assert!(page.contains("This is an access token") && !page.contains("newPassword"), "{page}");
+}

@@ -3,6 +3,7 @@
 use longshore_shared::list::fields::expedition::EXPEDITION;
 use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
 use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
+use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use longshore_shared::list::resource::{Field, Kind, Resource};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -82,11 +83,13 @@ async fn each_field_takes_each_operator_of_its_kind(_: PgPoolOptions, options: P
     let world = World::new(&options).await;
     world.at("delivered", "1").await;
     world.at("waiting_for_goods", "2").await;
-    let resources: [(&str, &'static Resource); 4] = [
+    let resources: [(&str, &'static Resource); 6] = [
         ("expedition", &EXPEDITION),
         ("expedition-item", &EXPEDITION_ITEM),
         ("reservation", &RESERVATION),
         ("stock-movement", &STOCK_MOVEMENT),
+        ("outbound-receipt", &OUTBOUND_RECEIPT),
+        ("inbound-receipt", &INBOUND_RECEIPT),
     ];
     for (name, resource) in resources {
         let mut found = Vec::new();
@@ -97,8 +100,10 @@ async fn each_field_takes_each_operator_of_its_kind(_: PgPoolOptions, options: P
             }
         }
         let own = resource.fields.iter().filter(|field| field.is_asked());
-        for field in own.filter(|f| !matches!(f.kind, Kind::Rows(..) | Kind::Json | Kind::Ids | Kind::Texts))
-        {
+        let is_sorted = |kind: &Kind| {
+            !matches!(kind, Kind::Rows(..) | Kind::Json | Kind::Ids | Kind::Texts | Kind::Object(_))
+        };
+        for field in own.filter(|field| is_sorted(&field.kind)) {
             listed(&world, name, json!({"sort": [{"field": field.name, "order": "DESC"}], "limit": 1})).await;
         }
     }
@@ -113,6 +118,13 @@ const NAMED: &[&str] = &[
     "warehouse.name",
     "wms.name",
     "expeditedCompletely",
+    "carrierChoice.preference",
+    "carrierChoice.at",
+    "invoice.name",
+    "invoice.originalName",
+    "invoice.size",
+    "invoice.mimeType",
+    "withInvoice",
     "billingCountry.code",
     "deliveryCountry.code",
     "waitsFor",

@@ -185,7 +185,9 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
         "waiting_for_the_carrier",
         "carrier_picked_up",
         "ready_to_takeover",
+        "probably_delivered",
         "delivered",
+        "waiting_for_cancel",
     ];
     let listed = async |token: &str, resource: &str, body: Value| {
         api.post(token, &format!("/api/{resource}/list"), body).await.expect(200).json()
@@ -197,7 +199,7 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
             api.get(token, &path(order, "")).await.expect(404);
         }
     }
-    for (resource, total) in [("expedition", 6), ("expedition-item", 6), ("reservation", 2)] {
+    for (resource, total) in [("expedition", 8), ("expedition-item", 8), ("reservation", 3)] {
         assert_eq!(listed(&program, resource, Value::Null).await["paging"]["total"], total, "{resource}");
     }
     assert!(listed(&program, "stock-movement", Value::Null).await["paging"]["total"].as_i64().unwrap() > 0);
@@ -207,6 +209,35 @@ async fn the_program_of_a_wms_sees_what_its_warehouse_was_handed_over(
             assert_eq!(listed(token, resource, Value::Null).await["paging"]["total"], 0, "{resource}");
         }
     }
+    // from the first call on, until the warehouse does not have it
+    let ready = orders.iter().find(|order| order["status"] == "awaiting_processing").unwrap();
+    for (state, sees) in [
+        ("pending", 404),
+        ("sending", 200),
+        ("accepted", 200),
+        ("withdrawing", 200),
+        ("refused", 404),
+        ("withdrawn", 404),
+    ] {
+        sqlx::query(
+            "INSERT INTO expedition_handover (id, handover_wms_id, handover_state, handover_number, handover_next_attempt_at,
+                                              handover_priority, handover_created_at)
+             SELECT id, wms_id, $2, 1, CASE WHEN $2 IN ('pending', 'sending', 'withdrawing') THEN now() END, 0, now()
+             FROM expedition WHERE id = $1
+             ON CONFLICT (id) DO UPDATE SET handover_state = excluded.handover_state,
+                 handover_next_attempt_at = excluded.handover_next_attempt_at",
+        )
+        .bind(ready["id"].as_str().unwrap().parse::<uuid::Uuid>().unwrap())
+        .bind(state)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+        api.get(&program, &path(ready, "")).await.expect(sees);
+        let criteria = json!({"handover.state": {"eq": state}});
+        let found = listed(&api.superadmin, "expedition", json!({"criteria": criteria})).await;
+        assert_eq!(found["paging"]["total"], 1, "{state}");
+    }
+    sqlx::query("DELETE FROM expedition_handover").execute(&world.owner).await.unwrap();
     // paths lead to nothing else, and to no order that was not handed over
     for criteria in
         [json!({"eshop.name": {"like": "Gifts"}}), json!({"items.product.productSku": {"eq": "MUG"}})]

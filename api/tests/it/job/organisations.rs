@@ -105,8 +105,8 @@ async fn a_job_of_several_organisations_is_visible_to_callers_with_access_to_all
     let cancelled = api.put(&three.both, &path, Value::Null).await.expect(200).json();
     assert_eq!(cancelled["state"], "cancelled");
     // nor can users of one organisation see its audit
-    let told = "SELECT count(*) FROM audit WHERE action = 'job.cancel' AND organisation_id IS NULL";
-    assert_eq!(three.world.count(told).await, 1);
+    let records = "SELECT count(*) FROM audit WHERE action = 'job.cancel' AND organisation_id IS NULL";
+    assert_eq!(three.world.count(records).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -198,8 +198,8 @@ async fn the_console_shows_a_job_of_several_organisations_to_callers_with_access
         assert_eq!(reasons.iter().map(|reason| reason.items).sum::<i64>(), counted, "{scope:?}");
         alter("UPDATE job SET state = 'failed'").await.unwrap();
         let groups = failures::groups(db, &scope, None).await.unwrap();
-        let told: Vec<_> = groups.iter().map(|group| (group.jobs, group.organisations)).collect();
-        assert_eq!(told, vec![(1, 2); usize::from(sees)], "{scope:?}");
+        let found: Vec<_> = groups.iter().map(|group| (group.jobs, group.organisations)).collect();
+        assert_eq!(found, vec![(1, 2); usize::from(sees)], "{scope:?}");
         assert_eq!(attention::read(db, &scope).await.unwrap().failed, counted, "{scope:?}");
         alter("UPDATE job SET state = 'retrying', chunks_open = 1, finished_at = NULL").await.unwrap();
         assert_eq!(attention::read(db, &scope).await.unwrap().retrying, counted, "{scope:?}");

@@ -213,7 +213,7 @@ async fn the_rule_permits_additions_that_block_no_writer(_: PgPoolOptions, optio
         "-- no-transaction\n-- for the filter\nCREATE INDEX CONCURRENTLY IF NOT EXISTS product_by_colour\n    ON product (colour);\n",
         "-- no-transaction\nDROP INDEX CONCURRENTLY IF EXISTS product_by_colour",
         "ALTER TABLE queue DROP CONSTRAINT name_is_known;
-         ALTER TABLE queue ADD CONSTRAINT queue_is_known CHECK (name IN ('chunk', 'partner', 'lane', 'upkeep', 'mail'));
+         ALTER TABLE queue ADD CONSTRAINT queue_is_known CHECK (name IN ('chunk', 'partner', 'lane', 'handover', 'upkeep', 'mail'));
          INSERT INTO queue (id, name) VALUES (uuid_v7(), 'mail')",
         "ALTER TABLE webhook DROP CONSTRAINT event_is_known,
              ADD CONSTRAINT event_is_known CHECK (event IN ('test', '*')) NOT VALID",

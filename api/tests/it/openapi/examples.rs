@@ -8,6 +8,8 @@ use crate::product::MIGRATIONS;
 /// Operations that end something, in this order, after all others.
 const LAST: &[&str] = &[
     "remove_carrier_organisations",
+    "delete_carrier_preference",
+    "delete_expedition_invoice",
     "cancel_expedition",
     "delete_expedition",
     "cancel_job",
@@ -31,6 +33,7 @@ const LAST: &[&str] = &[
     "cancel_stock_advice",
     "delete_product_image",
     "delete_integration_setting",
+    "delete_wms_setting",
 ];
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -9,6 +9,7 @@ use longshore_shared::list::fields::eshop::ESHOP;
 use longshore_shared::list::fields::job::JOB;
 use longshore_shared::list::fields::organisation::ORGANISATION;
 use longshore_shared::list::fields::packaging::PACKAGING_OPTION;
+use longshore_shared::list::fields::preference::CARRIER_PREFERENCE;
 use longshore_shared::list::fields::product::PRODUCT;
 use longshore_shared::list::fields::service::CARRIER_SERVICE;
 use longshore_shared::list::fields::stock::PRODUCT_STOCK;
@@ -42,6 +43,7 @@ const TABLES: &[&Resource] = &[
     &PACKAGING_OPTION,
     &CARRIER,
     &CARRIER_SERVICE,
+    &CARRIER_PREFERENCE,
 ];
 
 /// Fields that are columns, including those of objects.

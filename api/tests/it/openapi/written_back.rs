@@ -23,7 +23,11 @@ impl Sample {
             .map(|operation| operation.path.clone())
             .collect();
         let is_update = |operation: &Operation| {
-            [Method::PUT, Method::POST].contains(&operation.method) && reads.contains(&operation.path)
+            // a file is no record
+            let is_record = operation.bodies.iter().all(|(media, ..)| media == "application/json");
+            [Method::PUT, Method::POST].contains(&operation.method)
+                && reads.contains(&operation.path)
+                && is_record
         };
         operations.into_iter().filter(is_update).collect()
     }

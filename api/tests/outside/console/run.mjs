@@ -122,7 +122,7 @@ async function logIn(page) {
 
 // the name of a picture
 function nameOf(address) {
-  const [, room, page] = address.split("/");
+  const [, room, page] = address.replace("?", "-").split("/");
   return `${room || "overview"}${page ? (page === "attention" ? "-attention" : "-page") : ""}`;
 }
 
@@ -196,8 +196,22 @@ async function main() {
     assert.equal((await call("GET", `/api/expedition/${order}`, USER_TOKEN)).status, "waiting_for_goods");
     console.log("an order was found, unbooked and rebooked");
 
+    // what is at hand leads to its page, from every page
+    await page.keyboard.press("/");
+    await page.keyboard.type("CONSOLE-1");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/console\/product\//);
+    await page.getByRole("heading", { name: "What happened" }).waitFor();
+    const product = new URL(page.url()).pathname.replace("/console", "");
+    await page.locator('a[href^="/console/organisation/"]').first().click();
+    await page.getByRole("heading", { name: "E-shops" }).waitFor();
+    const organisation = new URL(page.url()).pathname.replace("/console", "");
+    console.log("a product and its organisation were found by the SKU");
+
     const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
-    const pages = ["", ...ordersPages, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
+    const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
+    const more = ["/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
+    const pages = ["", ...ordersPages, ...found, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
       const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });

@@ -1,5 +1,5 @@
 //! Invariants of orders and of the stocks that they are booked in: those that `doctor` checks, too, and those that
-//! need the history of each order, or what its caller was told.
+//! need the history of each order, or the answers that its caller got.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub(super) async fn all(
 ) -> anyhow::Result<Vec<Check>> {
     let mut checks = rules(site, psql).await?;
     let histories = Histories::read(psql).await?;
-    checks.extend(histories.told(psql).await?);
+    checks.extend(histories.events(psql).await?);
     checks.push(histories.told_last(merchants));
     checks.push(histories.in_turn(psql).await?);
     checks.push(numbers(psql, merchants).await?);
@@ -30,7 +30,7 @@ pub(super) async fn all(
     Ok(checks)
 }
 
-/// What holds of the rows, whatever happened to them.
+/// What holds of the rows, with any history.
 async fn rules(site: &Site, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
     let pool = PgPool::connect(site.postgres.url.as_str()).await?;
     let mut broken: HashMap<&str, Vec<String>> =
@@ -117,7 +117,14 @@ fn waits(status: &str) -> bool {
 }
 
 fn is_packed(status: &str) -> bool {
-    matches!(status, "waiting_for_the_carrier" | "carrier_picked_up" | "ready_to_takeover" | "delivered")
+    matches!(
+        status,
+        "waiting_for_the_carrier"
+            | "carrier_picked_up"
+            | "ready_to_takeover"
+            | "probably_delivered"
+            | "delivered"
+    )
 }
 
 impl Histories {
@@ -212,8 +219,8 @@ impl Histories {
         self.steps.values().map(Vec::len).sum::<usize>() as u64
     }
 
-    /// The record of each order is what its steps made of it, and each step was told in its event.
-    async fn told(&self, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
+    /// The record of each order is what its steps made of it, and each step is in its event.
+    async fn events(&self, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
         let known: HashSet<(String, String)> =
             sqlx::query_as("SELECT from_status, to_status FROM expedition_transition")
                 .fetch_all(&mut *psql)
@@ -265,7 +272,7 @@ impl Histories {
         for (id, order, kind, version, fields) in events {
             if kind == "expedition_status_change" {
                 statuses.insert(id, (order, version, fields));
-            } else {
+            } else if kind == "expedition_booked_change" {
                 bookings.entry((order, version)).or_default().push(fields["items"].clone());
             }
         }
@@ -273,11 +280,11 @@ impl Histories {
             for step in steps.iter().filter(|step| step.from.as_ref() != Some(&step.to)) {
                 let expected = (order, Some(step.version), step.from.as_deref(), Some(step.to.as_str()));
                 let event = statuses.remove(&step.audit);
-                let told = event.as_ref().map(|(order, version, fields)| {
+                let found = event.as_ref().map(|(order, version, fields)| {
                     (order, *version, fields["previousStatus"].as_str(), fields["status"].as_str())
                 });
-                if told != Some(expected) {
-                    untold.push(format!("{expected:?} was told as {told:?}"));
+                if found != Some(expected) {
+                    untold.push(format!("the event of {expected:?} says {found:?}"));
                 }
                 let (was, is) = (step.from.as_deref().is_some_and(holds), holds(&step.to));
                 if was != is && !is_packed(&step.to) {
@@ -289,9 +296,9 @@ impl Histories {
             }
         }
         untold.extend(
-            statuses.iter().map(|(event, told)| format!("{event} tells what did not happen: {told:?}")),
+            statuses.iter().map(|(event, said)| format!("{event} says what did not happen: {said:?}")),
         );
-        unbooked.extend(bookings.iter().map(|(order, told)| format!("{order:?} was not booked: {told:?}")));
+        unbooked.extend(bookings.iter().map(|(order, said)| format!("{order:?} was not booked: {said:?}")));
         let of = self.count();
         Ok(vec![
             Check::new("each transition of an order is possible, and in one audit record", of, torn),
@@ -305,7 +312,7 @@ impl Histories {
         ])
     }
 
-    /// Each order is as its caller was told, but for what the allocator did since.
+    /// Each order is as its caller was last answered, but for what the allocator did since.
     fn told_last(&self, merchants: &[Merchant]) -> Check {
         let (mut of, mut found) = (0, Vec::new());
         for merchant in merchants {
@@ -317,32 +324,34 @@ impl Histories {
             of += (book.orders.len() + book.deleted.len()) as u64;
             for (number, fate) in &book.orders {
                 let Some((id, order)) = by_number.remove(number.as_str()) else {
-                    found.push(format!("order {number} is missing; it was told as {fate:?}"));
+                    found.push(format!("order {number} is missing; the answer was {fate:?}"));
                     continue;
                 };
                 let is_so = match fate {
                     Fate::OneOf(statuses) => statuses.contains(&order.status.as_str()),
-                    Fate::Record { id: told, status, version } => {
-                        id == told && self.follows(*id, status, *version)
+                    Fate::Record { id: answered, status, version } => {
+                        id == answered && self.follows(*id, status, *version)
                     }
                 };
                 if !is_so {
-                    found.push(format!("order {number}, {id}, was told as {fate:?} and is {order:?}"));
+                    found.push(format!("order {number}, {id}, was answered as {fate:?} and is {order:?}"));
                 }
             }
-            found.extend(by_number.keys().map(|number| format!("nobody was told of order {number}")));
+            found.extend(
+                by_number.keys().map(|number| format!("no caller has an answer about order {number}")),
+            );
             let there = book.deleted.iter().filter(|(id, _)| !self.deleted.contains_key(id));
-            found.extend(there.map(|(id, number)| format!("order {number}, {id}, was told as deleted")));
+            found.extend(there.map(|(id, number)| format!("order {number}, {id}, was answered as deleted")));
         }
-        Check::new("each order is as its caller was last told, but for its bookings since", of, found)
+        Check::new("each order is as its caller was last answered, but for its bookings since", of, found)
     }
 
     /// Whether an order had this status with this version, and only the allocator has changed it since.
     fn follows(&self, order: Uuid, status: &str, version: i64) -> bool {
         let steps = self.steps.get(&order).map(Vec::as_slice).unwrap_or_default();
-        let told = steps.iter().rfind(|step| step.version == version);
+        let last = steps.iter().rfind(|step| step.version == version);
         let mut since = steps.iter().filter(|step| step.version > version);
-        told.is_some_and(|step| step.to == status) && since.all(|step| step.action == "expedition.reserve")
+        last.is_some_and(|step| step.to == status) && since.all(|step| step.action == "expedition.reserve")
     }
 
     /// Of orders that want the same number of pieces of the same single stock, none was booked while one waited that
@@ -422,16 +431,16 @@ fn says(items: &Value, is_booked: bool) -> bool {
 async fn numbers(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result<Check> {
     let (mut of, mut found) = (0, Vec::new());
     for merchant in merchants {
-        let told: BTreeMap<String, i64> = {
+        let promised: BTreeMap<String, i64> = {
             let book = merchant.book();
-            let mut told: BTreeMap<String, i64> =
+            let mut promised: BTreeMap<String, i64> =
                 book.orders.keys().map(|number| (number.clone(), 1)).collect();
             for (_, number) in &book.deleted {
-                *told.entry(number.clone()).or_default() += 1;
+                *promised.entry(number.clone()).or_default() += 1;
             }
-            told
+            promised
         };
-        of += told.len() as u64;
+        of += promised.len() as u64;
         let created: Vec<(Option<String>, i64)> = sqlx::query_as(
             "SELECT changes -> 'orderNumber' ->> 1, count(*) FROM audit
              WHERE organisation_id = $1 AND action = 'expedition.create' GROUP BY 1",
@@ -441,12 +450,12 @@ async fn numbers(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Res
         .await?;
         let created: BTreeMap<String, i64> =
             created.into_iter().map(|(number, count)| (number.unwrap_or_default(), count)).collect();
-        let all: HashSet<&String> = told.keys().chain(created.keys()).collect();
+        let all: HashSet<&String> = promised.keys().chain(created.keys()).collect();
         for number in all {
-            let (told, created) = (told.get(number).copied(), created.get(number).copied());
-            if told != created {
+            let (promised, created) = (promised.get(number).copied(), created.get(number).copied());
+            if promised != created {
                 found.push(format!(
-                    "order {number} was created {created:?} times, and was to be {told:?} times"
+                    "order {number} was created {created:?} times, and was to be {promised:?} times"
                 ));
             }
         }
@@ -548,10 +557,10 @@ async fn goods(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Resul
         .fetch_all(&mut *psql)
         .await?;
         let moved: BTreeMap<String, i64> = moved.into_iter().collect();
-        let told: BTreeMap<String, i64> =
+        let sent: BTreeMap<String, i64> =
             merchant.book().received.iter().map(|(sku, pieces)| ((*sku).to_owned(), *pieces)).collect();
-        if moved != told {
-            received.push(format!("{organisation} has received {moved:?}, and was told {told:?}"));
+        if moved != sent {
+            received.push(format!("{organisation} has received {moved:?}, and was sent {sent:?}"));
         }
     }
     let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM expedition").fetch_one(&mut *psql).await?;

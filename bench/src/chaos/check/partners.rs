@@ -190,7 +190,7 @@ fn closed(partners: &[Partner], course: &Course) -> Check {
             }));
         }
     }
-    let name = "where what was sent before is not known, nobody asked until it was out of every window";
+    let name = "where what was sent before is not known, no worker asked until it was out of every window";
     Check::new(name, looked_at, found)
 }
 

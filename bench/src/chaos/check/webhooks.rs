@@ -29,9 +29,9 @@ pub(super) async fn all(
     deeds: &Deeds,
     last_test: Uuid,
 ) -> anyhow::Result<Vec<Check>> {
-    let mut checks = told(psql, listeners).await?;
+    let mut checks = delivered(psql, listeners).await?;
     checks.push(derived(psql, listeners).await?);
-    let (_, shops) = listeners.first().context("nobody listens")?;
+    let (_, shops) = listeners.first().context("there is no listener")?;
     checks.push(sent_again(psql, shops, deeds).await?);
     checks.push(recovered(psql, shops, deeds).await?);
     checks.push(rotated(psql, shops, deeds, last_test).await?);
@@ -45,7 +45,7 @@ fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uui
 }
 
 /// Compares the deliveries as the destinations and as the service recorded them.
-async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
+async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
     let events: Vec<(Uuid, Uuid, Uuid, String)> =
         sqlx::query_as("SELECT organisation_id, id, entity_id, type FROM event")
             .fetch_all(&mut *psql)
@@ -85,25 +85,25 @@ async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::R
         psql,
         "each change stands as delivered once to each webhook, and nothing else does",
         promised.cast_signed(),
-        "SELECT coalesce(told.event_id, due.id) || ' to ' || coalesce(told.webhook_id, due.webhook) || ': '
-                || coalesce(told.states, 'nothing')
+        "SELECT coalesce(ended.event_id, due.id) || ' to ' || coalesce(ended.webhook_id, due.webhook) || ': '
+                || coalesce(ended.states, 'nothing')
          FROM (SELECT event_id, webhook_id, string_agg(state, ' ') AS states FROM delivery_history
-               WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) told
+               WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) ended
          FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event JOIN webhook USING (organisation_id)
                     WHERE CASE event.type WHEN 'test' THEN event.entity_id = webhook.id
                           ELSE webhook.event IN ('*', event.type) END) due
-           ON (due.id, due.webhook) = (told.event_id, told.webhook_id)
-         WHERE due.id IS NULL OR told.states IS DISTINCT FROM 'delivered'
+           ON (due.id, due.webhook) = (ended.event_id, ended.webhook_id)
+         WHERE due.id IS NULL OR ended.states IS DISTINCT FROM 'delivered'
            -- what was given up counts as recovered
-           AND NOT (told.states IS NOT DISTINCT FROM 'exhausted' AND EXISTS (
+           AND NOT (ended.states IS NOT DISTINCT FROM 'exhausted' AND EXISTS (
                    SELECT FROM delivery_history h
-                   WHERE h.event_id = told.event_id AND h.webhook_id = told.webhook_id AND h.state = 'delivered'))",
+                   WHERE h.event_id = ended.event_id AND h.webhook_id = ended.webhook_id AND h.state = 'delivered'))",
     )
     .await?;
     Ok(vec![
-        Check::new("each change was told to each webhook, and accepted", promised, untold),
+        Check::new("each change was delivered to each webhook", promised, untold),
         Check::new("each webhook-id stands for one change", accepted, invented),
-        Check::new("each request was signed, and told of one thing", accepted, unbelievable),
+        Check::new("each request was signed, and was about one change", accepted, unbelievable),
         recorded,
     ])
 }
@@ -118,8 +118,8 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
          UNION ALL SELECT id, to_jsonb(product_stock) || jsonb_build_object('available', quantity - booked)
          FROM product_stock
          UNION ALL SELECT id, to_jsonb(stock_advice) FROM stock_advice
-         -- errors belong to a status
-         UNION ALL SELECT id, to_jsonb(e) - 'errors' || jsonb_build_object('tracking_number', d.tracking_number,
+         -- errors belong to a status; JSON of Postgres has another form of moments
+         UNION ALL SELECT id, to_jsonb(e) - '{errors,packed_at,sent_at,delivered_at}'::text[] || jsonb_build_object('tracking_number', d.tracking_number,
                     'tracking_url', d.tracking_url, 'parcels', (
                         SELECT jsonb_agg(jsonb_build_object('extPackageNumber', p.ext_package_number,
                                     'extPackageTrackingNumber', p.ext_package_tracking_number,
@@ -136,16 +136,13 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
     for (_, (_, shop)) in each(listeners) {
         let book = shop.book();
         if book.unversioned > 0 {
-            found.push(format!("{} was told of {} changes without a version", shop.name, book.unversioned));
+            found.push(format!("{} got {} changes without a version", shop.name, book.unversioned));
         }
         for ((record, field), (version, held)) in &book.fields {
             let Some(stored) = stored.get(record) else { continue };
             let last = stored["version"].as_i64().unwrap_or_default();
             if last < *version {
-                found.push(format!(
-                    "{}: version {version} of {record} was told, which is at {last}",
-                    shop.name
-                ));
+                found.push(format!("{}: got version {version} of {record}, which is at {last}", shop.name));
             }
             // values without a column, such as the parts of a bundle, are compared elsewhere
             let (Some(held), Some(stored)) = (held, stored.get(column(field))) else { continue };
@@ -155,7 +152,7 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
             }
         }
     }
-    Ok(Check::new("the highest version of each field that was told is what is stored", compared, found))
+    Ok(Check::new("the highest version of each field that was sent is what is stored", compared, found))
 }
 
 /// The column of a field, which is its name in snake case.
@@ -180,7 +177,7 @@ async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Dee
     let (made, of): (Vec<Uuid>, Vec<Option<Uuid>>) = given.unzip();
     let wrong: Vec<String> = sqlx::query_scalar(
         "SELECT coalesce(given.id, made.id) || ': ' || coalesce(to_jsonb(made), 'null') || CASE
-                    WHEN given.id IS NULL THEN ', which nobody asked for' ELSE '' END
+                    WHEN given.id IS NULL THEN ', which was not asked for' ELSE '' END
          FROM unnest($1::uuid[], $2::uuid[]) AS given (id, of)
          FULL JOIN (SELECT id, redelivery_of, event_type, state FROM delivery_history
                     WHERE webhook_id <> $3 AND (redelivery_of IS NOT NULL OR event_type = 'test')) made
@@ -243,7 +240,7 @@ async fn sent_by_jobs(
 /// Recoveries: failed deliveries were sent again until they were delivered, and no others were.
 async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
-    let told: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
+    let ended: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
         "SELECT event_id, count(*) FILTER (WHERE state = 'exhausted'), count(*) FILTER (WHERE state = 'delivered'),
                 count(*) FILTER (WHERE redelivery_of IS NOT NULL)
          FROM delivery_history WHERE webhook_id = $1
@@ -252,7 +249,7 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
     .bind(given_up)
     .fetch_all(&mut *psql)
     .await?;
-    let wrong = told.iter().filter(|(_, exhausted, delivered, again)| *delivered != 1 || exhausted != again);
+    let wrong = ended.iter().filter(|(_, exhausted, delivered, again)| *delivered != 1 || exhausted != again);
     let mut found: Vec<String> = wrong
         .map(|(event, exhausted, delivered, again)| {
             format!(
@@ -260,7 +257,7 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
             )
         })
         .collect();
-    let again: i64 = told.iter().map(|(_, _, _, again)| again).sum();
+    let again: i64 = ended.iter().map(|(_, _, _, again)| again).sum();
     let resent: i64 = sqlx::query_scalar("SELECT coalesce(sum(resent), 0) FROM job WHERE id = ANY ($1)")
         .bind(&deeds.recoveries)
         .fetch_one(psql)
@@ -268,7 +265,7 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
     if again != resent {
         found.push(format!("{again} were sent again, where recoveries say {resent}"));
     }
-    Ok(Check::new("each delivery that was given up was recovered once", told.len() as u64, found))
+    Ok(Check::new("each delivery that was given up was recovered once", ended.len() as u64, found))
 }
 
 /// Rotations: each was executed once, and each secret that was shown signed the last test.
@@ -312,7 +309,7 @@ fn paused(shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     for (paused, resumed) in &deeds.pauses {
         let quiet = *paused + PAUSED_WITHIN..*resumed;
         for (entity, _) in book.moments.iter().filter(|(_, moment)| quiet.contains(moment)) {
-            found.push(format!("it was told of {entity} more than {PAUSED_WITHIN:?} after it was paused"));
+            found.push(format!("it got {entity} more than {PAUSED_WITHIN:?} after it was paused"));
         }
     }
     let long = deeds.pauses.iter().filter(|(paused, resumed)| *resumed > *paused + PAUSED_WITHIN).count();

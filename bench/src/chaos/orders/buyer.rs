@@ -110,7 +110,7 @@ impl Merchant {
         Ok(order)
     }
 
-    /// Keeps what it was told of an order.
+    /// Keeps the answer about an order.
     fn learn(&self, order: &mut Order, record: Value) -> anyhow::Result<()> {
         let (Some(status), Some(version)) = (record["status"].as_str(), record["version"].as_i64()) else {
             anyhow::bail!("this is no order: {record}")
@@ -182,11 +182,11 @@ impl Merchant {
             body = json!({ "status": "incorrect", "errors": [{ "message": "it is broken" }] });
         } else if is_packed && lot.random_bool(0.3) {
             // not all of it was there
-            let told: Vec<Value> = order
+            let items: Vec<Value> = order
                 .items()
                 .map(|(id, quantity)| json!({ "id": id, "expedited": lot.random_range(0..=quantity) }))
                 .collect();
-            body["items"] = json!(told);
+            body["items"] = json!(items);
         }
         // of parcels that come without another status, no event tells
         if is_packed && body["status"] == status && order.record["status"] != status {

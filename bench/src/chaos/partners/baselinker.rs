@@ -165,8 +165,8 @@ impl Serves for Account {
                 book.odd.push(odd);
             }
             if let Some(how) = book.how.filter(|_| asked.spoiled) {
-                let (read, told) = book.spoiled.entry(how).or_default();
-                let spoiled = if is_telling(&asked) { told } else { read };
+                let (read, sent) = book.spoiled.entry(how).or_default();
+                let spoiled = if is_telling(&asked) { sent } else { read };
                 *spoiled += 1;
             }
         }
@@ -208,9 +208,9 @@ impl Serves for Account {
             ("BaseLinker is asked in the fullest minute".to_owned(), fullest),
         ];
         for how in MISCHIEFS {
-            let (read, told) = book.spoiled.get(&how).copied().unwrap_or_default();
+            let (read, sent) = book.spoiled.get(&how).copied().unwrap_or_default();
             figures.push((format!("{} (read)", how.name()), read));
-            figures.push((format!("{} (told)", how.name()), told));
+            figures.push((format!("{} (sent)", how.name()), sent));
         }
         let limited = Some(Limited { came: book.came.clone(), over: self.server.over() });
         super::Book { asked, odd, limited, figures }

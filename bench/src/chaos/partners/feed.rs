@@ -131,7 +131,7 @@ impl Serves for Feed {
 
     fn book(&self) -> super::Book {
         let (how, book) = (self.state.how.name(), lock(&self.state.book));
-        let figures = vec![(format!("{how} (read)"), book.unread), (format!("{how} (told)"), book.untold)];
+        let figures = vec![(format!("{how} (read)"), book.unread), (format!("{how} (sent)"), book.untold)];
         super::Book { asked: book.asked, odd: book.odd.clone(), limited: None, figures }
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn slow(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>
     let products = scene.products(changes).await?;
     let (slow, well) = (scene.shop("slow").await?, scene.shop("well").await?);
     slow.take(Duration::from_secs(25));
-    let waits = scene.change_to_webhook(&well, &products, "told to both").await?;
+    let waits = scene.change_to_webhook(&well, &products, "sent to both").await?;
     // so that the slow deliveries do not affect the next rows
     slow.take(Duration::ZERO);
     quiet(site).await?;

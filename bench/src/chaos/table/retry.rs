@@ -45,7 +45,7 @@ pub(super) async fn at_once(site: &Site, webhooks: usize) -> anyhow::Result<Vec<
     stream::iter((0..webhooks).map(subscribe)).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
 
     let started = Instant::now();
-    scene.rename(products[0], "told to all").await?;
+    scene.rename(products[0], "sent to all").await?;
     let until = Instant::now() + HUNG;
     loop {
         let twice = {

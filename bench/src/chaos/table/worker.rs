@@ -132,6 +132,6 @@ pub(super) async fn thrice(site: &Site) -> anyhow::Result<Vec<Row>> {
         Row::absolute(what("jobs that did not succeed"), count(unfinished), "", Reach::AtMost(0.0)),
         Row::absolute(what("items that failed"), f64::from(failed), "", Reach::AtMost(0.0)),
         Row::absolute(what("items that were not done"), count(undone), "", Reach::AtMost(0.0)),
-        Row::absolute(what("changes that were not told"), count(lost), "", Reach::AtMost(0.0)),
+        Row::absolute(what("changes that were not delivered"), count(lost), "", Reach::AtMost(0.0)),
     ])
 }

@@ -20,7 +20,7 @@ const DRIPPING: usize = 64;
 /// The time limit for all fetches to reach their feeds.
 const REACHED: Duration = Duration::from_mins(1);
 
-const QUIET: &str = "the same while nobody fetches";
+const QUIET: &str = "the same without a fetch";
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let (one, other) = (Site::on(stack, "that drips").await?, Site::on(stack, "that is fetched").await?);

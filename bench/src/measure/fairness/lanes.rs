@@ -29,15 +29,15 @@ const LOST: Duration = Duration::from_mins(3);
 /// Webhooks created in parallel.
 const AT_ONCE: usize = 16;
 
-const QUIET: &str = "the same while nobody else is told of anything";
+const QUIET: &str = "the same without other deliveries";
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let other = Site::on(stack, "healthy").await?;
     let receiver = Receiver::start().await?;
     subscribe(&other, HEALTHY, |n| receiver.url(&format!("/{n}"))).await?;
     // a warm-up, so that statements are prepared and connections open
-    told(&other, &receiver, "warm", 20).await?;
-    let quiet = told(&other, &receiver, "quiet", effort.of(CHANGES)).await?;
+    receipts(&other, &receiver, "warm", 20).await?;
+    let quiet = receipts(&other, &receiver, "quiet", effort.of(CHANGES)).await?;
     let mut rows = Vec::new();
     let worker = stack.worker_pid()?;
     forget_peak(worker)?;
@@ -66,7 +66,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
                 anyhow::Ok(())
             }
         });
-        let beside = told(&other, &receiver, what, effort.of(CHANGES)).await;
+        let beside = receipts(&other, &receiver, what, effort.of(CHANGES)).await;
         telling.abort();
         let beside = beside?;
         for (percent, most) in [(50, 50.0), (99, 500.0)] {
@@ -93,7 +93,7 @@ async fn subscribe(site: &Site, webhooks: usize, url: impl Fn(usize) -> String) 
 }
 
 /// How long each of several changes takes to reach each webhook, in milliseconds, sorted.
-async fn told(site: &Site, receiver: &Receiver, name: &str, changes: usize) -> anyhow::Result<Vec<f64>> {
+async fn receipts(site: &Site, receiver: &Receiver, name: &str, changes: usize) -> anyhow::Result<Vec<f64>> {
     receiver.forget();
     let mut beat = tokio::time::interval(EVERY);
     let (mut started, mut posts) = (HashMap::new(), JoinSet::new());

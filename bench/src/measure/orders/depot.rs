@@ -168,7 +168,7 @@ pub(super) fn items(n: usize, products: usize) -> Vec<Wanted> {
     (0..count).map(|item| ((n * 7_919 + item * 104_729) % products, 1)).collect()
 }
 
-fn succeeded(job: &Job, changed: usize) -> anyhow::Result<()> {
+pub(super) fn succeeded(job: &Job, changed: usize) -> anyhow::Result<()> {
     let is_done = job.state == JobState::Succeeded && job.progress.changed == changed as u64;
     ensure!(is_done, "the job is not what it was to be: {job:?}");
     Ok(())

@@ -79,7 +79,7 @@ async fn counted(depot: &Depot, product: usize, pieces: i64) -> anyhow::Result<f
     Ok(milliseconds(started))
 }
 
-/// A piece of what everybody wants, who all lack something else: until nobody has to look any more.
+/// A piece of what all orders want, which all lack something else: until no order is left to look at.
 async fn goods_for_nobody(stack: &Stack, effort: Effort) -> anyhow::Result<Row> {
     let count = effort.of(CROWD);
     let mut psql = Psql::connect(stack).await?;

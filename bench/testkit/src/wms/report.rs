@@ -1,5 +1,6 @@
 //! News: what the warehouse has done, and how a WMS tells it.
 
+use longshore_shared::kernel::ids::random_id;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -22,7 +23,7 @@ pub enum Step {
 }
 
 /// How news are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Manner {
     /// Each once, in the order of what happened.
     #[default]
@@ -31,6 +32,8 @@ pub enum Manner {
     Twice,
     /// The latest first.
     Backwards,
+    /// Each twice, in any order.
+    Shuffled,
 }
 
 /// A step that is not possible: the order is not there, or not so far.
@@ -44,6 +47,18 @@ pub struct NotNow {
 }
 
 impl Step {
+    /// What comes after a stage, if the order goes on.
+    #[must_use]
+    pub fn after(stage: Stage) -> Option<Self> {
+        match stage {
+            Stage::Taken => Some(Self::Pick),
+            Stage::Picked => Some(Self::Pack),
+            Stage::Packed => Some(Self::Ship),
+            Stage::Shipped => Some(Self::Deliver),
+            _ => None,
+        }
+    }
+
     /// Takes the step in the book; returns the news of it, without `id`, `expedition`, `number` and `at`.
     pub(super) fn take(self, expedition: Uuid, entry: &mut Entry) -> Result<Value, NotNow> {
         let (from, to) = match self {
@@ -77,6 +92,10 @@ pub(super) fn arranged(mut batch: Vec<Value>, manner: Manner) -> Vec<Value> {
         Manner::InOrder => {}
         Manner::Twice => batch = batch.into_iter().flat_map(|news| [news.clone(), news]).collect(),
         Manner::Backwards => batch.reverse(),
+        Manner::Shuffled => {
+            batch = batch.into_iter().flat_map(|news| [news.clone(), news]).collect();
+            batch.sort_by_cached_key(|_| random_id());
+        }
     }
     batch
 }

@@ -49,10 +49,10 @@ fn location(product: Uuid, id: Uuid) -> String {
     format!("{}/{id}", product::location(product))
 }
 
-/// The file is larger than an image may be.
+/// The file is larger than an image or an invoice may be.
 #[must_use]
 pub fn too_large() -> Problem {
-    Problem::new(&TOO_LARGE, format!("the image is larger than {LARGEST} bytes"))
+    Problem::new(&TOO_LARGE, format!("the file is larger than {LARGEST} bytes"))
 }
 
 /// An image on its way to a caller.
@@ -87,15 +87,10 @@ pub async fn upload(
     let scope = context.scope();
     must_have_room(count(services, scope, product).await?)?;
     let id = ids::new_id();
-    objects::announce(&services.db.main, &key(id)).await?;
-    let stored = put(services, context, product, id, &picture, bytes).await;
-    if stored.is_err() {
-        // if this fails too, the announcement expires
-        if let Err(error) = objects::abandon(&services.db.main, &key(id)).await {
-            tracing::warn!(%error, "a failed upload was not aborted; it will expire");
-        }
-    }
-    stored
+    objects::storing(&services.db.main, &key(id), async || {
+        put(services, context, product, id, &picture, bytes).await
+    })
+    .await
 }
 
 async fn put(

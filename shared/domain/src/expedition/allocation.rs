@@ -107,7 +107,10 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
             allocated.left_waiting += usize::from(state.status.waits() && state != order.state);
             state
         } else {
-            if !matches!(order.state.status, Status::StockOk | Status::AwaitingProcessing) {
+            // a call may have begun since it was found
+            if !matches!(order.state.status, Status::StockOk | Status::AwaitingProcessing)
+                || order.is_handed_over()
+            {
                 continue;
             }
             let Some(lack) = ledger.take_back(&order.demand()) else { continue };
@@ -121,6 +124,7 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
             remark: None,
             origin: 0,
             is_raised: false,
+            handover_error: None,
         });
     }
     let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &mut ledger).await?;
@@ -192,7 +196,9 @@ async fn last_in_turn(
                    WHERE i.product_id = x.product AND i.expedited IS NULL GROUP BY i.expedition_id
                ) h
                JOIN expedition e ON e.id = ANY (ARRAY[h.expedition_id])
+               LEFT JOIN expedition_handover n ON n.id = e.id
                WHERE e.warehouse_id = $1 AND e.wms_id = $2 AND e.status IN ('stock_ok', 'awaiting_processing')
+                 AND NOT is_handed_over(e.status, n.handover_state)
            ), last AS (
                SELECT DISTINCT id, priority, created_at, count_of_items FROM holder WHERE before < excess
            ), counted AS (
@@ -256,8 +262,10 @@ async fn unmark(connection: &mut PgConnection, stocks: &[StockId]) -> Result<(),
                  AND (e.status = 'awaiting_reservation' OR e.waits_quantity <= s.quantity - s.held))
            AND NOT (s.held > s.quantity AND EXISTS (
                SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
+               LEFT JOIN expedition_handover n ON n.id = e.id
                WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
-                 AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')))",
+                 AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')
+                 AND NOT is_handed_over(e.status, n.handover_state)))",
         stocks as &[StockId],
     )
     .execute(connection)

@@ -200,9 +200,19 @@ impl Ledger {
     /// The pieces of a booked order leave: `demand` is what it held, `left` what left of each stock. A stock that has fewer than
     /// left had more than was known; returns how many more, of each such stock.
     pub fn pack(&mut self, demand: &Demand, left: &Demand) -> Vec<(StockId, i64)> {
+        let gone = demand.iter().map(|(stock, held)| (stock, held, left.of(stock)));
+        self.go(gone.collect())
+    }
+
+    /// Pieces leave that no order holds; as [`Ledger::pack`].
+    pub fn leave(&mut self, left: &Demand) -> Vec<(StockId, i64)> {
+        self.go(left.iter().map(|(stock, left)| (stock, 0, left)).collect())
+    }
+
+    /// Of each stock, what is no longer held and what leaves.
+    fn go(&mut self, gone: Vec<(StockId, i64, i64)>) -> Vec<(StockId, i64)> {
         let mut found = Vec::new();
-        for (stock, held) in demand.iter() {
-            let left = left.of(stock);
+        for (stock, held, left) in gone {
             let more = (left - self.stock(stock).quantity).max(0);
             if more > 0 {
                 found.push((stock, more));

@@ -5,9 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::amount::{Amount, amount};
+use super::choice::Consignment;
 use crate::account::person::email;
 use crate::record_fields;
+use longshore_kernel::amount::{Amount, amount};
 use longshore_kernel::country::country;
 use longshore_kernel::currency::currency;
 use longshore_kernel::ids::EshopId;
@@ -368,6 +369,14 @@ pub struct Body {
 }
 
 impl Body {
+    /// Whether it says anything of the carrier or its service.
+    pub(super) fn names_carrier(&self) -> bool {
+        self.fields.carrier_id.is_given()
+            || self.fields.carrier_service_id.is_given()
+            || self.codes.carrier.is_some()
+            || self.codes.service.is_some()
+    }
+
     /// Whether the carrier is the one of its id, given or stored, and not that of a code.
     pub(super) fn names_carrier_by_id(&self) -> bool {
         self.codes.carrier.is_none() || self.fields.carrier_id.is_given()
@@ -458,6 +467,40 @@ impl Detail {
         }
         self.priority.get_or_insert(0);
     }
+}
+
+impl Detail {
+    /// What of it a carrier is chosen by.
+    pub(super) fn consignment(&self) -> Consignment {
+        Consignment {
+            country: self.delivery_country.clone(),
+            method: self.delivery_method.clone(),
+            value: self.value.to_string(),
+            currency: self.currency.clone(),
+            is_cod: self.cod,
+            is_b2b: self.b2b.unwrap_or(false),
+            has_pickup_place: self.carrier_pickup_place.is_some()
+                || self.carrier_pickup_place_code.is_some()
+                || self.external_carrier_pickup_place.is_some()
+                || self.external_carrier_pickup_place_code.is_some(),
+        }
+    }
+}
+
+/// Fields that say something of a person.
+pub(super) fn is_personal(field: &str) -> bool {
+    let is_address = field.starts_with("billing") || field.starts_with("delivery");
+    let is_kept = field.ends_with("Country")
+        || matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
+    (is_address && !is_kept)
+        || matches!(
+            field,
+            "note"
+                | "carrierNote"
+                | "carrierPickupPlaceCode"
+                | "externalCarrierPickupPlaceCode"
+                | "carrierOptions"
+        )
 }
 
 /// The parts of an address that both have.

@@ -74,7 +74,7 @@ pub async fn execute(
         ids.iter().map(|id| Told { id: *id, command, precondition: Precondition::NONE, origin: 0 }).collect();
     command::prepare(change.services(), &told).await?;
     let done = command::apply(change, &[origin], &within.scope(), &told).await?;
-    let changed = done.iter().filter(|done| matches!(done, Done::Changed)).count();
+    let changed = done.iter().filter(|done| matches!(done, Done::Changed | Done::Asked(true))).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {
         Done::NotFound => {
             let message = "there is no such expedition".to_owned();
@@ -83,7 +83,7 @@ pub async fn execute(
         Done::Refused(problem) => {
             Some(Refused { position, code: problem.kind().code, message: problem.detail().to_owned() })
         }
-        Done::Changed | Done::Unchanged => None,
+        Done::Changed | Done::Unchanged | Done::Asked(_) => None,
     });
     Ok((changed, refused.collect()))
 }

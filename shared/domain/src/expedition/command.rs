@@ -8,8 +8,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::choice::choose;
 pub use super::decision::Command;
-use super::order;
+use super::order::{self, Order};
 use super::stocks;
 use super::tally;
 use super::together::{self, Came, Company};
@@ -17,7 +18,7 @@ use super::write::{ENTITY, Transition, write};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
 use longshore_kernel::access::Scope;
-use longshore_kernel::answer::Answer;
+use longshore_kernel::answer::{Answer, Outcome};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::idempotency::KeyClaim;
@@ -38,6 +39,8 @@ pub enum Done {
     Changed,
     /// It was so already.
     Unchanged,
+    /// The warehouse is asked for it; whether that is new.
+    Asked(bool),
     /// There is no such order, as far as the scope goes.
     NotFound,
     /// It is not possible.
@@ -66,7 +69,7 @@ impl Asked {
     }
 }
 
-/// Does a command on one order: 200 with the record.
+/// Does a command on one order: 200 with the record; 202 where the warehouse is asked for it.
 pub async fn run(
     services: &Services,
     context: &Context,
@@ -110,7 +113,7 @@ pub(super) async fn each(
         Err(problem) if problem.is_contention() && !problem.is_locked() => return Ok(answers),
         Err(problem) => return Err(problem),
     };
-    let mut ids = Vec::new();
+    let (mut ids, mut asked_of_the_warehouse) = (Vec::new(), HashSet::new());
     for (told, done) in told.iter().zip(done) {
         match done {
             Done::NotFound => {
@@ -118,11 +121,18 @@ pub(super) async fn each(
                 answers[told.origin] = Some(Err(missing));
             }
             Done::Refused(problem) => answers[told.origin] = Some(Err(problem)),
+            Done::Asked(_) => {
+                asked_of_the_warehouse.insert(told.id.get());
+                ids.push(told.id.get());
+            }
             Done::Changed | Done::Unchanged => ids.push(told.id.get()),
         }
     }
     for record in list::find_each(change.connection(), &EXPEDITION, scope, &ids).await? {
-        let answer = Answer::updated(location(record.id.into()), record.version, record.json);
+        let mut answer = Answer::updated(location(record.id.into()), record.version, record.json);
+        if asked_of_the_warehouse.contains(&record.id) {
+            answer.outcome = Outcome::Accepted;
+        }
         answers[places[&record.id]] = Some(Ok(answer));
     }
     let claimed = asked.iter().zip(&answers).filter_map(|(asked, answer)| {
@@ -171,6 +181,8 @@ pub async fn apply(
     if !sent.is_empty() {
         let turned = stocks::turned(change.connection(), &locked).await?;
         orders.iter_mut().filter(|order| sent.contains(&order.id)).for_each(|order| turned.judge(order));
+        let is_sent = |order: &&mut Order| sent.contains(&order.id) && order.state.status.is_editable();
+        choose(change.connection(), orders.iter_mut().filter(is_sent)).await?;
     }
     let mut done: Vec<Done> = Vec::with_capacity(told.len());
     let mut transitions = Vec::with_capacity(orders.len());
@@ -192,8 +204,16 @@ pub async fn apply(
                     remark: command.remark(),
                     origin: *origin,
                     is_raised: false,
+                    handover_error: None,
                 };
-                done.push(if transition.is_change() { Done::Changed } else { Done::Unchanged });
+                let is_change = transition.is_change();
+                done.push(if command.waits_for_the_warehouse(&transition.state) {
+                    Done::Asked(is_change)
+                } else if is_change {
+                    Done::Changed
+                } else {
+                    Done::Unchanged
+                });
                 transitions.push(transition);
             }
             Err(problem) => done.push(Done::Refused(problem)),

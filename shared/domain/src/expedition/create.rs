@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::allocator::Ledger;
 use super::body::{Body, Detail};
+use super::choice::choose;
 use super::command::location;
 use super::decision;
 use super::import;
@@ -143,6 +144,8 @@ pub(super) async fn each(
             }),
         }
     }
+    choose(single.connection(), news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order))
+        .await?;
     if let Some(ledger) = looked_up(asked, &news) {
         let written = write(single, scope, asked, &mut news, Booking::LookedUp(ledger), &mut answers).await?;
         if written {
@@ -283,7 +286,7 @@ pub(super) fn creator(context: &Context) -> Option<Uuid> {
 pub(super) fn draft<'d>(id: ExpeditionId, eshop: EshopId, scope: &'d Scope, body: &'d Body) -> Draft<'d> {
     let mut detail = Detail::blank(id.get());
     detail.take(body.fields.clone());
-    Draft { id, eshop, scope, detail, given: Cow::Borrowed(body), is_new: true }
+    Draft { id, eshop, scope, detail, given: Cow::Borrowed(body), choice: None, is_new: true }
 }
 
 /// Whether a unique value is another order's.
@@ -456,7 +459,10 @@ impl Rows {
         self.ids.push(order.id.get());
         self.origins.push(i64::try_from(new.origin + 1).unwrap_or(1));
         self.created.push(created(order, detail, new.resolved.sum_of_quantity()).to_string());
-        let sends = |status: Status| changes_json(&[change("status", json!(Status::OnHold), json!(status))]);
+        let sends = |status: Status| {
+            let status = change("status", json!(Status::OnHold), json!(status));
+            changes_json(&[vec![status], order.chosen()].concat())
+        };
         self.sent.push(new.send.then(|| sends(state.status).to_string()));
         self.told.push(status_event(order, None, state, Vec::new()).to_string());
         self.booked.push(state.status.is_booked().then(|| booked_event(order, state.status).to_string()));
@@ -475,6 +481,11 @@ pub(super) fn detail_row(
     for (name, value) in [
         ("id", json!(order.id)),
         ("eshop_id", json!(order.eshop)),
+        // given, or chosen when it is sent
+        ("carrier_id", json!(order.shipper.carrier)),
+        ("carrier_service_id", json!(order.shipper.service)),
+        ("carrier_preference_id", json!(order.shipper.choice.map(|choice| choice.preference))),
+        ("carrier_chosen_at", json!(order.shipper.choice.map(|choice| choice.at))),
         ("removed_virtual_products", json!(removed_virtual_products)),
         ("user_id", json!(user)),
         ("digest", json!(digest.map(|digest| format!("\\x{}", hex::encode(digest))))),

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use super::allocator::{Decision, Ledger};
 use super::order::{Order, State};
-use crate::list::fields::expedition::ExpeditionStatus as Status;
+use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState as Handover};
 use longshore_kernel::problem::{Problem, WRONG_STATUS};
+
+/// Why nothing else is done of an order.
+const CANCELLING: &str = "the warehouse is being asked to cancel it";
 
 /// What a caller asks of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,12 @@ impl Command {
         }
     }
 
+    /// Whether it waits for the answer of the warehouse, given what it made of an order.
+    pub(super) fn waits_for_the_warehouse(&self, state: &State) -> bool {
+        matches!(self, Self::Rollback | Self::Cancel { .. })
+            && (state.status == Status::WaitingForCancel || state.handover == Some(Handover::Withdrawing))
+    }
+
     /// The state that it brings an order into; equal to the one before where it changes nothing.
     pub(super) fn decide(&self, order: &Order, ledger: &mut Ledger) -> Result<State, Problem> {
         let status = order.state.status;
@@ -65,19 +74,29 @@ impl Command {
             Self::Process => match status {
                 Status::StockOk => Ok(State { status: Status::AwaitingProcessing, ..order.state.clone() }),
                 _ if status.place().is_some() => same(),
+                Status::WaitingForCancel => Err(wrong_status(status, CANCELLING)),
                 Status::Canceled => Err(wrong_status(status, "it has ended")),
                 _ => Err(wrong_status(status, "all of it must be booked first")),
             },
             Self::Rollback => match status {
                 Status::OnHold => same(),
-                _ if status == Status::Canceled || status.is_handed_over() => {
+                Status::WaitingForCancel => Err(wrong_status(status, CANCELLING)),
+                Status::AwaitingProcessing if order.is_handed_over() => Ok(withdraw(order, status)),
+                _ if status == Status::Canceled || order.is_handed_over() => {
                     Err(wrong_status(status, "it can no longer be held"))
                 }
                 _ => Ok(leave(order, ledger, Status::OnHold)),
             },
             Self::Cancel { .. } => match status {
-                Status::Canceled => same(),
-                _ if status.is_handed_over() => Err(wrong_status(status, "it can no longer be cancelled")),
+                Status::Canceled | Status::WaitingForCancel => same(),
+                Status::AwaitingProcessing | Status::TakeOut | Status::Completion
+                    if order.is_handed_over() =>
+                {
+                    Ok(withdraw(order, Status::WaitingForCancel))
+                }
+                _ if order.is_handed_over() => {
+                    Err(wrong_status(status, "it can no longer be cancelled; ask for a return"))
+                }
                 _ => Ok(leave(order, ledger, Status::Canceled)),
             },
             Self::Rebook => {
@@ -136,6 +155,17 @@ fn release(order: &Order, ledger: &mut Ledger) {
     } else if order.state.status.waits() {
         ledger.withdraw(&order.demand());
     }
+}
+
+/// The warehouse is asked to give an order back; it keeps what it holds until the answer. One that is handed over by hand is asked
+/// for by hand. A withdrawal that is under way is taken over.
+fn withdraw(order: &Order, status: Status) -> State {
+    let handover = match order.state.handover {
+        Some(Handover::Sending | Handover::Accepted) => Some(Handover::Withdrawing),
+        other => other,
+    };
+    let canceling_from = (status == Status::WaitingForCancel).then_some(order.state.status);
+    State { status, handover, canceling_from, ..order.state.clone() }
 }
 
 fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {

@@ -7,19 +7,21 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::body::{Body, Detail, DetailFields};
+use super::body::{Body, Detail, DetailFields, is_personal};
 use super::command::location;
 use super::create::{detail_row, is_taken};
 use super::decision::wrong_status;
+use super::invoice;
 use super::order::{self, Item, Order};
 use super::references::{Draft, Resolved, resolve};
-use super::write::ENTITY;
+use super::write::{ENTITY, change_event};
 use crate::list;
+use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
-use longshore_kernel::change::Change;
+use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId};
@@ -29,7 +31,7 @@ use longshore_kernel::queue::Hint;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
 use longshore_kernel::tombstone;
-use longshore_kernel::{record_change, record_changes};
+use longshore_kernel::{record_change, record_each};
 
 /// How often a change is tried that is refused because of a concurrent one.
 const ATTEMPTS: usize = 3;
@@ -239,12 +241,15 @@ async fn attempt(
         let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
         violations.extend(given.echo.judge(&record.map(|record| record.json).unwrap_or_default())?);
     }
+    // a carrier that is named is the caller's own, unless a record is sent back that says that it was chosen
+    let is_own = matches!(given.body.fields.carrier_id, Given::Value(_)) && !given.echo.has("carrierChoice");
+    let choice = stored.order.shipper.choice.filter(|_| !is_own);
     let mut body = stored.news(&given.body);
     if !violations.is_empty() {
         body.to_mut().violations.extend(violations);
     }
     let eshop = stored.order.eshop;
-    let draft = Draft { id, eshop, scope: context.scope(), detail, given: body, is_new: false };
+    let draft = Draft { id, eshop, scope: context.scope(), detail, given: body, choice, is_new: false };
     let resolved = resolve(change.connection(), vec![draft]).await?.into_iter().next();
     let resolved = match resolved {
         Some(Ok(mut resolved)) => {
@@ -258,7 +263,7 @@ async fn attempt(
     if changes.is_empty() {
         return Ok(());
     }
-    let edited = Edited { stored, resolved, changes, digest: None, origin: 0 };
+    let edited = Edited { stored, resolved, changes, digest: None, is_sent: false, origin: 0 };
     let lanes = write(change.connection(), &[&context.origin], &[edited]).await?;
     change.note_lanes(lanes);
     Ok(())
@@ -273,22 +278,6 @@ fn moved(given: &Asked, stored: &Stored) -> Vec<Violation> {
         .into_iter()
         .chain(other(number.is_some_and(|number| *number != stored.detail.order_number), "orderNumber"))
         .collect()
-}
-
-/// Fields that say something of a person.
-fn is_personal(field: &str) -> bool {
-    let is_address = field.starts_with("billing") || field.starts_with("delivery");
-    let is_kept = field.ends_with("Country")
-        || matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
-    (is_address && !is_kept)
-        || matches!(
-            field,
-            "note"
-                | "carrierNote"
-                | "carrierPickupPlaceCode"
-                | "externalCarrierPickupPlaceCode"
-                | "carrierOptions"
-        )
 }
 
 /// What changes, for the audit: what is personal is masked.
@@ -310,6 +299,14 @@ pub(super) fn differences(stored: &Stored, resolved: &Resolved) -> Vec<FieldChan
             }
         })
         .collect();
+    let (was, becomes) = (&stored.order.shipper, &resolved.order.shipper);
+    if was.choice != becomes.choice {
+        changes.push(FieldChange {
+            field: "carrierChoice",
+            old: json!(was.choice),
+            new: json!(becomes.choice),
+        });
+    }
     if !resolved.items.is_empty() {
         let items = |order: &Order| -> Value {
             let show = |item: &Item| json!({"product": item.product, "quantity": item.quantity});
@@ -366,6 +363,8 @@ pub(super) struct Edited {
     pub(super) changes: Vec<FieldChange>,
     /// SHA-256 of the row that was taken, where an import changes it.
     pub(super) digest: Option<[u8; 32]>,
+    /// Whether it is sent again in the same transaction, which then says what became of it.
+    pub(super) is_sent: bool,
     /// Its place among the origins.
     pub(super) origin: usize,
 }
@@ -385,7 +384,8 @@ impl Edited {
                 item.stock = None;
             }
         }
-        Order { state: old.state.clone(), items, version: old.version + 1, ..new.clone() }
+        let edits = self.changes.clone();
+        Order { state: old.state.clone(), items, version: old.version + 1, edits, ..new.clone() }
     }
 
     /// Its row of `expedition`, as far as a body changes it.
@@ -434,15 +434,22 @@ pub(super) async fn write(
     }
     let places: Vec<i64> = orders.iter().map(|e| i64::try_from(e.origin + 1).unwrap_or(1)).collect();
     let changes: Vec<String> = orders.iter().map(|e| changes_json(&e.changes).to_string()).collect();
-    let recorded = record_changes!(
+    let told: Vec<Option<String>> = orders
+        .iter()
+        .map(|edited| {
+            let event = || change_event(&edited.order(), edited.stored.order.state.status, &edited.changes);
+            (!edited.is_sent).then(|| event().to_string())
+        })
+        .collect();
+    let recorded: RecordedRows = record_each!(
         connection,
         origins,
         "expedition.update",
         ENTITY,
         None,
         "WITH given AS MATERIALIZED (
-             SELECT h.*, g.origin, g.changes
-             FROM unnest($9::uuid[], $10::bigint[], $11::text[]) AS g (id, origin, changes)
+             SELECT h.*, g.origin, g.changes, g.told
+             FROM unnest($9::uuid[], $10::bigint[], $11::text[], $16::text[]) AS g (id, origin, changes, told)
              JOIN jsonb_populate_recordset(NULL::expedition, $12::jsonb) AS h ON h.id = g.id
          ), detail AS (
              INSERT INTO expedition_detail
@@ -464,10 +471,11 @@ pub(super) async fn write(
                  count_of_sku = coalesce(g.count_of_sku, e.count_of_sku),
                  sum_of_quantity = coalesce(g.sum_of_quantity, e.sum_of_quantity), version = e.version + 1
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
-             RETURNING e.id, e.version, e.changed_at, e.organisation_id, g.origin, g.changes
+             RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.origin, g.changes, g.told
          ), changed AS (
-             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    changes::jsonb AS changes, '{}'::jsonb AS data, origin
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
+                    changes::jsonb AS changes, told::jsonb AS data, origin, NULL::text AS action, NULL::text AS kind,
+                    CASE WHEN told IS NOT NULL THEN $17::text END AS event
              FROM written
          )",
         &ids,
@@ -477,6 +485,8 @@ pub(super) async fn write(
         orders.iter().map(Edited::detail).collect::<Value>(),
         orders.iter().flat_map(|e| e.resolved.bundles.iter().cloned()).collect::<Value>(),
         orders.iter().flat_map(|e| e.resolved.items.iter().cloned()).collect::<Value>(),
+        &told as &[Option<String>],
+        EXPEDITION_CHANGE.name,
     )
     .await?;
     Ok(recorded.lanes)
@@ -502,6 +512,7 @@ pub async fn delete(
     if was_handed_over(change.connection(), id).await? {
         return Err(wrong_status(status, "an order that was handed over to its warehouse is kept"));
     }
+    invoice::discard(change.connection(), id).await?;
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -526,12 +537,13 @@ pub async fn delete(
     change.answer(context.claim, Answer::done()).await
 }
 
-/// Whether its warehouse has ever reported on it.
+/// Whether its warehouse has ever reported on it, or it was ever handed over.
 async fn was_handed_over(connection: &mut PgConnection, id: ExpeditionId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM audit
-               WHERE entity_type = $2 AND entity_id = $1 AND action = 'expedition.status') AS "was!""#,
+               WHERE entity_type = $2 AND entity_id = $1 AND action IN ('expedition.status', 'expedition.news'))
+               OR EXISTS (SELECT FROM expedition_handover WHERE id = $1) AS "was!""#,
         id.get(),
         ENTITY,
     )

@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::body::{Body, NewItem};
+use super::choice::choose;
 use super::create::{self, New};
 use super::decision::{self, Command};
 use super::edit::{self, Edited, Stored};
@@ -330,7 +331,8 @@ impl Group<'_> {
                     let id = stored.order.id;
                     let eshop = self.import.eshop;
                     let given = stored.news(body);
-                    drafts.push(Draft { id, eshop, scope: &scope, detail, given, is_new: false });
+                    let choice = stored.order.shipper.choice.filter(|_| !body.names_carrier());
+                    drafts.push(Draft { id, eshop, scope: &scope, detail, given, choice, is_new: false });
                     known.push((stored.order.clone(), Some(stored)));
                     Plan::Edit
                 }
@@ -452,6 +454,8 @@ impl Group<'_> {
         note_taken(tx, &same).await?;
         let (raised, mut again): (Vec<bool>, Vec<Order>) = again.into_iter().unzip();
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
+        choose(tx, sent.chain(&mut again)).await?;
+        let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         stocks::make_missing(self.services, &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
         let cancelled = cancels.iter().map(|(_, order)| order);
@@ -473,6 +477,7 @@ impl Group<'_> {
                         remark,
                         origin: 0,
                         is_raised: false,
+                        handover_error: None,
                     });
                 }
                 Err(problem) => {
@@ -484,7 +489,15 @@ impl Group<'_> {
         for (order, is_raised) in again.iter().zip(raised) {
             let state = decision::send(order, &mut locked.ledger);
             let action = Command::Send { rebook: false }.action();
-            transitions.push(Transition { order, state, action, remark: None, origin: 0, is_raised });
+            transitions.push(Transition {
+                order,
+                state,
+                action,
+                remark: None,
+                origin: 0,
+                is_raised,
+                handover_error: None,
+            });
         }
         // one that was edited is counted as that
         applied.changed += transitions.iter().filter(|t| t.is_change() && !t.is_raised).count();
@@ -515,8 +528,9 @@ struct Work {
 }
 
 impl Work {
-    fn edit(&mut self, edited: Edited, sends: bool) {
+    fn edit(&mut self, mut edited: Edited, sends: bool) {
         let is_change = !edited.changes.is_empty();
+        edited.is_sent = sends;
         if sends {
             let order = if is_change { edited.order() } else { edited.stored.order.clone() };
             self.again.push((is_change, order));
@@ -564,5 +578,5 @@ fn missing(body: &Body) -> Vec<Violation> {
 fn edited(stored: Stored, mut resolved: Resolved, digest: [u8; 32]) -> Edited {
     stored.keep_items(&mut resolved);
     let changes = edit::differences(&stored, &resolved);
-    Edited { stored, resolved, changes, digest: Some(digest), origin: 0 }
+    Edited { stored, resolved, changes, digest: Some(digest), is_sent: false, origin: 0 }
 }

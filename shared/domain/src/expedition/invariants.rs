@@ -23,6 +23,9 @@ const REPORT: &str =
     "keep a copy of these rows and of the audit, and report it: no operation of the service should lead here";
 /// An order was forgotten.
 const REBOOK: &str = "PATCH /api/expedition/{id}/rebook, or Rebook on its page of the console, lets each of these orders take its turn again; report it, too";
+/// An order is not due although it should be.
+const HAND_OVER: &str =
+    "switch the setting of the wms off and on again, which makes these orders due; report it, too";
 /// Nobody looks at a stock.
 const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
 
@@ -36,12 +39,12 @@ const RULES: &[(&str, &str, &str)] = &[
          FROM product_stock s
          LEFT JOIN (
              SELECT i.product_id, e.warehouse_id, e.wms_id,
-                    sum(i.quantity) FILTER (WHERE e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion'))
-                        AS held,
+                    sum(i.quantity) FILTER (WHERE e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
+                                                               'waiting_for_cancel')) AS held,
                     sum(i.quantity) FILTER (WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods')) AS missing
              FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
              WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing', 'take_out',
-                                'completion')
+                                'completion', 'waiting_for_cancel')
              GROUP BY 1, 2, 3
          ) i ON i.product_id = s.product_id AND i.warehouse_id = s.warehouse_id AND i.wms_id = s.wms_id
          WHERE (s.held, s.missing) IS DISTINCT FROM (coalesce(i.held, 0), coalesce(i.missing, 0))",
@@ -67,13 +70,15 @@ const RULES: &[(&str, &str, &str)] = &[
         REBOOK,
     ),
     (
-        "bookings are covered by what is there, but for those that the warehouse has begun with",
+        "bookings are covered by what is there, but for those that are handed over",
         "SELECT format('stock %s holds %s of %s pieces', s.id, s.held, s.quantity)
          FROM product_stock s
          WHERE s.held > s.quantity AND s.marked_at IS NULL AND EXISTS (
              SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
+             LEFT JOIN expedition_handover n ON n.id = e.id
              WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
-               AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing'))",
+               AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')
+               AND NOT is_handed_over(e.status, n.handover_state))",
         REPORT,
     ),
     (
@@ -91,8 +96,30 @@ const RULES: &[(&str, &str, &str)] = &[
         "SELECT format('item %s of order %s, which is %s, has expedited %s', i.id, e.id, e.status, i.expedited)
          FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
          WHERE (i.expedited IS NOT NULL)
-               <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered'))",
+               <> (e.status IN ('waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'probably_delivered',
+                                'delivered'))",
         REPORT,
+    ),
+    (
+        "no order is taken back that its warehouse may have",
+        "SELECT format('order %s is %s, and its hand-over is %s', e.id, e.status, h.handover_state)
+         FROM expedition_handover h JOIN expedition e ON e.id = h.id
+         WHERE h.handover_state IN ('sending', 'accepted', 'withdrawing')
+               AND NOT is_handed_over(e.status, NULL) AND e.status <> 'awaiting_processing'
+            OR h.handover_state = 'pending' AND e.status <> 'awaiting_processing'
+            OR h.handover_state IN ('refused', 'withdrawn') AND e.status = 'waiting_for_cancel'",
+        REPORT,
+    ),
+    (
+        "an order that a warehouse can begin with is due, or its warehouse has it",
+        "SELECT format('order %s is awaiting_processing since %s, and its hand-over is %s', e.id, e.status_since,
+                       coalesce(h.handover_state, 'none'))
+         FROM wms_setting s
+         JOIN expedition e ON e.organisation_id = s.organisation_id AND e.status = 'awaiting_processing' AND e.wms_id = s.wms_id
+         LEFT JOIN expedition_handover h ON h.id = e.id
+         WHERE s.active AND NOT s.fills
+           AND coalesce(h.handover_state NOT IN ('pending', 'sending', 'accepted', 'withdrawing'), true)",
+        HAND_OVER,
     ),
     (
         "marks go within a minute",

@@ -7,7 +7,9 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::allocator::{Demand, Lack};
-use crate::list::fields::expedition::ExpeditionStatus;
+use super::choice::{Choice, Consignment, Shipper};
+use crate::list::fields::expedition::{ExpeditionStatus, HandoverState};
+use crate::record::FieldChange;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{
     EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId, WarehouseId, WmsId,
@@ -42,8 +44,13 @@ pub(super) struct Order {
     pub(super) checks_address: bool,
     /// What keeps it from being sent, but for its items.
     pub(super) faults: Vec<Violation>,
-    pub(super) carrier: Option<Uuid>,
-    pub(super) carrier_service: Option<Uuid>,
+    pub(super) shipper: Shipper,
+    /// What a body has changed of it in the same transaction, and no event has said.
+    pub(super) edits: Vec<FieldChange>,
+    /// Who shipped it before this change; absent where that stays.
+    pub(super) former_shipper: Option<Shipper>,
+    /// What a carrier is chosen by; absent where it has one of its own.
+    pub(super) consignment: Option<Consignment>,
     pub(super) version: i64,
 }
 
@@ -56,6 +63,10 @@ pub(super) struct State {
     pub(super) errors: Option<Value>,
     /// Its addresses were looked at when it was last sent.
     pub(super) is_address_checked: bool,
+    /// The status that it goes back to if the warehouse refuses the cancel that it waits for.
+    pub(super) canceling_from: Option<ExpeditionStatus>,
+    /// Where its hand-over is. What follows from a change of the status is left to the database (migration 0037).
+    pub(super) handover: Option<HandoverState>,
 }
 
 impl Default for State {
@@ -66,6 +77,8 @@ impl Default for State {
             waits_for: None,
             errors: None,
             is_address_checked: false,
+            canceling_from: None,
+            handover: None,
         }
     }
 }
@@ -88,6 +101,11 @@ pub(super) struct Item {
 }
 
 impl Order {
+    /// Whether the warehouse has it, or may have it.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.state.status.is_handed_over(self.state.handover)
+    }
+
     /// What it needs. Every item has a stock once it is sent.
     pub(super) fn demand(&self) -> Demand {
         Demand::new(self.items.iter().filter_map(|item| Some((item.stock?, i64::from(item.quantity)))))
@@ -107,8 +125,8 @@ impl Order {
     /// The reference that a violation refuses.
     fn refused(&self, path: &str) -> Option<Uuid> {
         match path {
-            "carrier" => self.carrier,
-            "carrierService" => self.carrier_service,
+            "carrier" => self.shipper.carrier,
+            "carrierService" => self.shipper.service,
             path => {
                 let position = path.strip_prefix("items[")?.split_once(']')?.0.parse::<i32>().ok()?;
                 let item = self.items.iter().find(|item| item.position == position)?;
@@ -160,6 +178,8 @@ pub(super) struct Sendable<'s> {
     pub(super) is_carrier_active: bool,
     /// There is no service, or it is one of the carrier's.
     pub(super) is_service_active: bool,
+    /// The carrier serves the country, as far as that is known.
+    pub(super) is_served: bool,
 }
 
 impl Sendable<'_> {
@@ -187,14 +207,25 @@ impl Sendable<'_> {
             refuse("codValue", "required", "is required where cod is true");
         }
         if !self.has_carrier {
-            refuse("carrier", "no_carrier", "is required to send the order");
+            faults.push(no_carrier());
         } else if !self.is_carrier_active {
             refuse("carrier", "inactive", "is not active, or not attached to the organisation");
+        } else if !self.is_served {
+            refuse("carrier", "not_served", "does not serve the delivery country");
         } else if !self.is_service_active {
             refuse("carrierService", "inactive", "is no longer a service of the carrier");
         }
         faults
     }
+}
+
+/// An order cannot be sent without a carrier.
+pub(super) fn no_carrier() -> Violation {
+    Violation::new(
+        "carrier",
+        "no_carrier",
+        "is required to send the order: none is given, and no preference holds",
+    )
 }
 
 /// Locks orders of a scope, by id, and reads them; in the order of their ids. What is not there, or not in the scope, is left
@@ -223,6 +254,8 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
     let rows = sqlx::query!(
         r#"SELECT e.id, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status AS "status: ExpeditionStatus",
                   e.reservation_paused, e.waits_for_id, e.waits_quantity, e.errors, e.address_validation_executed,
+                  e.canceling_from AS "canceling_from: ExpeditionStatus",
+                  n.handover_state AS "handover_state: HandoverState",
                   coalesce(e.wait_before_processing, s.wait_before_processing) AS "waits_before!", e.version,
                   d.order_number, d.external_id,
                   d.ignore_address_validation OR o.ignore_address_validation AS "ignores_address!",
@@ -236,6 +269,15 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                       OR EXISTS (SELECT FROM carrier_service v
                                  WHERE v.id = d.carrier_service_id AND v.carrier_id = d.carrier_id)
                       AS "is_service_active!",
+                  d.delivery_country IS NULL
+                      OR EXISTS (SELECT FROM carrier c
+                                 WHERE c.id = d.carrier_id AND (c.countries_of_operation = '{}'
+                                                                OR d.delivery_country = ANY (c.countries_of_operation)))
+                      AS "is_served!",
+                  d.carrier_preference_id, d.carrier_chosen_at, d.delivery_method, d.value::text AS "value!", d.currency,
+                  coalesce(d.b2b, false) AS "is_b2b!",
+                  num_nonnulls(d.carrier_pickup_place, d.carrier_pickup_place_code, d.external_carrier_pickup_place,
+                               d.external_carrier_pickup_place_code) > 0 AS "has_pickup_place!",
                   (SELECT jsonb_agg(jsonb_build_object(
                               'id', i.id, 'position', i.position, 'product', i.product_id,
                               'productSku', coalesce(p.product_sku, ''), 'quantity', i.quantity, 'stock', k.id,
@@ -254,6 +296,7 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
            JOIN expedition_detail d ON d.id = e.id
            JOIN eshop s ON s.id = e.eshop_id
            JOIN organisation o ON o.id = e.organisation_id
+           LEFT JOIN expedition_handover n ON n.id = e.id
            WHERE e.id = ANY($1) ORDER BY e.id"#,
         ids,
     )
@@ -279,10 +322,30 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                 has_carrier: row.carrier_id.is_some(),
                 is_carrier_active: row.is_carrier_active,
                 is_service_active: row.is_service_active,
+                is_served: row.is_served,
             }
             .faults(),
-            carrier: row.carrier_id,
-            carrier_service: row.carrier_service_id,
+            consignment: (row.carrier_id.is_none() || row.carrier_preference_id.is_some()).then(|| {
+                Consignment {
+                    country: row.delivery_country.clone(),
+                    method: row.delivery_method,
+                    value: row.value,
+                    currency: row.currency,
+                    is_cod: row.cod,
+                    is_b2b: row.is_b2b,
+                    has_pickup_place: row.has_pickup_place,
+                }
+            }),
+            shipper: Shipper {
+                carrier: row.carrier_id,
+                service: row.carrier_service_id,
+                choice: row
+                    .carrier_preference_id
+                    .zip(row.carrier_chosen_at)
+                    .map(|(preference, at)| Choice { preference, at }),
+            },
+            former_shipper: None,
+            edits: Vec::new(),
             checks_address: !row.ignores_address,
             order_number: row.order_number,
             external_id: row.external_id,
@@ -295,6 +358,8 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                     .map(|(stock, quantity)| Lack { stock: stock.into(), quantity }),
                 errors: row.errors,
                 is_address_checked: row.address_validation_executed,
+                canceling_from: row.canceling_from,
+                handover: row.handover_state,
             },
             waits_before: row.waits_before,
             items: row.items.0,

@@ -9,11 +9,13 @@ use uuid::Uuid;
 use super::allocator::{Demand, Ledger};
 use super::command::location;
 use super::decision::wrong_status;
+use super::handover;
 use super::order::{self, Order, State};
 use super::stocks;
-use super::write::{ENTITY, StockColumns, booked_event, record_orders, status_event};
+use super::write::{ENTITY, StockColumns, booked_event, change_event, record_orders, status_event};
 use crate::list;
-use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
+use crate::list::fields::event::EXPEDITION_CHANGE;
+use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status, HandoverState};
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
@@ -27,7 +29,7 @@ use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
 /// How far ahead of the clock a moment may be.
-const AHEAD: Duration = Duration::minutes(5);
+pub(super) const AHEAD: Duration = Duration::minutes(5);
 /// Errors that the warehouse may name, and parcels that it may tell.
 pub const MOST: usize = 100;
 
@@ -39,15 +41,28 @@ struct News {
     items: Option<Vec<(ExpeditionItemId, i32)>>,
     parcels: Vec<Parcel>,
     errors: Option<Value>,
+    /// Whether the warehouse gives back what it was asked for.
+    cancel: Option<bool>,
+    /// Although the system of the warehouse reports.
+    force: bool,
 }
 
 /// A parcel: a field that is given wins over what was told before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Parcel {
-    number: String,
-    package_tracking_number: Option<String>,
-    carrier_tracking_number: Option<String>,
-    tracking_url: Option<String>,
+pub(super) struct Parcel {
+    pub(super) number: String,
+    pub(super) package_tracking_number: Option<String>,
+    pub(super) carrier_tracking_number: Option<String>,
+    pub(super) tracking_url: Option<String>,
+}
+
+impl Parcel {
+    /// Takes what is said of it later.
+    pub(super) fn take(&mut self, later: Self) {
+        self.package_tracking_number = later.package_tracking_number.or(self.package_tracking_number.take());
+        self.carrier_tracking_number = later.carrier_tracking_number.or(self.carrier_tracking_number.take());
+        self.tracking_url = later.tracking_url.or(self.tracking_url.take());
+    }
 }
 
 /// Takes what the warehouse says: 200 with the record.
@@ -66,6 +81,10 @@ pub async fn report(
         return Err(tombstone::missing(change.connection(), scope, ENTITY, id.get()).await);
     };
     check(order.version)?;
+    if !news.force && is_reported(change.connection(), &order).await? {
+        let first = "the system of its warehouse reports on it; with `force` it is moved by hand";
+        return Err(wrong_status(order.state.status, first));
+    }
     let times = times(change.connection(), id.get()).await?;
     let told = Told::read(change.connection(), id.get(), &news).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
@@ -78,6 +97,16 @@ pub async fn report(
     let record = record.ok_or_else(|| Problem::not_found(ENTITY))?;
     let answer = Answer::updated(location(id), record.version, record.json);
     change.answer(context.claim, answer).await
+}
+
+/// Whether the system of its warehouse reports on an order.
+async fn is_reported(connection: &mut PgConnection, order: &Order) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM wms_setting WHERE wms_id = $1 AND active) AS "is!""#,
+        order.place.wms.get(),
+    )
+    .fetch_one(connection)
+    .await
 }
 
 fn read(body: Value, now: DateTime<Utc>) -> Result<News, Problem> {
@@ -107,8 +136,17 @@ pub fn body() -> impl Rule {
 }
 
 fn members(object: &mut Object<'_>) -> Option<News> {
-    let status =
-        object.required("status", input::one_of(TOLD)).and_then(|status| status.parse::<Status>().ok());
+    let answers = object.has("cancel");
+    let cancel = object.optional("cancel", input::one_of(CANCEL)).map(|cancel| cancel == CANCEL[0]);
+    let force = object.optional_or("force", input::boolean(), false);
+    let status = object.required_if(!answers, "status", input::one_of(TOLD));
+    let status = status.and_then(|status| status.parse::<Status>().ok());
+    if answers && status.is_some() {
+        object.refuse("cancel", "not_allowed", "is allowed without a status only");
+    }
+    if status == Some(Status::Canceled) && !force {
+        object.refuse("status", "not_allowed", "is allowed with `force` only");
+    }
     let at = object.nullable("at", input::timestamp()).value();
     let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));
     let parcels = object.optional("parcels", array(1..=MOST, input::object(parcel))).unwrap_or_default();
@@ -126,8 +164,12 @@ fn members(object: &mut Object<'_>) -> Option<News> {
     if items.is_some() && status.is_some_and(|status| !status.is_packed()) {
         object.refuse("items", "not_allowed", "is allowed from the status waiting_for_the_carrier on");
     }
-    Some(News { status: Some(status?), at, items, parcels, errors: errors.map(Value::Array) })
+    let status = if cancel.is_some() { None } else { Some(status?) };
+    Some(News { status, at, items, parcels, errors: errors.map(Value::Array), cancel, force })
 }
+
+/// What a warehouse can answer that was asked for an order.
+const CANCEL: &[&str] = &["accepted", "refused"];
 
 /// What the warehouse can say.
 const TOLD: &[&str] = &[
@@ -138,6 +180,7 @@ const TOLD: &[&str] = &[
     "ready_to_takeover",
     "delivered",
     "incorrect",
+    "canceled",
 ];
 
 fn item(item: &mut Object<'_>) -> Option<(ExpeditionItemId, i32)> {
@@ -146,7 +189,7 @@ fn item(item: &mut Object<'_>) -> Option<(ExpeditionItemId, i32)> {
     Some((id?.into(), expedited?))
 }
 
-fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
+pub(super) fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
     parcel.take_others(|name| matches!(name, "createdAt" | "changedAt"));
     let number = parcel.required("extPackageNumber", text(1..=255));
     let package_tracking_number = parcel.nullable("extPackageTrackingNumber", text(0..=255)).value();
@@ -155,7 +198,7 @@ fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
     Some(Parcel { number: number?, package_tracking_number, carrier_tracking_number, tracking_url })
 }
 
-fn error(error: &mut Object<'_>) -> Option<Value> {
+pub(super) fn error(error: &mut Object<'_>) -> Option<Value> {
     let path = error.nullable("propertyPath", text(0..=255)).value();
     let message = error.required("message", text(1..=1_000));
     let code = error.nullable("code", text(0..=100)).value();
@@ -166,15 +209,15 @@ fn error(error: &mut Object<'_>) -> Option<Value> {
 
 /// When an order was packed, sent and delivered, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Times {
-    packed: Option<DateTime<Utc>>,
-    sent: Option<DateTime<Utc>>,
-    delivered: Option<DateTime<Utc>>,
+pub(super) struct Times {
+    pub(super) packed: Option<DateTime<Utc>>,
+    pub(super) sent: Option<DateTime<Utc>>,
+    pub(super) delivered: Option<DateTime<Utc>>,
 }
 
 impl Times {
     /// A status of the line was reached at a moment: so were those before it, at the latest.
-    fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
+    pub(super) fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
         let earliest = |known: Option<DateTime<Utc>>, from: Status| match known {
             Some(known) if status >= from => Some(known.min(at)),
             None if status >= from => Some(at),
@@ -280,8 +323,30 @@ struct Step {
 }
 
 impl Step {
+    /// Another state, and nothing else.
+    fn of(state: State, had: Times, ledger: Ledger) -> Self {
+        Self {
+            state,
+            times: had,
+            had,
+            parcels: Vec::new(),
+            tracking_number: None,
+            tracking_url: None,
+            ledger,
+            left: None,
+            found: Vec::new(),
+        }
+    }
+
+    /// Whether anything is to be written.
     fn is_change(&self, order: &Order) -> bool {
-        self.state != order.state
+        self.state != order.state || self.is_shown(order)
+    }
+
+    /// Whether the record shows another state since: not what a cancel would go back to, and not the hand-over.
+    fn is_shown(&self, order: &Order) -> bool {
+        let shown = |state: &State| State { canceling_from: None, handover: None, ..state.clone() };
+        shown(&self.state) != shown(&order.state)
             || self.times != self.had
             || !self.parcels.is_empty()
             || self.tracking_number.is_some()
@@ -308,12 +373,23 @@ fn decide(
     told: &Told,
     mut ledger: Ledger,
 ) -> Result<Step, Problem> {
+    if let Some(state) = answer(order, news)? {
+        if order.state.status.is_booked() && !state.status.is_booked() {
+            ledger.release(&order.demand());
+        }
+        return Ok(Step::of(state, had, ledger));
+    }
     let (old, new) = (order.state.status, news.status.unwrap_or(order.state.status));
-    let mut state = State { status: new, ..order.state.clone() };
+    let mut state = State { status: new, canceling_from: None, ..order.state.clone() };
     let (mut left, mut found, mut times) = (None, Vec::new(), had);
-    match (old.place(), new.place()) {
+    // while a cancel waits, the status counts that it would go back to
+    let from = order.state.canceling_from.unwrap_or(old);
+    match (from.place(), new.place()) {
         // the same again changes no status
         (Some(from), Some(to)) if to >= from => {
+            if order.state.canceling_from.is_some() && !new.is_packed() {
+                (state.status, state.canceling_from) = (old, Some(new));
+            }
             if to > from || old.is_packed() {
                 times = had.reach(new, news.at.unwrap_or(now));
             }
@@ -326,7 +402,7 @@ fn decide(
             }
         }
         (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
-        (Some(_), None) if old < Status::WaitingForTheCarrier => {
+        (Some(_), None) if !old.is_packed() => {
             ledger.release(&order.demand());
             state.errors.clone_from(&news.errors);
         }
@@ -344,6 +420,22 @@ fn decide(
         first.filter(|_| told.tracking_number.is_none()).and_then(|p| p.package_tracking_number.clone());
     let tracking_url = first.filter(|_| told.tracking_url.is_none()).and_then(|p| p.tracking_url.clone());
     Ok(Step { state, times, had, parcels, tracking_number, tracking_url, ledger, left, found })
+}
+
+/// What an order becomes whose warehouse answers, by hand, what it was asked for; nothing where it reports something else.
+fn answer(order: &Order, news: &News) -> Result<Option<State>, Problem> {
+    let status = order.state.status;
+    match (news.cancel, news.status) {
+        (Some(gives_back), _) if handover::is_asked_for(order) => {
+            Ok(Some(if gives_back { handover::given_back(order) } else { handover::kept(order) }))
+        }
+        (Some(_), _) => Err(wrong_status(status, "its warehouse was not asked for it")),
+        (None, Some(Status::Canceled)) if status == Status::WaitingForCancel => {
+            Ok(Some(handover::given_back(order)))
+        }
+        (None, Some(Status::Canceled)) => Err(wrong_status(status, "cancel it first")),
+        _ => Ok(None),
+    }
 }
 
 /// What leaves of each item: what is told, added up; without it, all that was ordered.
@@ -408,6 +500,11 @@ async fn write(
 ) -> Result<Vec<Hint>, sqlx::Error> {
     let stocks: StockColumns = step.ledger.settle().into_iter().collect();
     let (old, state) = (&order.state, &step.state);
+    // first: a status that takes an order back follows from it
+    let is_kept = old.handover != state.handover && state.handover.is_some_and(HandoverState::is_handed_over);
+    let handed: Vec<_> =
+        handover::Step::by_hand(order, state, is_kept.then_some(handover::KEPT)).into_iter().collect();
+    handover::write(connection, &handed).await?;
     if let Some(left) = &step.left {
         move_out(connection, origin, order, left, &step.found).await?;
     }
@@ -421,6 +518,7 @@ async fn write(
     };
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));
+    add("handover", json!(old.handover), json!(state.handover));
     add("packedAt", json!(step.had.packed), json!(step.times.packed));
     add("sentAt", json!(step.had.sent), json!(step.times.sent));
     add("deliveredAt", json!(step.had.delivered), json!(step.times.delivered));
@@ -430,8 +528,16 @@ async fn write(
     }
     add("trackingNumber", Value::Null, json!(step.tracking_number));
     add("trackingUrl", Value::Null, json!(step.tracking_url));
-    let told = (old.status != state.status)
-        .then(|| status_event(order, Some(old.status), state, tracking).to_string());
+    let (event, told) = if old.status == state.status {
+        let known = |change: &FieldChange| tracking.iter().find(|(name, _)| *name == change.field).cloned();
+        let changes = changes.iter().map(|change| FieldChange {
+            new: known(change).map_or_else(|| change.new.clone(), |(_, now)| now),
+            ..change.clone()
+        });
+        (Some(EXPEDITION_CHANGE.name), change_event(order, state.status, &changes.collect::<Vec<_>>()))
+    } else {
+        (None, status_event(order, Some(old.status), state, tracking))
+    };
     // pieces that leave are told by the status alone
     let gives_back = old.status.is_booked() && !state.status.is_booked() && step.left.is_none();
     let booked = gives_back.then(|| booked_event(order, state.status).to_string());
@@ -442,13 +548,14 @@ async fn write(
         "WITH stands AS (SELECT true AS ok), written AS (
              UPDATE expedition
              SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
-                 expedited_completely = coalesce($23, expedited_completely), version = version + 1
+                 expedited_completely = coalesce($23, expedited_completely), canceling_from = $28,
+                 version = version + $29::boolean::int
              WHERE id = $17
              RETURNING id, version, changed_at, organisation_id, eshop_id
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $24::jsonb AS changes,
                 $25::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,
-                NULL::text AS kind, CASE WHEN $25::text IS NOT NULL THEN $14::text END AS event
+                NULL::text AS kind, coalesce($27::text, $14::text) AS event
          FROM written
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, $26::text::jsonb, version, changed_at, 1, NULL, NULL, $15::text
@@ -461,8 +568,11 @@ async fn write(
         step.times.delivered as Option<DateTime<Utc>>,
         step.is_complete(order) as Option<bool>,
         changes_json(&changes),
-        told as Option<String>,
+        told.to_string(),
         booked as Option<String>,
+        event as Option<&str>,
+        state.canceling_from.map(Status::as_str) as Option<&str>,
+        step.is_shown(order),
     )
     .await?;
     Ok(recorded.lanes)
@@ -584,13 +694,7 @@ fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
     for parcel in parcels.iter().cloned() {
         match merged.iter_mut().find(|known| known.number == parcel.number) {
             None => merged.push(parcel),
-            Some(known) => {
-                known.package_tracking_number =
-                    parcel.package_tracking_number.or(known.package_tracking_number.take());
-                known.carrier_tracking_number =
-                    parcel.carrier_tracking_number.or(known.carrier_tracking_number.take());
-                known.tracking_url = parcel.tracking_url.or(known.tracking_url.take());
-            }
+            Some(known) => known.take(parcel),
         }
     }
     merged

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::allocator::Stock;
 use super::body::{Body, Detail, MAX_ITEMS, MAX_PIECES, MAX_QUANTITY, NewItem};
+use super::choice::{Choice, Shipper};
 use super::order::{Item, Order, Place, Sendable, State};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId};
@@ -29,6 +30,8 @@ pub(super) struct Draft<'d> {
     pub(super) detail: Detail,
     /// What was given; of a stored order, only what was given is looked up.
     pub(super) given: Cow<'d, Body>,
+    /// The choice of the stored carrier, unless the body makes it the caller's own.
+    pub(super) choice: Option<Choice>,
     pub(super) is_new: bool,
 }
 
@@ -103,6 +106,7 @@ struct Head {
     service: Option<Uuid>,
     is_carrier_active: bool,
     is_service_active: bool,
+    countries: Vec<String>,
     number_taken_by: Option<Uuid>,
     external_taken_by: Option<Uuid>,
 }
@@ -138,6 +142,7 @@ async fn heads(connection: &mut PgConnection, drafts: &[Draft<'_>]) -> Result<Ve
                       SELECT FROM carrier_organisation x WHERE x.carrier_id = c.id AND x.organisation_id = s.organisation_id)
                       AS "is_carrier_active!",
                   coalesce(v.carrier_id = c.id, false) AS "is_service_active!",
+                  coalesce(c.countries_of_operation, '{}') AS "countries!",
                   (SELECT d.id FROM expedition_detail d
                    WHERE d.eshop_id = g.eshop AND d.order_number = g.number AND d.id <> g.id) AS "number_taken_by?",
                   (SELECT d.id FROM expedition_detail d
@@ -151,9 +156,9 @@ async fn heads(connection: &mut PgConnection, drafts: &[Draft<'_>]) -> Result<Ve
                AND w.organisation_id = s.organisation_id
            LEFT JOIN wms m ON m.id = ANY (ARRAY[coalesce(g.wms, w.default_wms_id)]) AND m.organisation_id = s.organisation_id
            LEFT JOIN LATERAL (
-               SELECT id, active FROM carrier WHERE id = g.carrier
+               SELECT id, active, countries_of_operation FROM carrier WHERE id = g.carrier
                UNION ALL
-               SELECT id, active FROM carrier WHERE code = g.carrier_code AND g.carrier IS NULL
+               SELECT id, active, countries_of_operation FROM carrier WHERE code = g.carrier_code AND g.carrier IS NULL
            ) c ON true
            LEFT JOIN LATERAL (
                SELECT id, carrier_id FROM carrier_service WHERE id = g.service
@@ -399,6 +404,13 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         return Err(violations);
     }
     let detail = draft.detail;
+    let gives_carrier = draft.given.names_carrier();
+    let shipper = Shipper {
+        carrier: detail.carrier_id,
+        service: detail.carrier_service_id,
+        choice: draft.choice.filter(|_| !gives_carrier),
+    };
+    let serves = |country: &String| head.countries.is_empty() || head.countries.contains(country);
     let faults = Sendable {
         ignores_address: detail.ignore_address_validation || head.ignores_address,
         street: detail.delivery_street.as_deref(),
@@ -412,6 +424,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         has_carrier: detail.carrier_id.is_some(),
         is_carrier_active: head.is_carrier_active,
         is_service_active: detail.carrier_service_id.is_none() || head.is_service_active,
+        is_served: detail.delivery_country.as_ref().is_none_or(serves),
     }
     .faults();
     let order = Order {
@@ -425,8 +438,10 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
         waits_before: detail.wait_before_processing.unwrap_or(head.waits_before),
         checks_address: !(detail.ignore_address_validation || head.ignores_address),
         faults,
-        carrier: detail.carrier_id,
-        carrier_service: detail.carrier_service_id,
+        consignment: (shipper.carrier.is_none() || shipper.choice.is_some()).then(|| detail.consignment()),
+        shipper,
+        former_shipper: None,
+        edits: Vec::new(),
         items: items.list,
         version: 1,
     };

@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::allocator::{Adjustment, Ledger};
+use super::body::is_personal;
+use super::choice::{Shipper, assign};
+use super::handover::{self, Step};
 use super::order::{Order, State};
+use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{self, FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
@@ -31,18 +36,42 @@ pub(super) struct Transition<'o> {
     pub(super) origin: usize,
     /// An earlier statement of the transaction has raised its version.
     pub(super) is_raised: bool,
+    /// What its record says of a hand-over that it changes.
+    pub(super) handover_error: Option<String>,
 }
 
 impl Transition<'_> {
     /// Whether anything is to be written.
     pub(super) fn is_change(&self) -> bool {
-        self.state != self.order.state
+        self.state != self.order.state || self.changes_shipper()
     }
 
-    /// Whether the record shows another state since; what an order waits for does not count.
+    fn changes_shipper(&self) -> bool {
+        self.shipper() != *self.former_shipper()
+    }
+
+    fn former_shipper(&self) -> &Shipper {
+        self.order.former_shipper.as_ref().unwrap_or(&self.order.shipper)
+    }
+
+    /// Who ships the order from now on. A choice is that of a sent order: one that is held has none.
+    fn shipper(&self) -> Shipper {
+        let shipper = &self.order.shipper;
+        if self.state.status == Status::OnHold && shipper.choice.is_some() {
+            return Shipper::default();
+        }
+        shipper.clone()
+    }
+
+    /// Whether the record shows another state since; what an order waits for, and its hand-over, do not count.
     fn raises_version(&self) -> bool {
-        let (old, new) = (&self.order.state, &self.state);
-        State { waits_for: None, ..old.clone() } != State { waits_for: None, ..new.clone() }
+        let without = |state: &State| State { waits_for: None, handover: None, ..state.clone() };
+        without(&self.order.state) != without(&self.state) || self.changes_shipper()
+    }
+
+    /// Whether its hand-over is another since, by a decision and not as a consequence of its status.
+    fn changes_handover(&self) -> bool {
+        self.order.state.handover != self.state.handover
     }
 
     fn changes(&self) -> Vec<FieldChange> {
@@ -56,8 +85,10 @@ impl Transition<'_> {
         add("status", json!(old.status), json!(new.status));
         add("reservationPaused", json!(old.is_paused), json!(new.is_paused));
         add("errors", json!(old.errors), json!(new.errors));
+        add("handover", json!(old.handover), json!(new.handover));
+        changes.extend(self.former_shipper().becomes(&self.shipper()));
         if let Some((field, value)) = &self.remark {
-            add(field, Value::Null, value.clone());
+            changes.push(FieldChange { field, old: Value::Null, new: value.clone() });
         }
         changes
     }
@@ -87,6 +118,11 @@ pub(super) fn status_event(
     if state.status == Status::Incorrect {
         fields.insert("errors".to_owned(), json!(state.errors));
     }
+    // how a cancel ended that the warehouse was asked for
+    if previous == Some(Status::WaitingForCancel) && state.status.place().is_some() {
+        let cancel = if state.status.is_packed() { "too_late" } else { "refused" };
+        fields.insert("cancel".to_owned(), json!(cancel));
+    }
     let names: Vec<_> = fields.keys().filter(|name| *name != "previousStatus").cloned().collect();
     data(order, state.status, &names, &fields.into())
 }
@@ -94,6 +130,30 @@ pub(super) fn status_event(
 /// `data` of `expedition_booked_change`.
 pub(super) fn booked_event(order: &Order, status: Status) -> Value {
     data(order, status, &["items".to_owned()], &json!({"items": order.booked_items(status)}))
+}
+
+/// Fields that are points in time.
+const MOMENTS: &[&str] = &["eshopOrderDate", "packedAt", "sentAt", "deliveredAt"];
+
+/// The value of a field that changed, as the record shows it.
+fn shown(order: &Order, status: Status, change: &FieldChange) -> Value {
+    match (change.field, change.new.as_str()) {
+        ("items", _) => order.booked_items(status),
+        (field, Some(text)) if MOMENTS.contains(&field) => match DateTime::parse_from_rfc3339(text) {
+            Ok(at) => json!(at.to_utc().to_rfc3339_opts(SecondsFormat::Micros, false)),
+            Err(_) => change.new.clone(),
+        },
+        _ => change.new.clone(),
+    }
+}
+
+/// `data` of `expedition_change`: what changed beside the status. What is personal is named, and not shown.
+pub(super) fn change_event(order: &Order, status: Status, changes: &[FieldChange]) -> Value {
+    let names: Vec<String> = changes.iter().map(|change| change.field.to_owned()).collect();
+    let told = changes.iter().filter(|change| !is_personal(change.field));
+    let fields: Map<_, _> =
+        told.map(|change| (change.field.to_owned(), shown(order, status, change))).collect();
+    data(order, status, &names, &fields.into())
 }
 
 fn data(order: &Order, status: Status, names: &[String], fields: &Value) -> Value {
@@ -215,6 +275,9 @@ pub(super) async fn write(
     if changed.is_empty() {
         return Ok(Default::default());
     }
+    let shippers: Vec<(Uuid, Shipper)> =
+        changed.iter().filter(|t| t.changes_shipper()).map(|t| (t.order.id.get(), t.shipper())).collect();
+    assign(connection, &shippers).await?;
     let column = |of: fn(&Transition<'_>) -> Option<Value>| -> Vec<Option<String>> {
         changed.iter().map(|t| of(t).map(|value| value.to_string())).collect()
     };
@@ -226,41 +289,59 @@ pub(super) async fn write(
     let waits_quantity: Vec<Option<i64>> =
         changed.iter().map(|t| t.state.waits_for.map(|l| l.quantity)).collect();
     let errors = column(|t| t.state.errors.clone());
+    let canceling: Vec<Option<&str>> =
+        changed.iter().map(|t| t.state.canceling_from.map(Status::as_str)).collect();
     let checked: Vec<bool> = changed.iter().map(|t| t.state.is_address_checked).collect();
     let actions: Vec<&str> = changed.iter().map(|t| t.action).collect();
     let raised: Vec<bool> = changed.iter().map(|t| t.is_raised).collect();
+    let silent: Vec<bool> = changed.iter().map(|t| !t.raises_version()).collect();
     let places: Vec<i64> = changed.iter().map(|t| i64::try_from(t.origin + 1).unwrap_or(1)).collect();
     // without: what it waits for is all that changes, which the record's version does not tell
-    let changes = column(|t| t.raises_version().then(|| changes_json(&t.changes())));
+    let is_audited = |t: &Transition<'_>| t.raises_version() || t.changes_handover();
+    let changes: Vec<Option<String>> =
+        changed.iter().map(|t| is_audited(t).then(|| changes_json(&t.changes()).to_string())).collect();
     let told = column(|t| {
-        let old = t.order.state.status;
-        (old != t.state.status).then(|| status_event(t.order, Some(old), &t.state, Vec::new()))
+        let (old, new) = (t.order.state.status, t.state.status);
+        if old != new {
+            return Some(status_event(t.order, Some(old), &t.state, Vec::new()));
+        }
+        (!t.order.edits.is_empty()).then(|| change_event(t.order, new, &t.order.edits))
     });
+    // null: its status
+    let events: Vec<Option<&str>> = changed
+        .iter()
+        .map(|t| (t.order.state.status == t.state.status).then_some(EXPEDITION_CHANGE.name))
+        .collect();
     let booked = column(|t| {
         let (old, new) = (t.order.state.status, t.state.status);
         (old.is_booked() != new.is_booked()).then(|| booked_event(t.order, new))
     });
     let stocks: StockColumns = ledger.settle().into_iter().collect();
+    // first: a status that gives an order back follows from it
+    let handovers: Vec<Step> = changed.iter().filter(|t| t.changes_handover()).map(|t| Step::of(t)).collect();
+    handover::write(connection, &handovers).await?;
     let recorded: RecordedRows = record_orders!(
         connection,
         origins,
         stocks,
         "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
-                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[])
-             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised)
+                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[],
+                                  $30::text[], $31::boolean[], $32::text[])
+             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised,
+                   event, silent, canceling)
          ), written AS (
              UPDATE expedition e
              SET status = g.status, reservation_paused = g.paused, waits_for_id = g.waits_for,
                  waits_quantity = g.waits_quantity, errors = g.errors::jsonb, address_validation_executed = g.checked,
-                 version = e.version + (g.changes IS NOT NULL AND NOT g.raised)::int
+                 canceling_from = g.canceling, version = e.version + (g.changes IS NOT NULL AND NOT g.raised AND NOT g.silent)::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
-             RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told,
-                       g.booked
+             RETURNING e.id, e.version, CASE WHEN g.silent THEN clock_timestamp() ELSE e.changed_at END AS changed_at,
+                       e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told, g.booked, g.event
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
                 told::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
-                CASE WHEN told IS NOT NULL THEN $14::text END AS event
+                CASE WHEN told IS NOT NULL THEN coalesce(event, $14::text) END AS event
          FROM written WHERE changes IS NOT NULL
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, action, NULL, $15::text::text
@@ -278,6 +359,9 @@ pub(super) async fn write(
         &told as &[Option<String>],
         &booked as &[Option<String>],
         &raised,
+        &events as &[Option<&str>],
+        &silent,
+        &canceling as &[Option<&str>],
     )
     .await?;
     let versions = recorded.entities.into_iter().map(ExpeditionId::from).zip(recorded.versions).collect();

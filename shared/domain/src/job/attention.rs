@@ -35,6 +35,25 @@ pub struct Attention {
     pub paused: i64,
     /// Jobs that wait for another, among the same.
     pub behind: Vec<Behind>,
+    /// What failed in the last day and has not succeeded since, the most frequent first.
+    pub failing: Vec<Failing>,
+}
+
+/// Jobs of a kind and an e-shop that failed, and none that succeeded later.
+#[derive(Clone, Debug)]
+pub struct Failing {
+    /// What they do.
+    pub kind: String,
+    /// Their e-shop.
+    pub eshop_id: EshopId,
+    /// Name of that.
+    pub eshop: String,
+    /// How many failed, at most [`COUNTED`].
+    pub jobs: i64,
+    /// When the first of these was accepted.
+    pub since: DateTime<Utc>,
+    /// Why the newest failed.
+    pub error: Option<String>,
 }
 
 /// Jobs that wait for the same one.
@@ -65,9 +84,40 @@ struct Counts {
 
 /// Looks, by the indexes on what failed and what is under way.
 pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
-    let (counts, behind) = tokio::try_join!(count(db, scope), behind(db, scope))?;
+    let (counts, behind, failing) =
+        tokio::try_join!(count(db, scope), behind(db, scope), failing(db, scope))?;
     let Counts { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused } = counts;
-    Ok(Attention { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused, behind })
+    Ok(Attention { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused, behind, failing })
+}
+
+/// Failed jobs of the last day by e-shop and kind, but for what has succeeded since: by the index on what failed, and by that
+/// of the e-shop's jobs.
+async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> {
+    let found = sqlx::query_as!(
+        Failing,
+        r#"WITH failed AS MATERIALIZED (
+               SELECT kind, eshop_id, error, created_at FROM job
+               WHERE state = 'failed' AND created_at > now() - interval '1 day' AND eshop_id IS NOT NULL
+                 AND in_scope($1, organisation_id, organisations) AND in_eshop($2, eshop_id)
+               ORDER BY created_at DESC, id DESC LIMIT $3
+           ), grouped AS (
+               SELECT kind, eshop_id, count(*) AS jobs, min(created_at) AS since, max(created_at) AS last,
+                      (array_agg(error ORDER BY created_at DESC))[1] AS error
+               FROM failed GROUP BY kind, eshop_id
+           )
+           SELECT g.kind AS "kind!", g.eshop_id AS "eshop_id!: EshopId", s.name AS "eshop!", g.jobs AS "jobs!", g.since AS "since!", g.error
+           FROM grouped g JOIN eshop s ON s.id = g.eshop_id
+           WHERE NOT EXISTS (SELECT FROM job j WHERE j.eshop_id = g.eshop_id AND j.created_at > g.last
+                             AND j.kind = g.kind AND j.state = 'succeeded')
+           ORDER BY g.jobs DESC, g.since LIMIT $4"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        AHEAD,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
 }
 
 async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {

@@ -112,10 +112,10 @@ impl Claim {
         }
     }
 
-    /// Whether its items are rows of a partner.
+    /// Whether its items are rows as they came.
     #[must_use]
-    pub fn is_sync(&self) -> bool {
-        self.kind.as_ref().is_ok_and(|kind| kind.is_sync())
+    pub fn has_rows(&self) -> bool {
+        self.kind.as_ref().is_ok_and(|kind| kind.has_rows())
     }
 
     /// Reads its job, and whose it is.

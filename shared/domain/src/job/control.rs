@@ -132,8 +132,8 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
     room::make(tx, job.organisation, services.unfinished_jobs).await?;
     let kind: JobKind =
         job.kind.parse().map_err(|_| Problem::new(&CONFLICT, Unusable::kind(&job.kind).to_string()))?;
-    if let (Some(organisation), Some(eshop), Some(_)) = (job.organisation, job.eshop, job.sequence) {
-        line::lock(tx, kind, organisation, eshop).await?;
+    if let (Some(organisation), Some(_)) = (job.organisation, job.sequence) {
+        line::lock(tx, kind, organisation, job.eshop).await?;
     }
     if let (Some(eshop), Some(source)) = (job.eshop, &job.source)
         && super::fetching::waiting(tx, eshop, kind, source).await?.is_some()
@@ -217,7 +217,7 @@ async fn lock(tx: &mut PgConnection, scope: &Scope, id: JobId) -> Result<Locked,
 
 /// Makes chunks of the refused items, and forgets their errors; returns how many chunks and items.
 async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Result<(i32, i32), Problem> {
-    let ids = !kind.is_sync();
+    let ids = !kind.has_rows();
     let batch = if ids { IDS_PER_CHUNK } else { ROWS_PER_CHUNK };
     let mut number = sqlx::query_scalar!(
         r#"SELECT coalesce(max(number), -1) AS "number!" FROM job_chunk WHERE job_id = $1"#,

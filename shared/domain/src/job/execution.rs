@@ -176,7 +176,7 @@ async fn advance(
     if claim.source.is_some() {
         super::fetching::settle(change.connection(), claim.job).await?;
     }
-    if claim.is_sync() {
+    if claim.kind.as_ref().is_ok_and(|kind| kind.is_sync()) {
         let recorded = tell_end(change.connection(), &claim.origin, claim.job, JobState::Running).await?;
         change.note(recorded);
     }

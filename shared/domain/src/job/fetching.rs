@@ -44,7 +44,8 @@ pub async fn accept(
     target: &Target,
     source: &str,
 ) -> Result<JobId, Problem> {
-    let Target { stored, shop } = target;
+    let stored = &target.stored;
+    let shop = target.shop().ok_or_else(|| Problem::internal("only an e-shop fetches from a partner"))?;
     let limit = change.services().unfinished_jobs;
     let tx = change.connection();
     // it has its room already
@@ -52,7 +53,7 @@ pub async fn accept(
         return Ok(waiting);
     }
     room::make(tx, Some(shop.organisation), limit).await?;
-    line::lock(tx, stored.kind, shop.organisation, shop.eshop).await?;
+    line::lock(tx, stored.kind, shop.organisation, Some(shop.eshop)).await?;
     // one may have been accepted in the meantime
     if let Some(waiting) = waiting(tx, shop.eshop, stored.kind, source).await? {
         return Ok(waiting);
@@ -210,7 +211,7 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     {
         let packed = Packed::of(&page.rows, &doubled)?;
         let kind = claim.kind.clone().map_err(Problem::internal)?;
-        line::lock(tx, kind, organisation, eshop).await?;
+        line::lock(tx, kind, organisation, Some(eshop)).await?;
         insert_chunks(tx, claim.job, packed).await?;
         dispatch::note(&mut change, Queue::Chunk, Some(organisation));
     }

@@ -160,6 +160,22 @@ pub async fn list(
     .fetch_optional(&services.db.main)
     .await?
     .ok_or_else(|| Problem::not_found("job"))?;
+    let results = page(services, job, limit, offset).await?;
+    let returned = i64::try_from(results.len()).map_err(Problem::internal)?;
+    let paging =
+        json!({"returned": returned, "from": offset, "to": offset.saturating_add(returned), "total": total});
+    Ok(json!({"results": results, "paging": paging}).to_string())
+}
+
+/// The first refused items of a job that its caller may see.
+///
+/// # Errors
+/// Those of the database.
+pub async fn first(services: &Services, job: JobId, limit: i64) -> Result<Vec<Value>, Problem> {
+    page(services, job, limit, 0).await
+}
+
+async fn page(services: &Services, job: JobId, limit: i64, offset: i64) -> Result<Vec<Value>, Problem> {
     let rows = sqlx::query!(
         "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 ORDER BY index LIMIT $2 OFFSET $3",
         job.get(),
@@ -168,14 +184,10 @@ pub async fn list(
     )
     .fetch_all(&services.db.main)
     .await?;
-    let results: Vec<Value> = rows
+    Ok(rows
         .into_iter()
         .map(
             |e| json!({"index": e.index, "line": e.line, "key": e.key, "code": e.code, "message": e.message}),
         )
-        .collect();
-    let returned = i64::try_from(results.len()).map_err(Problem::internal)?;
-    let paging =
-        json!({"returned": returned, "from": offset, "to": offset.saturating_add(returned), "total": total});
-    Ok(json!({"results": results, "paging": paging}).to_string())
+        .collect())
 }

@@ -7,17 +7,22 @@ use uuid::Uuid;
 
 use super::chunk::Claim;
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_kernel::ids::{EshopId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
 
 pub use crate::list::fields::job::{JobKind, JobState};
 
 impl JobKind {
-    /// Whether its items are rows of a partner, and its end an event of the e-shop (`sync_finished`); the items of others
-    /// are ids.
+    /// Whether its items are rows of an e-shop or its partner, and its end an event of the e-shop (`sync_finished`).
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::ProductSync | Self::StockSync | Self::ExpeditionSync)
+    }
+
+    /// Whether its items are rows as they came; those of others are ids.
+    #[must_use]
+    pub fn has_rows(self) -> bool {
+        self.is_sync() || self == Self::ExpeditionNews
     }
 }
 
@@ -69,6 +74,12 @@ impl Owner for Shop {
         let shop =
             claim.organisation.zip(claim.eshop).map(|(organisation, eshop)| Self { organisation, eshop });
         shop.ok_or_else(|| Unusable::parameters(claim, "it has no e-shop"))
+    }
+}
+
+impl Owner for OrganisationId {
+    fn of(claim: &Claim) -> Result<Self, Unusable> {
+        claim.organisation.ok_or_else(|| Unusable::parameters(claim, "it has no organisation"))
     }
 }
 
@@ -231,6 +242,24 @@ impl Job for SyncExpeditions {
     const KIND: JobKind = JobKind::ExpeditionSync;
     const IN_ORDER: bool = true;
     type Owner = Shop;
+
+    fn is_divisible(&self) -> bool {
+        true
+    }
+}
+
+/// Takes what a warehouse reports of orders.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TakeNews {
+    /// The wms that reports.
+    pub wms: WmsId,
+}
+
+impl Job for TakeNews {
+    const KIND: JobKind = JobKind::ExpeditionNews;
+    const IN_ORDER: bool = true;
+    type Owner = OrganisationId;
 
     fn is_divisible(&self) -> bool {
         true

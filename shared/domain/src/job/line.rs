@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::kind::JobKind;
 use super::receiving::hash_of;
 use longshore_kernel::database;
-use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId, WmsId};
 
 /// Shorter waits of a send-out are waited for in the line.
 const WORTH_IT_SECONDS: f64 = 5.0;
@@ -26,15 +26,23 @@ pub(super) fn sequence_of(kind: JobKind, eshop: EshopId) -> Uuid {
     }
 }
 
+/// The line of what a wms reports of orders.
+pub(super) fn of_wms(wms: WmsId) -> Uuid {
+    hash_of(&format!("news of {wms}"))
+}
+
 /// What is numbered under one lock is committed in the order of its numbers: of syncs, all of an organisation, so that one which
 /// is executed knows every earlier one of its organisation; of send-outs, those of an e-shop.
 pub(super) async fn lock(
     tx: &mut PgConnection,
     kind: JobKind,
     organisation: OrganisationId,
-    eshop: EshopId,
+    eshop: Option<EshopId>,
 ) -> Result<(), sqlx::Error> {
-    let of = if kind == JobKind::StockSend { eshop.get() } else { organisation.get() };
+    let of = match eshop {
+        Some(eshop) if kind == JobKind::StockSend => eshop.get(),
+        _ => organisation.get(),
+    };
     sqlx::query!(
         "SELECT pg_advisory_xact_lock(hashtextextended('job sequence ' || $1::text, 0))",
         of.to_string()
@@ -101,7 +109,7 @@ pub(super) async fn append(db: &PgPool, job: JobId) -> Result<(), sqlx::Error> {
     .await?;
     let Some(found) = found else { return Ok(()) };
     let mut tx = database::begin(db).await?;
-    lock(&mut tx, JobKind::StockSend, found.organisation.into(), found.eshop.into()).await?;
+    lock(&mut tx, JobKind::StockSend, found.organisation.into(), Some(found.eshop.into())).await?;
     sqlx::query!(
         "UPDATE job SET acceptance = nextval('acceptance'), out_of_line_until = NULL
          WHERE id = $1 AND out_of_line_until <= now()",

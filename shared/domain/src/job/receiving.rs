@@ -23,7 +23,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::idempotency;
-use longshore_kernel::ids::{JobId, OrganisationId};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId, WmsId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -36,19 +36,35 @@ pub const PATIENCE_SECONDS: f64 = 60.0;
 pub struct Target {
     /// The job.
     pub(super) stored: Stored,
-    /// The e-shop and its organisation; what is for one e-shop runs one after the other.
-    pub(super) shop: Shop,
+    /// Its organisation.
+    organisation: OrganisationId,
+    /// Its e-shop, if it is for one.
+    eshop: Option<EshopId>,
+    /// What of one line runs one after the other.
+    line: Uuid,
 }
 
 impl Target {
     /// A job for an e-shop.
-    pub(crate) fn new(job: &impl Job, shop: Shop) -> Result<Self, Problem> {
-        Ok(Self { stored: Stored::new(job)?, shop })
+    pub(crate) fn new<J: Job>(job: &J, shop: Shop) -> Result<Self, Problem> {
+        let Shop { organisation, eshop } = shop;
+        let line = line::sequence_of(J::KIND, eshop);
+        Ok(Self { stored: Stored::new(job)?, organisation, eshop: Some(eshop), line })
+    }
+
+    /// Its e-shop and organisation, if it is for an e-shop.
+    pub(super) fn shop(&self) -> Option<Shop> {
+        self.eshop.map(|eshop| Shop { organisation: self.organisation, eshop })
     }
 
     /// Its organisation.
     pub(crate) fn organisation(&self) -> OrganisationId {
-        self.shop.organisation
+        self.organisation
+    }
+
+    /// A job of a wms.
+    pub(crate) fn of_wms(job: &impl Job, organisation: OrganisationId, wms: WmsId) -> Result<Self, Problem> {
+        Ok(Self { stored: Stored::new(job)?, organisation, eshop: None, line: line::of_wms(wms) })
     }
 }
 
@@ -58,7 +74,7 @@ pub struct Receiving<'s> {
     services: &'s Services,
     context: &'s Context,
     job: NewJob,
-    shop: Shop,
+    organisation: OrganisationId,
     gathering: Gathering,
     chunks: i32,
     total: i32,
@@ -69,15 +85,11 @@ pub struct Receiving<'s> {
 #[derive(Debug)]
 pub struct Gathering {
     most: usize,
+    /// Whether a row may be in a job once.
+    is_keyed: bool,
     rows: Rows,
     lines: RowLines,
     keys: Vec<Option<Uuid>>,
-}
-
-/// Rows in a chunk of a kind of jobs: an order is a hundred times a stock.
-#[must_use]
-pub fn rows_per_chunk(kind: JobKind) -> usize {
-    if kind == JobKind::ExpeditionSync { ROWS_PER_CHUNK / 2 } else { ROWS_PER_CHUNK }
 }
 
 /// Rows of a chunk, packed.
@@ -89,24 +101,28 @@ pub struct Packed {
     lines: RowLines,
 }
 
-impl Default for Gathering {
-    fn default() -> Self {
-        Self::of(ROWS_PER_CHUNK)
-    }
-}
-
 impl Gathering {
-    /// Chunks of at most so many rows.
+    /// Chunks of a kind of jobs: an order is a hundred times a stock. Reports of a warehouse are about the same orders again and
+    /// again.
     #[must_use]
-    pub fn of(most: usize) -> Self {
-        Self { most, rows: Rows::default(), lines: RowLines::default(), keys: Vec::new() }
+    pub fn of(kind: JobKind) -> Self {
+        let is_of_orders = matches!(kind, JobKind::ExpeditionSync | JobKind::ExpeditionNews);
+        Self {
+            most: if is_of_orders { ROWS_PER_CHUNK / 2 } else { ROWS_PER_CHUNK },
+            is_keyed: kind != JobKind::ExpeditionNews,
+            rows: Rows::default(),
+            lines: RowLines::default(),
+            keys: Vec::new(),
+        }
     }
 
     /// Adds a row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; returns the chunk that it fills. `line` is
     /// its line in its file, if it comes from one.
     pub fn push(&mut self, row: &[u8], line: Option<u64>) -> Option<Packed> {
-        let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(Key::name);
-        self.keys.push(key.map(|key| hash_of(&key)));
+        if self.is_keyed {
+            let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(Key::name);
+            self.keys.push(key.map(|key| hash_of(&key)));
+        }
         if let Some(line) = line {
             self.lines.push(self.rows.len(), i64::try_from(line).unwrap_or(i64::MAX));
         }
@@ -183,27 +199,27 @@ impl<'s> Receiving<'s> {
         context: &'s Context,
         target: Target,
     ) -> Result<Self, Problem> {
-        let Target { stored, shop } = target;
+        let Target { stored, organisation, eshop, line } = target;
         let stored_kind = stored.kind;
         let job = NewJob {
             id: JobId::new(),
             stored,
-            organisations: vec![shop.organisation],
-            eshop: Some(shop.eshop),
-            sequence: Some(line::sequence_of(stored_kind, shop.eshop)),
+            organisations: vec![organisation],
+            eshop,
+            sequence: Some(line),
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;
         // before the row exists: a future that is dropped during the write may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
-        room::make(&mut connection, Some(shop.organisation), services.unfinished_jobs).await?;
+        room::make(&mut connection, Some(organisation), services.unfinished_jobs).await?;
         acceptance::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
         Ok(Self {
             services,
             context,
             job,
-            shop,
-            gathering: Gathering::of(rows_per_chunk(stored_kind)),
+            organisation,
+            gathering: Gathering::of(stored_kind),
             chunks: 0,
             total: 0,
             leftover,
@@ -260,8 +276,8 @@ impl<'s> Receiving<'s> {
         let mut change = Change::begin(self.services).await?;
         let tx = change.connection();
         mark_duplicates(tx, self.job.id).await?;
-        room::make(tx, Some(self.shop.organisation), self.services.unfinished_jobs).await?;
-        line::lock(tx, self.job.stored.kind, self.shop.organisation, self.shop.eshop).await?;
+        room::make(tx, Some(self.organisation), self.services.unfinished_jobs).await?;
+        line::lock(tx, self.job.stored.kind, self.organisation, self.job.eshop).await?;
         // a job without rows has nothing to wait for
         let accepted = sqlx::query!(
             "UPDATE job
@@ -281,7 +297,7 @@ impl<'s> Receiving<'s> {
         if let Some(claim) = self.context.claim {
             idempotency::answer(tx, &[(claim, &answer)], body_hash).await?;
         }
-        dispatch::note(&mut change, Queue::Chunk, Some(self.shop.organisation));
+        dispatch::note(&mut change, Queue::Chunk, Some(self.organisation));
         change.commit().await?;
         Ok(answer)
     }

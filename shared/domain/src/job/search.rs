@@ -60,11 +60,15 @@ pub struct Line {
     pub kind: String,
     /// Its state.
     pub state: JobState,
-    /// Name of its organisation, where it has one.
+    /// Its organisation, where it has one.
+    pub organisation_id: Option<OrganisationId>,
+    /// Name of that.
     pub organisation: Option<String>,
     /// How many organisations it is about, where there are several.
     pub organisations: Option<i32>,
-    /// Name of its e-shop, where it has one.
+    /// Its e-shop, where it has one.
+    pub eshop_id: Option<EshopId>,
+    /// Name of that.
     pub eshop: Option<String>,
     /// Items.
     pub total: i32,
@@ -185,6 +189,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     let mut jobs = looked_at!(
         Line,
         r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!: JobState",
+                  j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations,
                   (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,

@@ -81,7 +81,7 @@ pub async fn died_alone(
 
 /// Ends a chunk of one item, which is refused.
 async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<Hold, Problem> {
-    let (payload, key) = if claim.is_sync() {
+    let (payload, key) = if claim.has_rows() {
         // not read any further than it must be: reading it may be what kills
         (payload::unpack_rows(&claim.payload).map_err(unreadable)?.first().map(|row| row.to_vec()), None)
     } else {
@@ -108,7 +108,7 @@ fn unreadable(error: Unreadable) -> Problem {
 async fn halve(services: &Services, claim: &Claim) -> Result<Verdict, Problem> {
     let count = usize::try_from(claim.item_count).map_err(Problem::internal)?;
     let middle = count.div_ceil(2);
-    let [first, second] = payload::cut(&claim.payload, claim.is_sync(), middle).map_err(unreadable)?;
+    let [first, second] = payload::cut(&claim.payload, claim.has_rows(), middle).map_err(unreadable)?;
     let at = i32::try_from(middle).map_err(Problem::internal)?;
     let mut change = Change::begin(services).await?;
     if split(change.connection(), claim, at, [&first, &second]).await?.is_lost() {

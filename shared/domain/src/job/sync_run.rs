@@ -56,11 +56,12 @@ pub struct Run {
 }
 
 /// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; a row for each kind
-/// of an e-shop. One e-shop more than [`PAGE`] says that there are more.
+/// of an e-shop, or of `only` one. One e-shop more than [`PAGE`] says that there are more.
 pub async fn page(
     db: &Database,
     scope: &Scope,
     named: Option<&str>,
+    only: Option<EshopId>,
     after: Option<EshopId>,
 ) -> Result<Vec<Run>, Problem> {
     let pattern = named.map(containing);
@@ -70,7 +71,7 @@ pub async fn page(
                SELECT s.id, s.name, s.organisation_id, s.active, s.integration_type
                FROM eshop s
                WHERE in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
-                 AND ($3::text IS NULL OR s.name ILIKE $3)
+                 AND ($3::text IS NULL OR s.name ILIKE $3) AND ($7::uuid IS NULL OR s.id = $7)
                  AND ($4::uuid IS NULL OR (s.name, s.id) > ((SELECT name FROM eshop WHERE id = $4), $4))
                ORDER BY s.name, s.id LIMIT $5
            )
@@ -102,6 +103,7 @@ pub async fn page(
         after as Option<EshopId>,
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
         LOOKED_AT,
+        only as Option<EshopId>,
     )
     .fetch_all(&db.lists)
     .await?;

@@ -357,7 +357,9 @@ mod tests {
     use crate::list::fields::movement::STOCK_MOVEMENT;
     use crate::list::fields::organisation::ORGANISATION;
     use crate::list::fields::packaging::PACKAGING_OPTION;
+    use crate::list::fields::preference::CARRIER_PREFERENCE;
     use crate::list::fields::product::PRODUCT;
+    use crate::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
     use crate::list::fields::service::CARRIER_SERVICE;
     use crate::list::fields::session::SESSION;
     use crate::list::fields::stock::PRODUCT_STOCK;
@@ -388,10 +390,13 @@ mod tests {
         &SUPPLIER,
         &CARRIER,
         &CARRIER_SERVICE,
+        &CARRIER_PREFERENCE,
         &EXPEDITION,
         &EXPEDITION_ITEM,
         &RESERVATION,
         &STOCK_MOVEMENT,
+        &OUTBOUND_RECEIPT,
+        &INBOUND_RECEIPT,
     ];
 
     fn marks(template: &str) -> HashSet<&str> {

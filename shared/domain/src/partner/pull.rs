@@ -5,10 +5,10 @@
 use serde_json::Value;
 
 use super::push::{Push, organisation_of, place};
-use super::send_out;
+use super::send_out::{self, Extent};
 use super::setting::{self, Setting};
 use crate::job::fetching;
-use crate::job::kind::{Shop, SyncProducts, SyncStocks};
+use crate::job::kind::{SendStocks, Shop, SyncProducts, SyncStocks};
 use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -73,6 +73,46 @@ pub async fn accept(
     change.answer(context.claim, answer).await
 }
 
+/// Accepts at once what the clock starts at the interval of the setting: a sync of the products of each inventory, or of what
+/// there is where the setting names none, and a send-out of stocks if that is enabled. Answers with the ids of the jobs.
+pub async fn now(services: &Services, context: &Context, eshop: EshopId) -> Result<Answer, Problem> {
+    let organisation = organisation_of(services, context.scope(), eshop).await?;
+    let setting = active_setting(services, eshop).await?;
+    let shop = Shop { organisation, eshop };
+    let scope_eshop = context.scope().eshop();
+    let mut sources: Vec<String> =
+        setting.wanted.inventories.into_iter().map(|inventory| inventory.inventory_id).collect();
+    if sources.is_empty() {
+        sources.push(String::new());
+    }
+    let product = |source: String| {
+        let job = SyncProducts { scope_eshop, inventory_id: Some(source.clone()) };
+        Ok((Target::new(&job, shop)?, source))
+    };
+    let mut targets = sources.into_iter().map(product).collect::<Result<Vec<_>, Problem>>()?;
+    if setting.wanted.stock_sync.enabled {
+        targets.push((Target::new(&SendStocks::default(), shop)?, Extent::Everything.source()));
+    }
+    let mut change = Change::begin(services).await?;
+    let mut jobs = Vec::with_capacity(targets.len());
+    for (target, source) in &targets {
+        jobs.push(fetching::accept(&mut change, &context.origin, target, source).await?);
+    }
+    let answer = Answer::shown(serde_json::to_string(&jobs).map_err(Problem::internal)?);
+    change.answer(context.claim, answer).await
+}
+
+/// The setting of an e-shop, where the partner may be called.
+async fn active_setting(services: &Services, eshop: EshopId) -> Result<Setting, Problem> {
+    let setting = setting::of_eshop(services, eshop).await?;
+    let refuse = |message| Problem::violation("eshop", "no_integration", message);
+    let setting = setting.ok_or_else(|| refuse("has no integration setting: store one, or send the rows"))?;
+    if !setting.wanted.active {
+        return Err(refuse("has an inactive integration setting"));
+    }
+    Ok(setting)
+}
+
 fn read(pull: Push, body: Value) -> Result<Vec<Wish>, Problem> {
     if body.is_array() {
         Reader::read(body, array(1..=MOST, wish(pull)))
@@ -96,12 +136,7 @@ pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
 /// What a job is for, if the e-shop's setting allows it.
 async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish) -> Result<Target, Problem> {
     let organisation = organisation_of(services, context.scope(), wish.eshop).await?;
-    let setting = setting::of_eshop(services, wish.eshop).await?;
-    let refuse = |message| Problem::violation("eshop", "no_integration", message);
-    let setting = setting.ok_or_else(|| refuse("has no integration setting: store one, or send the rows"))?;
-    if !setting.wanted.active {
-        return Err(refuse("has an inactive integration setting"));
-    }
+    let setting = active_setting(services, wish.eshop).await?;
     let scope_eshop = context.scope().eshop();
     let shop = Shop { organisation, eshop: wish.eshop };
     match pull {
@@ -114,7 +149,7 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
             Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)
         }
-        Push::Expeditions => Err(Problem::internal("no partner is asked for orders")),
+        Push::Expeditions | Push::News => Err(Problem::internal("no partner is asked for orders")),
     }
 }
 

@@ -4,11 +4,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::setting;
-use crate::job::kind::{JobKind, Shop, SyncExpeditions, SyncProducts, SyncStocks};
+use crate::job::kind::{JobKind, Shop, SyncExpeditions, SyncProducts, SyncStocks, TakeNews};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::{EshopId, OrganisationId, parse_id};
+use longshore_kernel::ids::{EshopId, OrganisationId, WmsId, parse_id};
 use longshore_kernel::input::{Reader, Rule, boolean, id, object, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -22,6 +22,8 @@ pub enum Push {
     Stocks,
     /// `{orderNumber, items, …}`.
     Expeditions,
+    /// `{id, expedition, status, …}`: what a warehouse reports.
+    News,
 }
 
 impl Push {
@@ -32,6 +34,7 @@ impl Push {
             Self::Products => JobKind::ProductSync,
             Self::Stocks => JobKind::StockSync,
             Self::Expeditions => JobKind::ExpeditionSync,
+            Self::News => JobKind::ExpeditionNews,
         }
     }
 
@@ -42,6 +45,7 @@ impl Push {
             Self::Products => "products",
             Self::Stocks => "stocks",
             Self::Expeditions => "expeditions",
+            Self::News => "news",
         }
     }
 
@@ -52,7 +56,7 @@ impl Push {
         match self {
             Self::Products => Some("inventoryId"),
             Self::Stocks => Some("warehouseId"),
-            Self::Expeditions => None,
+            Self::Expeditions | Self::News => None,
         }
     }
 
@@ -62,7 +66,14 @@ impl Push {
         match self {
             Self::Products | Self::Stocks => "productSku",
             Self::Expeditions => "orderNumber",
+            Self::News => "id",
         }
+    }
+
+    /// Name of the member of the header that says whose the rows are.
+    #[must_use]
+    pub fn whose_member(self) -> &'static str {
+        if self == Self::News { "wms" } else { "eshop" }
     }
 }
 
@@ -77,6 +88,7 @@ pub async fn target(
         Push::Products => products(services, context, header).await,
         Push::Stocks => stocks(services, context, header).await,
         Push::Expeditions => expeditions(services, context, header).await,
+        Push::News => news(services, context, header).await,
     }
 }
 
@@ -126,6 +138,27 @@ async fn expeditions(services: &Services, context: &Context, header: Value) -> R
     let (eshop, send) = Reader::read(header, expedition_header())?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })
+}
+
+/// What rows of news are for.
+pub fn news_header() -> impl Rule<Out = WmsId> {
+    object(|header| header.required("wms", id()).map(WmsId::from))
+}
+
+async fn news(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
+    let wms = Reader::read(header, news_header())?;
+    let scope = context.scope();
+    let organisation = sqlx::query_scalar!(
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM wms
+           WHERE id = $1 AND in_scope($2, organisation_id) AND in_wms($3, id)"#,
+        wms.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.wms() as Option<WmsId>,
+    )
+    .fetch_optional(&services.db.main)
+    .await?
+    .ok_or_else(|| Problem::violation("wms", "unknown_reference", "there is no such wms"))?;
+    Target::of_wms(&TakeNews { wms }, organisation, wms)
 }
 
 /// The warehouse and the wms in it that a `warehouseId` means for an e-shop.

@@ -160,6 +160,46 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
     Ok(found)
 }
 
+/// A webhook that fails now.
+#[derive(Clone, Debug)]
+pub struct Unwell {
+    /// Its id.
+    pub id: WebhookId,
+    /// Where it goes.
+    pub destination: String,
+    /// Name of its e-shop.
+    pub eshop: String,
+    /// Since when every attempt has failed.
+    pub since: DateTime<Utc>,
+    /// The last failed attempt of what waits: `{status, error, …}`.
+    pub last: Option<Value>,
+    /// Deliveries that wait, at most [`COUNTED`].
+    pub waiting: i64,
+}
+
+/// The active webhooks of a scope that have failed for longest, so many.
+pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwell>, Problem> {
+    let found = sqlx::query_as!(
+        Unwell,
+        r#"SELECT f.id AS "id!", f.destination AS "destination!", f.eshop AS "eshop!", f.failing_since AS "since!",
+                  (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = f.id AND d.attempt_count > 0
+                   ORDER BY d.created_at DESC, d.id DESC LIMIT 1) AS last,
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = f.id LIMIT $3) AS n) AS "waiting!"
+           FROM (SELECT w.id, w.destination, s.name AS eshop, l.failing_since
+                 FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id JOIN eshop s ON s.id = w.eshop_id
+                 WHERE l.failures > 0 AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                 ORDER BY l.failing_since LIMIT $4) AS f
+           ORDER BY f.failing_since"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        count,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
 /// Where webhooks go, for those of these that are in the scope.
 pub async fn destinations(
     db: &Database,

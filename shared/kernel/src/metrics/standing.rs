@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::database::Database;
 use crate::horizon;
+use crate::ids::WmsId;
 use crate::problem::Problem;
 use crate::queue::{Queue, Queues, control};
 use crate::skew::Skew;
@@ -62,6 +63,11 @@ struct StatusLabel {
     status: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WmsLabel {
+    wms: String,
+}
+
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// What waits in Postgres, and the webhooks that are unwell: of rooms above this one.
@@ -85,6 +91,8 @@ pub struct Backlog {
     pub disabled: i64,
     /// Orders that have not ended.
     pub orders: OrdersStanding,
+    /// The wms of which orders have waited longest for a call or its answer, and for how long, in seconds.
+    pub handover: Vec<(WmsId, f64)>,
 }
 
 /// Orders that have not ended, and marks of stocks.
@@ -125,6 +133,7 @@ pub(super) struct Gauges {
     orders: Family<StatusLabel, Gauge>,
     orders_oldest: Family<StatusLabel, Seconds>,
     oldest_mark: Seconds,
+    handover_oldest: Family<WmsLabel, Seconds>,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -219,6 +228,11 @@ impl Gauges {
             all.oldest_mark.clone(),
         );
         registry.register(
+            "handover_oldest_seconds",
+            "For how long the oldest order has waited for a call of its warehouse or the answer, by wms: the twenty that are furthest behind",
+            all.handover_oldest.clone(),
+        );
+        registry.register(
             "clock_ahead_seconds",
             "How far the clock of this process is ahead of that of Postgres; only workers compare them",
             all.clock_ahead.clone(),
@@ -290,6 +304,11 @@ impl Gauges {
             self.orders_oldest.get_or_create(&StatusLabel { status }).set(seconds);
         }
         self.oldest_mark.set(backlog.orders.oldest_mark_seconds);
+        // few, and not for good: a label of each wms there is would have no bound
+        self.handover_oldest.clear();
+        for (wms, seconds) in backlog.handover {
+            self.handover_oldest.get_or_create(&WmsLabel { wms: wms.to_string() }).set(seconds);
+        }
         for wish in wishes {
             let label = QueueLabel { queue: wish.queue.name() };
             self.paused.get_or_create(&label).set(i64::from(wish.paused));

@@ -11,13 +11,15 @@ pub enum Queue {
     Partner,
     /// Webhooks that have something due; an entry is the uuid of a webhook.
     Lane,
+    /// Systems of warehouses that have something due; an entry is the uuid of a wms.
+    Handover,
     /// Periodic tasks; an entry is the name of one.
     Upkeep,
 }
 
 impl Queue {
     /// Every queue, in the order in which an operator sees them.
-    pub const ALL: [Self; 4] = [Self::Chunk, Self::Partner, Self::Lane, Self::Upkeep];
+    pub const ALL: [Self; 5] = [Self::Chunk, Self::Partner, Self::Lane, Self::Handover, Self::Upkeep];
 
     /// The name in keys, in `/api/queue/{name}` and in logs.
     #[must_use]
@@ -26,6 +28,7 @@ impl Queue {
             Self::Chunk => "chunk",
             Self::Partner => "partner",
             Self::Lane => "lane",
+            Self::Handover => "handover",
             Self::Upkeep => "upkeep",
         }
     }

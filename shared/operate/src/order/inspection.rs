@@ -4,7 +4,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use longshore_domain::list::fields::expedition::ExpeditionStatus;
+use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
@@ -80,6 +80,8 @@ pub struct Order {
     pub status: ExpeditionStatus,
     /// Since when.
     pub status_since: DateTime<Utc>,
+    /// Where its hand-over is.
+    pub handover: Option<HandoverState>,
     /// Whether its reservation is paused.
     pub is_paused: bool,
     /// Who has a higher one is served first.
@@ -117,6 +119,8 @@ pub struct Order {
 pub struct Item {
     /// Its place.
     pub position: i32,
+    /// The product.
+    pub product: Uuid,
     /// SKU of the product; absent where that is gone.
     pub sku: Option<String>,
     /// Name of the product.
@@ -252,6 +256,7 @@ pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Opti
                   (SELECT name FROM carrier c WHERE c.id = d.carrier_id) AS carrier,
                   (SELECT name FROM carrier_service v WHERE v.id = d.carrier_service_id) AS carrier_service,
                   d.delivery_country AS country, e.status AS "status: ExpeditionStatus", e.status_since,
+                  n.handover_state AS "handover: HandoverState",
                   e.reservation_paused AS is_paused, e.priority, e.errors, p.product_sku AS "waits_for?",
                   k.marked_at IS NOT NULL AS "is_marked!", e.sum_of_quantity AS pieces, e.expedited_completely,
                   d.required_expedition_date AS required_date, d.tracking_number, e.packed_at, e.sent_at, e.delivered_at,
@@ -262,6 +267,7 @@ pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Opti
            JOIN eshop s ON s.id = e.eshop_id
            JOIN warehouse w ON w.id = e.warehouse_id
            JOIN wms m ON m.id = e.wms_id
+           LEFT JOIN expedition_handover n ON n.id = e.id
            LEFT JOIN product_stock k ON k.id = e.waits_for_id
            LEFT JOIN product p ON p.id = k.product_id
            WHERE e.id = $1 AND in_scope($2, e.organisation_id) AND in_eshop($3, e.eshop_id)"#,
@@ -293,7 +299,7 @@ pub async fn inspect(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<O
 async fn items(db: &Database, id: ExpeditionId) -> Result<Vec<Item>, Problem> {
     let found = sqlx::query_as!(
         Item,
-        r#"SELECT i.position, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
+        r#"SELECT i.position, i.product_id AS product, p.product_sku AS "sku?", p.name AS "name?", b.product_sku AS "bundle?", i.quantity, i.expedited
            FROM expedition_item i
            LEFT JOIN product p ON p.id = i.product_id
            LEFT JOIN expedition_bundle u ON u.expedition_id = i.expedition_id AND u.position = i.bundle_position
@@ -438,7 +444,7 @@ async fn deeds(db: &Database, id: ExpeditionId) -> Result<Vec<Deed>, Problem> {
 async fn listeners(db: &Database, eshop: EshopId) -> Result<i64, Problem> {
     let listeners = sqlx::query_scalar!(
         r#"SELECT count(*) AS "listeners!" FROM webhook
-           WHERE eshop_id = $1 AND event IN ('*', 'expedition_status_change', 'expedition_booked_change')"#,
+           WHERE eshop_id = $1 AND event IN ('*', 'expedition_status_change', 'expedition_booked_change', 'expedition_change')"#,
         eshop.get(),
     )
     .fetch_one(&db.lists)

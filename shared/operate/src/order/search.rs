@@ -54,7 +54,9 @@ pub struct Line {
     pub status_since: DateTime<Utc>,
     /// Whether its reservation is paused.
     pub is_paused: bool,
-    /// Name of its e-shop.
+    /// Its e-shop.
+    pub eshop_id: EshopId,
+    /// Name of that.
     pub eshop: String,
     /// SKU of the product that it waits for.
     pub waits_for: Option<String>,
@@ -164,7 +166,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
            )
            SELECT e.id AS "id!", d.order_number AS "number!", e.status AS "status!: ExpeditionStatus",
                   e.status_since AS "status_since!", e.reservation_paused AS "is_paused!",
-                  (SELECT name FROM eshop s WHERE s.id = e.eshop_id) AS "eshop!",
+                  e.eshop_id AS "eshop_id!", (SELECT name FROM eshop s WHERE s.id = e.eshop_id) AS "eshop!",
                   (SELECT p.product_sku FROM product_stock k JOIN product p ON p.id = k.product_id
                    WHERE k.id = e.waits_for_id) AS waits_for,
                   CASE WHEN e.status = 'incorrect' THEN concat_ws(' ', e.errors -> 0 ->> 'propertyPath',

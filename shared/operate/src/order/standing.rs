@@ -10,7 +10,7 @@ use longshore_kernel::problem::Problem;
 use super::COUNTED;
 
 /// Statuses that are no end.
-const OPEN: [Status; 11] = [
+const OPEN: [Status; 13] = [
     Status::OnHold,
     Status::Incorrect,
     Status::AwaitingReservation,
@@ -19,9 +19,11 @@ const OPEN: [Status; 11] = [
     Status::AwaitingProcessing,
     Status::TakeOut,
     Status::Completion,
+    Status::WaitingForCancel,
     Status::WaitingForTheCarrier,
     Status::CarrierPickedUp,
     Status::ReadyToTakeover,
+    Status::ProbablyDelivered,
 ];
 
 /// Statuses in which an order waits for the allocator, for goods, for a confirmation, for the warehouse.

@@ -7,6 +7,7 @@ use longshore_shared::job::kind::{
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
@@ -54,6 +55,12 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
                 let row = r#"{"orderNumber":"A","value":1,"currency":"EUR","send":false,
                               "items":[{"productSku":"P0","quantity":1}]}"#;
                 (world.sync(Push::Expeditions, [row]).await, "expedition.create")
+            }
+            JobKind::ExpeditionNews => {
+                world.execute("UPDATE product_stock SET held = 1; UPDATE expedition SET status = 'awaiting_processing'").await;
+                let news = json!({"id": "1", "eshop": world.tenant.eshop, "orderNumber": "A", "status": "incorrect",
+                                  "errors": [{"message": "broken"}]});
+                (world.sync(Push::News, [news.to_string()]).await, "expedition.news")
             }
             JobKind::ExpeditionSend => (bulk(&world, SendExpeditions).await, "expedition.send"),
             JobKind::ExpeditionProcess => {

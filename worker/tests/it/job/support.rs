@@ -116,6 +116,7 @@ impl World {
     pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> JobId {
         let header = match push {
             Push::Products | Push::Expeditions => json!({"eshop": self.tenant.eshop}),
+            Push::News => json!({"wms": self.tenant.wms}),
             Push::Stocks => json!({"eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse}),
         };
         let target = push::target(&self.services, &self.context, push, header).await.unwrap();

@@ -32,7 +32,7 @@ fn dying_of(
         let (context, poison) = (context.clone(), Arc::clone(&poison));
         count.fetch_add(1, Relaxed);
         async move {
-            let items: Vec<Vec<u8>> = if claim.is_sync() {
+            let items: Vec<Vec<u8>> = if claim.has_rows() {
                 payload::unpack_rows(&claim.payload).unwrap().iter().map(|row| row.to_vec()).collect()
             } else {
                 payload::unpack_ids::<uuid::Uuid>(&claim.payload)

@@ -29,12 +29,12 @@ async fn every_worker_applies_the_wish_and_returns_to_its_own_setting(
         workers.each_ref().map(|worker| (worker.handle.is_paused(), worker.handle.concurrency()))
     };
     assert_eq!(stands().await, [(false, 3), (false, 5)]);
-    queue::set_paused(services, context, "chunk", true).await.unwrap();
+    queue::pause(services, context, "chunk", None).await.unwrap();
     queue::update(services, context, "chunk", json!({"concurrency": 7})).await.unwrap();
-    queue::set_paused(services, context, "lane", true).await.unwrap();
+    queue::pause(services, context, "lane", None).await.unwrap();
     assert_eq!(stands().await, [(true, 7), (true, 7)]);
     queue::update(services, context, "chunk", json!({"concurrency": null})).await.unwrap();
-    queue::set_paused(services, context, "chunk", false).await.unwrap();
+    queue::resume(services, context, "chunk").await.unwrap();
     assert_eq!(stands().await, [(false, 3), (false, 5)]);
 }
 
@@ -55,7 +55,7 @@ async fn a_pause_of_upkeep_always_ends_by_itself_after_an_hour(_: PgPoolOptions,
         .await
         .unwrap()
     };
-    queue::set_paused(services, context, "upkeep", true).await.unwrap();
+    queue::pause(services, context, "upkeep", None).await.unwrap();
     assert!(paused().await);
     let (_, left) = recorded().await;
     assert!((3_500.0..=3_600.0).contains(&left.unwrap()), "{left:?}");
@@ -100,7 +100,7 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
 ) {
     let world = World::new(&options).await;
     let (services, context) = (&world.services, &world.context);
-    queue::set_paused(services, context, "chunk", true).await.unwrap();
+    queue::pause(services, context, "chunk", None).await.unwrap();
     let journal = Arc::new(Journal::default());
     let stream = RedisStream::new(&services.queues, QUEUE, patient(2));
     let controlled = vec![Controlled::new(QUEUE, stream.control())];
@@ -129,7 +129,7 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     }
     assert_eq!((depth(QUEUE).await, journal.started()), (3, 0), "{webhook}");
 
-    queue::set_paused(services, context, "chunk", false).await.unwrap();
+    queue::resume(services, context, "chunk").await.unwrap();
     journal.all_ended(&names).await;
     until("what was lost is found", || journal.ended() > 3).await;
     world.worker.stop.cancel();

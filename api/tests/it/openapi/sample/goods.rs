@@ -21,16 +21,20 @@ pub const CODE: &str = "7";
 
 /// Creates the records from the examples of the document, and replaces the ids of the examples by theirs.
 pub async fn make(api: &Api, document: &mut String) -> Goods {
-    let mut ids = BTreeMap::new();
-    let makes: [(&str, &str, &str, u32, Value); 8] = [
+    let mut ids: BTreeMap<&str, String> = BTreeMap::new();
+    let makes: [(&str, &str, &str, u32, Value); 11] = [
         ("supplier", "post", "/api/supplier", 0x20, json!({})),
         ("stock-advice", "post", "/api/stock-advice", 0x21, json!({"internalId": "sample"})),
         ("packaging-option", "post", "/api/packaging-option", 0x23, json!({"code": "sample"})),
         ("image", "put", "/api/product/{id}/image/upload", 0x24, json!({})),
         ("carrier", "post", "/api/carrier", 0x25, json!({"code": 7})),
         ("carrier-service", "post", "/api/carrier-service", 0x26, json!({"code": 7})),
+        // the example of a new one uses another position
+        ("carrier-preference", "post", "/api/carrier-preference", 0x2b, json!({"position": 1})),
         ("expedition", "post", "/api/expedition", 0x28, json!({"orderNumber": "sample", "send": false})),
+        ("invoice", "post", "/api/expedition/{id}/invoice", 0x2c, json!({})),
         ("setting", "post", "/api/partner-integration/eshop-setting/{id}", 0x27, json!({})),
+        ("wms-setting", "post", "/api/partner-integration/wms-setting/{id}", 0, json!({"active": false})),
     ];
     for (name, method, path, number, other) in makes {
         let described: Value = serde_json::from_str(document).unwrap();
@@ -41,17 +45,28 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
             "image" => {
                 described["components"]["examples"]["Product"]["value"]["id"].as_str().unwrap().to_owned()
             }
+            "invoice" => ids["expedition"].clone(),
             "setting" => api.tenant.eshop.to_string(),
+            "wms-setting" => api.tenant.wms.to_string(),
             _ => String::new(),
         };
         let method: Method = method.to_uppercase().parse().unwrap();
         let reply = api.call_with(&api.superadmin, method, &path.replace("{id}", &id), body, &[]).await;
         assert!(reply.status.is_success(), "{path}: {}", reply.text);
         let made = reply.json();
+        if name == "invoice" {
+            // it has no id of its own
+            continue;
+        }
         let mut is = |number: u32, id: &Value| {
             let stands = format!("0192a1b2-7000-7000-8000-{number:012x}");
             *document = document.replace(&stands, id.as_str().unwrap());
         };
+        if name == "wms-setting" {
+            // its id is that of its wms
+            ids.insert(name, api.tenant.wms.to_string());
+            continue;
+        }
         is(number, &made["id"]);
         match name {
             "stock-advice" => is(0x22, &made["items"][0]["id"]),

@@ -16,18 +16,28 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// An upload.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    /// What the caller calls the file.
+    pub file_name: Option<String>,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
 /// Reads it. The name and the type that the caller claims are checked for their form only: the bytes say what they are.
-pub fn read(body: Value) -> Result<Bytes, Problem> {
-    let bytes = Reader::read(body, self::body())?;
-    if bytes.len() > LARGEST { Err(too_large()) } else { Ok(bytes.into()) }
+pub fn read(body: Value) -> Result<Upload, Problem> {
+    let upload = Reader::read(body, self::body())?;
+    if upload.bytes.len() > LARGEST { Err(too_large()) } else { Ok(upload) }
 }
 
 /// The body of an upload.
-pub fn body() -> impl Rule<Out = Vec<u8>> {
+pub fn body() -> impl Rule<Out = Upload> {
     object(|object| {
-        object.nullable("fileName", text(1..=255));
+        let file_name = object.nullable("fileName", text(1..=255)).value();
         object.nullable("contentType", text(1..=255));
-        object.required("data", custom(Schema::Base64, data))
+        let bytes = object.required("data", custom(Schema::Base64, data))?.into();
+        Some(Upload { file_name, bytes })
     })
 }
 
@@ -67,7 +77,7 @@ mod tests {
     #[test]
     fn base64_comes_bare_padded_or_in_a_data_url() {
         for data in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "data:;base64,aGVsbG8"] {
-            assert_eq!(read(json!({"data": data})).unwrap(), "hello", "{data}");
+            assert_eq!(read(json!({"data": data})).unwrap().bytes, "hello", "{data}");
         }
     }
 
@@ -87,7 +97,7 @@ mod tests {
     #[test]
     fn the_limit_applies_to_the_decoded_size() {
         let of = |size: usize| read(json!({"data": BASE64.encode(vec![0; size])}));
-        assert_eq!(of(LARGEST).unwrap().len(), LARGEST);
+        assert_eq!(of(LARGEST).unwrap().bytes.len(), LARGEST);
         let problem = of(LARGEST + 1).unwrap_err();
         assert_eq!(problem.kind(), &TOO_LARGE);
         assert!(problem.detail().contains("10485760"));

@@ -35,6 +35,12 @@ pub const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
     when: "an expedition was booked or unbooked",
     status: true,
 };
+/// An expedition changed, and its status did not.
+pub const EXPEDITION_CHANGE: EventType = EventType {
+    name: "expedition_change",
+    when: "a body or a report changed an expedition and not its status",
+    status: true,
+};
 /// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
@@ -49,6 +55,7 @@ pub const TYPES: &[EventType] = &[
     STOCK_ADVICE_STATUS_CHANGE,
     EXPEDITION_STATUS_CHANGE,
     EXPEDITION_BOOKED_CHANGE,
+    EXPEDITION_CHANGE,
     SYNC_FINISHED,
     TEST,
 ];
@@ -64,6 +71,7 @@ pub const SUBSCRIBABLE: &[&str] = &[
     STOCK_ADVICE_STATUS_CHANGE.name,
     EXPEDITION_STATUS_CHANGE.name,
     EXPEDITION_BOOKED_CHANGE.name,
+    EXPEDITION_CHANGE.name,
     SYNC_FINISHED.name,
     TEST.name,
     ALL,

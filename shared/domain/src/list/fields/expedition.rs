@@ -36,10 +36,41 @@ words! {
         CarrierPickedUp = "carrier_picked_up",
         /// At the pickup place.
         ReadyToTakeover = "ready_to_takeover",
+        /// Nothing more was heard of it.
+        ProbablyDelivered = "probably_delivered",
         /// Delivered: the end.
         Delivered = "delivered",
+        /// Cancelling was asked for; the warehouse has not answered.
+        WaitingForCancel = "waiting_for_cancel",
         /// Cancelled: the end.
         Canceled = "canceled",
+    }
+}
+
+words! {
+    /// Where an order stands between the service and the system of its warehouse
+    /// (`docs/reference/orders.md#hand-over`).
+    pub enum HandoverState ("state of hand-overs") {
+        /// Due; no call of this number has begun.
+        Pending = "pending",
+        /// A call has begun: the warehouse may have it.
+        Sending = "sending",
+        /// The warehouse has it.
+        Accepted = "accepted",
+        /// Holding or cancelling was asked for; the warehouse has not answered.
+        Withdrawing = "withdrawing",
+        /// The warehouse has refused it.
+        Refused = "refused",
+        /// The warehouse has given it back.
+        Withdrawn = "withdrawn",
+    }
+}
+
+impl HandoverState {
+    /// Whether the warehouse has the order, or may have it.
+    #[must_use]
+    pub fn is_handed_over(self) -> bool {
+        matches!(self, Self::Sending | Self::Accepted | Self::Withdrawing)
     }
 }
 
@@ -55,16 +86,24 @@ impl ExpeditionStatus {
         Self::Delivered,
     ];
 
-    /// Its place on the line.
+    /// Its place on the line. One of which nothing more was heard is at the pickup place, as far as is known.
     #[must_use]
     pub fn place(self) -> Option<usize> {
-        Self::LINE.iter().position(|status| *status == self)
+        let known = if self == Self::ProbablyDelivered { Self::ReadyToTakeover } else { self };
+        Self::LINE.iter().position(|status| *status == known)
     }
 
     /// Whether its pieces are booked.
     #[must_use]
     pub fn is_booked(self) -> bool {
-        matches!(self, Self::StockOk | Self::AwaitingProcessing | Self::TakeOut | Self::Completion)
+        matches!(
+            self,
+            Self::StockOk
+                | Self::AwaitingProcessing
+                | Self::TakeOut
+                | Self::Completion
+                | Self::WaitingForCancel
+        )
     }
 
     /// Whether it waits for pieces.
@@ -73,16 +112,25 @@ impl ExpeditionStatus {
         matches!(self, Self::AwaitingReservation | Self::WaitingForGoods)
     }
 
-    /// Whether the warehouse has begun with it: it can no longer be held or cancelled.
+    /// Whether the warehouse has it, or may have it, given where its hand-over is: the twin of the function of the same name in
+    /// SQL (migration 0037).
     #[must_use]
-    pub fn is_handed_over(self) -> bool {
-        self >= Self::TakeOut && self != Self::Canceled
+    pub fn is_handed_over(self, handover: Option<HandoverState>) -> bool {
+        self == Self::WaitingForCancel
+            || self.place().is_some_and(|place| place > 0)
+            || handover.is_some_and(HandoverState::is_handed_over)
+    }
+
+    /// Whether nothing comes after it.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Delivered | Self::Canceled)
     }
 
     /// Whether its pieces have left the stock.
     #[must_use]
     pub fn is_packed(self) -> bool {
-        self >= Self::WaitingForTheCarrier && self != Self::Canceled
+        self.place() >= Self::WaitingForTheCarrier.place()
     }
 
     /// Whether a body may change it: it has not been sent, or was refused.
@@ -93,15 +141,14 @@ impl ExpeditionStatus {
 }
 
 /// What is true of an order, or of an item with what it has of its order, that the wms `{w}` may see: the order is in it, and
-/// was handed over.
-pub(super) const OF_WMS: &str = "{t}.wms_id = {w} AND {t}.status IN ('take_out', 'completion', \
-     'waiting_for_the_carrier', 'carrier_picked_up', 'ready_to_takeover', 'delivered')";
+/// is handed over.
+pub(super) const OF_WMS: &str = "{t}.wms_id = {w} AND is_handed_over({t}.status, {t}.handover_state)";
 
 /// Orders.
 pub static EXPEDITION: Resource = Resource {
     name: "expedition",
     // left, so that what needs no detail, such as a count by status, does not look for it
-    table: "(expedition LEFT JOIN expedition_detail USING (id, eshop_id))",
+    table: "(expedition LEFT JOIN expedition_detail USING (id, eshop_id) LEFT JOIN expedition_handover USING (id))",
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {
@@ -134,6 +181,25 @@ const PARCEL: &[Field] = &[
     Field::timestamp("changedAt", "{t}.changed_at"),
 ];
 
+/// What an order has of its invoice.
+macro_rules! of_invoice {
+    ($column:literal) => {
+        concat!("(SELECT v.", $column, " FROM expedition_invoice v WHERE v.expedition_id = {t}.id)")
+    };
+}
+
+/// Its invoice.
+const INVOICE: &[Field] = &[
+    Field::text("name", of_invoice!("id || '.pdf'")),
+    Field::text("originalName", of_invoice!("original_name")),
+    Field::text("mimeType", of_invoice!("mime_type")),
+    Field::integer("size", of_invoice!("size")),
+];
+
+/// How a carrier was chosen.
+const CHOICE: &[Field] =
+    &[Field::id("preference", "{t}.carrier_preference_id"), Field::timestamp("at", "{t}.carrier_chosen_at")];
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
@@ -150,6 +216,10 @@ const FIELDS: &[Field] = &[
     Field::text("currency", "{t}.currency"),
     Field::one("carrier", "{t}.carrier_id", &CARRIER).or_null(),
     Field::one("carrierService", "{t}.carrier_service_id", &CARRIER_SERVICE).or_null(),
+    Field::object("carrierChoice", CHOICE).or_null().shown_as(
+        "(CASE WHEN {t}.carrier_preference_id IS NOT NULL THEN json_build_object('preference', {t}.carrier_preference_id,
+              'at', to_char({t}.carrier_chosen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')) END)",
+    ),
     Field::text("deliveryMethod", "{t}.delivery_method").or_null(),
     Field::id("carrierPickupPlace", "{t}.carrier_pickup_place").or_null(),
     Field::text("carrierPickupPlaceCode", "{t}.carrier_pickup_place_code").or_null(),
@@ -227,6 +297,23 @@ const FIELDS: &[Field] = &[
     Field::timestamp("sentAt", "{t}.sent_at").or_null(),
     Field::timestamp("deliveredAt", "{t}.delivered_at").or_null(),
     Field::json("errors", "{t}.errors").or_null().on_request(),
+    Field::json(
+        "handover",
+        "CASE WHEN {t}.handover_state IS NOT NULL THEN json_build_object('state', {t}.handover_state,
+             'number', {t}.handover_number,
+             'since', to_char({t}.handover_since AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"'),
+             'attempts', {t}.handover_attempts,
+             'nextAttemptAt', to_char({t}.handover_next_attempt_at AT TIME ZONE 'UTC',
+                                      'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"'),
+             'error', {t}.handover_error, 'wmsInternalId', {t}.wms_internal_id) END",
+    )
+    .or_null()
+    .alone(),
+    Field::text("handover.state", "{t}.handover_state").or_null().among(&HandoverState::WORDS).hidden(),
+    Field::timestamp("handover.since", "CASE WHEN {t}.handover_state IS NOT NULL THEN {t}.handover_since END")
+        .or_null()
+        .hidden(),
+    Field::text("handover.error", "{t}.handover_error").or_null().hidden(),
     Field::rows("items", ITEMS, ITEM, super::expedition_item::SHOWN).nesting("product", &PRODUCT).on_request(),
     Field::rows(
         "bundles",
@@ -261,12 +348,20 @@ const FIELDS: &[Field] = &[
           FROM audit a WHERE a.entity_id = {t}.id AND a.changes ? 'status')",
     )
     .on_request(),
+    Field::object("invoice", INVOICE).or_null().shown_as(
+        "(SELECT json_build_object('name', v.id || '.pdf', 'originalName', v.original_name, 'mimeType', v.mime_type,
+                                   'size', v.size)
+          FROM expedition_invoice v WHERE v.expedition_id = {t}.id)",
+    ),
+    Field::text(
+        "invoiceUrl",
+        "(SELECT '/api/expedition/' || v.expedition_id || '/invoice' FROM expedition_invoice v
+          WHERE v.expedition_id = {t}.id)",
+    )
+    .or_null(),
+    Field::text("invoiceOriginalName", of_invoice!("original_name")).or_null(),
+    Field::boolean("withInvoice", "(EXISTS (SELECT FROM expedition_invoice v WHERE v.expedition_id = {t}.id))").hidden(),
     // of later stages
-    Field::json("invoice", "NULL::json").or_null().alone(),
-    Field::text("invoiceUrl", "NULL::text").or_null().alone(),
-    Field::text("invoiceOriginalName", "NULL::text").or_null().alone(),
-    Field::json("carrierChoice", "NULL::json").or_null().alone(),
-    Field::json("handover", "NULL::json").or_null().alone(),
     Field::boolean("withComplaint", "false").alone(),
     Field::id("splitFrom", "NULL::uuid").or_null().alone(),
     Field::id("backorderOf", "NULL::uuid").or_null().alone(),

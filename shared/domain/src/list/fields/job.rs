@@ -15,7 +15,8 @@ pub static JOB: Resource = Resource {
         organisation: "{t}.organisation_id",
         several: Some("{t}.organisations <@ {o}"),
         eshop: Some("{t}.eshop_id = {e}"),
-        wms: None,
+        // a wms sees what it has reported
+        wms: Some("{t}.kind = 'expedition.news' AND ({t}.parameters ->> 'wms')::uuid = {w}"),
     },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -87,6 +88,8 @@ words! {
         StockSend = "stock.send",
         /// Takes over orders of an e-shop.
         ExpeditionSync = "expedition.sync",
+        /// Takes what a warehouse reports of orders.
+        ExpeditionNews = "expedition.news",
         /// Sends orders.
         ExpeditionSend = "expedition.send",
         /// Confirms orders.

@@ -3,6 +3,7 @@
 use crate::list::fields::expedition::EXPEDITION;
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::fields::product::PRODUCT;
+use crate::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
@@ -60,4 +61,12 @@ const FIELDS: &[Field] = &[
     // an expression of the row: Postgres sorts by no constant
     Field::boolean("reported", "({t}.id IS NOT NULL)"),
     Field::text("wmsInternalId", "NULL::text").or_null(),
+    Field::one("inboundReceipt", "{t}.receipt_id", &INBOUND_RECEIPT).or_null(),
+    // that of its order, under the same id
+    Field::one(
+        "outboundReceipt",
+        concat!("(CASE WHEN {t}.kind = 'expedited' THEN ", of_own_eshop!("expedition_id"), " END)"),
+        &OUTBOUND_RECEIPT,
+    )
+    .or_null(),
 ];

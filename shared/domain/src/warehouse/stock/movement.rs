@@ -49,7 +49,7 @@ pub struct Move {
     pub incoming: i32,
 }
 
-/// Moves stocks of one place, for an advice. Stocks are locked by id first, then new ones are inserted by product, as a
+/// Moves stocks of one place, for an advice; what came is of the receipt. Stocks are locked by id first, then new ones are inserted by product, as a
 /// stock sync does; the second insert finds an existing stock.
 pub async fn apply(
     change: &mut Change<'_>,
@@ -58,6 +58,7 @@ pub async fn apply(
     advice: StockAdviceId,
     place: Place,
     moves: &[Move],
+    receipt: Option<Uuid>,
 ) -> Result<(), Problem> {
     let products: Vec<Uuid> = moves.iter().map(|m| m.product).collect();
     let kinds: Vec<&str> = moves.iter().map(|m| m.kind.as_str()).collect();
@@ -101,8 +102,10 @@ pub async fn apply(
              SELECT * FROM updated UNION ALL SELECT * FROM inserted
          ), moved AS (
              INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming,
-                                         stock_advice_id, actor_type, actor_id, actor_name)
-             SELECT uuid_v7(), $9, product, $14, $15, kind, quantity, incoming, $16, $1, $2, $3 FROM move
+                                         stock_advice_id, receipt_id, actor_type, actor_id, actor_name)
+             SELECT uuid_v7(), $9, product, $14, $15, kind, quantity, incoming, $16,
+                    CASE WHEN kind = 'received' THEN $17::uuid END, $1, $2, $3
+             FROM move
          ), changed AS (
              SELECT w.id AS entity, w.version, w.changed_at AS at, $9 AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
@@ -133,6 +136,7 @@ pub async fn apply(
         place.warehouse,
         place.wms,
         advice.get(),
+        receipt,
     )
     .await;
     match recorded {

@@ -58,7 +58,7 @@ async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Res
     };
     let moves: Vec<_> = new.items.iter().map(announced).collect();
     let place = Place { organisation: new.organisation, warehouse: new.warehouse, wms: new.wms };
-    movement::apply(&mut change, &context.origin, "stock_advice.create", id, place, &moves).await?;
+    movement::apply(&mut change, &context.origin, "stock_advice.create", id, place, &moves, None).await?;
     let advice = shown(change.connection(), context.scope(), id).await?;
     let answer = Answer::created(location(id), advice.version, advice.json);
     change.answer(context.claim, answer).await.map(Some)

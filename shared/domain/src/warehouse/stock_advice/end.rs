@@ -48,7 +48,7 @@ async fn attempt(
         .await?;
     change.note(recorded);
     let moves: Vec<_> = items.iter().map(Item::withdrawn).collect();
-    movement::apply(&mut change, origin, "stock_advice.cancel", id, advice.place, &moves).await?;
+    movement::apply(&mut change, origin, "stock_advice.cancel", id, advice.place, &moves, None).await?;
     let answer = record::updated(change.connection(), context.scope(), id).await?;
     change.answer(context.claim, answer).await
 }
@@ -99,7 +99,7 @@ async fn close(services: &Services, id: StockAdviceId) -> Result<bool, Problem> 
     let recorded = advice.write(change.connection(), &origin, ACTION, AdviceStatus::Closed, &[]).await?;
     change.note(recorded);
     let moves: Vec<_> = items.iter().map(Item::withdrawn).collect();
-    movement::apply(&mut change, &origin, ACTION, id, advice.place, &moves).await?;
+    movement::apply(&mut change, &origin, ACTION, id, advice.place, &moves, None).await?;
     change.commit().await?;
     Ok(true)
 }

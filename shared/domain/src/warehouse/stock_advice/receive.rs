@@ -1,14 +1,16 @@
 //! Receiving: what has come goes from `incoming` to `quantity`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::ATTEMPTS;
 use super::record::{self, Item};
 use super::rules::{self, Receipt};
 use crate::list::fields::stock_advice::AdviceStatus;
-use crate::warehouse::stock::movement::{self, Kind, Move};
+use crate::warehouse::stock::movement::{self, Kind, Move, Place};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
@@ -59,9 +61,40 @@ async fn attempt(
     let origin = &context.origin;
     let recorded = advice.write(change.connection(), origin, action, status, &settled.received).await?;
     change.note(recorded);
-    movement::apply(&mut change, origin, action, id, advice.place, &settled.moves).await?;
+    let came = issue(change.connection(), id, advice.place, &settled.moves).await?;
+    movement::apply(&mut change, origin, action, id, advice.place, &settled.moves, came).await?;
     let answer = record::updated(change.connection(), context.scope(), id).await?;
     change.answer(context.claim, answer).await
+}
+
+/// Writes what came at once; returns its id. Where nothing came, there is none.
+async fn issue(
+    connection: &mut PgConnection,
+    advice: StockAdviceId,
+    place: Place,
+    moves: &[Move],
+) -> Result<Option<Uuid>, sqlx::Error> {
+    let came: Vec<&Move> = moves.iter().filter(|came| came.kind == Kind::Received).collect();
+    if came.is_empty() {
+        return Ok(None);
+    }
+    let products: HashSet<Uuid> = came.iter().map(|came| came.product).collect();
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    sqlx::query_scalar!(
+        "INSERT INTO inbound_receipt (id, organisation_id, stock_advice_id, warehouse_id, wms_id, count_of_items, count_of_sku,
+                                      sum_of_quantity)
+         VALUES (uuid_v7(), $1, $2, $3, $4, $5, $6, $7) RETURNING id",
+        place.organisation.get(),
+        advice.get(),
+        place.warehouse,
+        place.wms,
+        count(came.len()),
+        count(products.len()),
+        came.iter().map(|came| i64::from(came.quantity)).sum::<i64>(),
+    )
+    .fetch_one(connection)
+    .await
+    .map(Some)
 }
 
 /// What a receipt amounts to.

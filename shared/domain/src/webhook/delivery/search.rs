@@ -71,6 +71,8 @@ pub struct Line {
     pub event: Option<String>,
     /// Entity of its event.
     pub entity: Option<Uuid>,
+    /// What people call that: a SKU, or the number of an order.
+    pub name: Option<String>,
     /// Calls so far.
     pub attempt_count: i16,
     /// The last call.
@@ -88,7 +90,9 @@ pub async fn waiting(db: &Database, webhook: WebhookId) -> Result<Vec<Line>, Pro
     let found = sqlx::query_as!(
         Line,
         r#"SELECT d.id, 'pending' AS "state!: DeliveryState", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
-                  (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity, d.attempt_count,
+                  (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity,
+                  (SELECT coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber')
+                   FROM event e WHERE e.id = d.event_id) AS name, d.attempt_count,
                   d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
                   NULL::timestamptz AS finished_at
            FROM delivery d WHERE d.webhook_id = $1 ORDER BY d.next_attempt_at, d.id LIMIT $2"#,
@@ -116,6 +120,8 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
     let mut deliveries = sqlx::query_as!(
         Line,
         r#"SELECT h.id AS "id!", h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
+                  (SELECT coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber')
+                   FROM event e WHERE e.id = h.event_id) AS name,
                   h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
                   NULL::timestamptz AS next_attempt_at, h.finished_at
            FROM (SELECT * FROM delivery_history
@@ -170,6 +176,8 @@ pub struct Delivery {
     pub entity_type: Option<String>,
     /// The thing itself.
     pub entity: Option<Uuid>,
+    /// What people call that: a SKU, or the number of an order.
+    pub name: Option<String>,
     /// When the event happened.
     pub event_at: Option<DateTime<Utc>>,
     /// JSON of the `data` of the body; nothing where the event is no longer kept.
@@ -211,7 +219,9 @@ pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option
         Delivery,
         r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
-                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!: DeliveryState",
+                  coalesce(e.entity_id, d.entity_id) AS entity, 
+                  coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber') AS name,
+                  e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!: DeliveryState",
                   d.attempts AS "attempts!", d.redelivery_of AS "redelivery_of: DeliveryId", d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,

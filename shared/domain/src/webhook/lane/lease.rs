@@ -60,6 +60,11 @@ pub struct PostgresTime {
 }
 
 impl PostgresTime {
+    /// A time that was read at a moment.
+    pub(crate) fn new(now: DateTime<Utc>, read: Instant) -> Self {
+        Self { now, read }
+    }
+
     /// The current moment; behind by the time that reading it took.
     #[must_use]
     pub fn now(&self) -> DateTime<Utc> {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use longshore_kernel::input::{Reader, Rule, Schema, custom};
+use crate::input::{Reader, Rule, Schema, custom};
 
 /// Ten thousandths in one.
 const SCALE: i64 = 10_000;

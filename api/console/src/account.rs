@@ -1,0 +1,226 @@
+//! The visitor's own account: password, second factor, sessions. All go through the use-cases of the API.
+
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use longshore_http::extract::{At, Failure, Id, permit};
+use longshore_shared::account::{own, second_factor, session};
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::ids::SessionId;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::account::{self, Factor, Session};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::form::{Asked, Refused};
+use super::layout::Section;
+use super::piece::{self, Tone, badge, checked, none, number, time};
+use super::visit::{Act, Done, Question, Visit, done};
+
+const HERE: &str = "/console/account";
+
+type Asking = Visit<permit::OwnAccount>;
+type Acting = Act<permit::OwnAccount>;
+
+/// `GET /console/account`.
+pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
+    Ok(page(&visit, &Refused::default()).await?)
+}
+
+async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
+    let caller = &visit.may.caller;
+    let now = visit.now();
+    let Some(account) = caller.actor.id else {
+        let content = html! {
+            h1 { (caller.actor.name) }
+            p { "This is an access token with the role " strong { (caller.role.as_str()) } ". It has no password and no sessions." }
+        };
+        return Ok(visit.page(None::<Section>, "Account", &content));
+    };
+    let has_factor = visit.can(Permission::SecondFactor);
+    let (sessions, factor) = tokio::try_join!(account::sessions(visit.db(), account), async {
+        if has_factor { account::factor(visit.db(), account).await } else { Ok(None) }
+    },)?;
+    let content = html! {
+        h1 { (caller.actor.name) " " span.muted { (caller.role.as_str()) } }
+        section aria-labelledby="password-title" {
+            h2 #password-title { "Password" }
+            (visit.form(&format!("{HERE}/password"), "Change the password", "/console", &passwords(refused)))
+        }
+        @if has_factor { (second_factor(visit, factor, refused)) }
+        (table(&sessions, caller.session, now))
+        @if visit.can(Permission::ManageTokens) {
+            p { a href="/console/token" { "Access tokens" } " of programs have a page of their own." }
+        }
+    };
+    Ok(visit.page(None::<Section>, "Account", &content))
+}
+
+fn passwords(refused: &Refused) -> Markup {
+    html! {
+        fieldset {
+            legend { "Change the password" }
+            p.muted { "Other sessions of the account end." }
+            (checked(&Asked::default(), refused, "password", "Present password", "password"))
+            (checked(&Asked::default(), refused, "newPassword", "New password", "password"))
+        }
+    }
+}
+
+fn second_factor(visit: &Asking, factor: Option<Factor>, refused: &Refused) -> Markup {
+    let code = |legend: &str, said: &str| {
+        html! {
+            fieldset {
+                legend { (legend) }
+                p.muted { (said) }
+                (checked(&Asked::default(), refused, "code", "Code", "text"))
+            }
+        }
+    };
+    html! {
+        section #factor aria-labelledby="factor-title" {
+            header.title {
+                h2 #factor-title { "Second factor" }
+                @if factor.is_some_and(|factor| factor.active) { (badge(Tone::Good, "on")) } @else { (badge(Tone::Warn, "off")) }
+            }
+            @match factor {
+                Some(Factor { active: true, recovery_codes }) => {
+                    p { "Logging in asks for a code. " (number(recovery_codes)) " recovery codes are left." }
+                    (visit.form(&format!("{HERE}/totp/remove"), "Remove the second factor", HERE,
+                        &code("Remove it", "Enter a code of it, or a recovery code.")))
+                },
+                _ => (visit.form(&format!("{HERE}/totp"), "Set up a second factor", "/console",
+                    &html! { p { "An authenticator on your phone shows a code of six digits, which logging in then asks for." } })),
+            }
+        }
+    }
+}
+
+fn table(sessions: &[Session], own: Option<SessionId>, now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="sessions-title" {
+            h2 #sessions-title { "Sessions" }
+            div.scroll tabindex="0" role="region" aria-label="Sessions, table" {
+                table.stack {
+                    thead { tr { th { "From" } th { "Client" } th { "Since" } th { "Last used" } th { "Ends" } th { span.hidden { "End" } } } }
+                    tbody {
+                        @for session in sessions {
+                            tr {
+                                td.name { @match &session.address { Some(address) => (address), None => (none()) } }
+                                td.text { (session.user_agent.as_deref().unwrap_or("unknown")) }
+                                td data-label="Since" { (time(session.created_at, now)) }
+                                td data-label="Last used" { (time(session.last_used_at, now)) }
+                                td data-label="Ends" { (time(session.expires_at, now)) }
+                                td {
+                                    @if own == Some(session.id) { (badge(Tone::Good, "this one")) }
+                                    @else { a.button href={(HERE) "/session/" (session.id) "/end"} data-ask="" { "End" span.hidden { " the session of " (piece::stamp(session.created_at)) } } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What an action answered, or the page with the fields that are wrong.
+async fn or_page<T>(visit: &Asking, result: Result<T, Problem>) -> Result<Result<T, Response>, Problem> {
+    match result {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            Ok(Err((StatusCode::BAD_REQUEST, page(visit, &refused).await?).into_response()))
+        }
+    }
+}
+
+/// `POST /console/account/password`.
+pub(super) async fn change_password(At(visitor): At, act: Acting) -> Result<Response, Failure> {
+    let body = json!({
+        "password": act.form.get("password").unwrap_or_default(),
+        "newPassword": act.form.get("newPassword").unwrap_or_default(),
+    });
+    let changed = own::change_password(act.visit.services(), &act.visit.may, &visitor, body).await;
+    Ok(match or_page(&act.visit, changed).await? {
+        Ok(_) => done(HERE, Done::PasswordChanged, None),
+        Err(page) => page,
+    })
+}
+
+/// `POST /console/account/totp`: the only page that shows the secret.
+pub(super) async fn set_up(act: Act<permit::SecondFactor>) -> Result<Response, Failure> {
+    let answer = second_factor::set_up(act.visit.services(), &act.visit.may).await?;
+    let shown: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let [secret, uri] = ["secret", "uri"].map(|name| shown[name].as_str().unwrap_or_default());
+    let fields = html! {
+        fieldset {
+            legend { "Code" }
+            p.muted { "Enter the code that the authenticator shows now. The second factor is on from then." }
+            (checked(&Asked::default(), &Refused::default(), "code", "Code", "text"))
+        }
+    };
+    let content = html! {
+        h1 { "Set up a second factor" }
+        p { "Add this secret to your authenticator, or open the address on the device that has it." }
+        p.secret { code { (secret) } button.copy type="button" data-copy=(secret) hidden aria-label="Copy the secret" { "copy" } }
+        p.secret { code { (uri) } button.copy type="button" data-copy=(uri) hidden aria-label="Copy the address" { "copy" } }
+        (act.visit.form(&format!("{HERE}/totp/on"), "Switch it on", HERE, &fields))
+    };
+    Ok(act.visit.page(None::<Section>, "Set up a second factor", &content))
+}
+
+/// `POST /console/account/totp/on`: the only page that shows the recovery codes.
+pub(super) async fn switch_on(At(visitor): At, act: Acting) -> Result<Response, Failure> {
+    act.visit.may.caller.must(Permission::SecondFactor)?;
+    let body = json!({"code": act.form.get("code").unwrap_or_default()});
+    let on = second_factor::switch_on(act.visit.services(), &act.visit.may, &visitor, body).await;
+    let answer = match or_page(&act.visit, on).await? {
+        Ok(answer) => answer,
+        Err(page) => return Ok(page),
+    };
+    if let Some(account) = act.visit.may.caller.actor.id {
+        act.visit.app.tokens.forget(account);
+    }
+    let shown: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let content = html! {
+        h1 { "The second factor is on" }
+        p { "Each of these recovery codes replaces one code, if you lose the authenticator. They are shown on this page only." }
+        ul.hits { @for code in shown["recoveryCodes"].as_array().into_iter().flatten() { li { code { (code.as_str().unwrap_or_default()) } } } }
+        div.buttons { a.button.primary href=(HERE) { "To the account" } }
+    };
+    Ok(act.visit.page(None::<Section>, "The second factor is on", &content))
+}
+
+/// `POST /console/account/totp/remove`.
+pub(super) async fn remove(At(visitor): At, act: Acting) -> Result<Response, Failure> {
+    act.visit.may.caller.must(Permission::SecondFactor)?;
+    let body = json!({"code": act.form.get("code").unwrap_or_default()});
+    let removed = second_factor::remove(act.visit.services(), &act.visit.may, &visitor, body).await;
+    Ok(match or_page(&act.visit, removed).await? {
+        Ok(_) => done(HERE, Done::FactorRemoved, None),
+        Err(page) => page,
+    })
+}
+
+/// `GET /console/account/session/{id}/end`.
+pub(super) async fn ask_end(Id(id): Id<SessionId>, visit: Asking) -> Response {
+    let question = Question {
+        title: "End the session?",
+        explanation: html! { p { "It is logged out within seconds." } },
+        button: "End the session",
+        is_grave: false,
+        action: &format!("{HERE}/session/{id}/end"),
+        back: HERE,
+        fields: html! {},
+    };
+    visit.ask(None::<Section>, &question)
+}
+
+/// `POST /console/account/session/{id}/end`.
+pub(super) async fn end(Id(id): Id<SessionId>, act: Acting) -> Result<Response, Failure> {
+    session::end(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(HERE, Done::SessionEnded, None))
+}

@@ -1,0 +1,226 @@
+//! An e-shop: what is wrong, its partner, its syncs, its webhooks, its jobs and its orders.
+
+pub(super) mod setting;
+mod wrong;
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::job::search::{self as jobs, Line as Job};
+use longshore_shared::job::sync_run;
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::ids::EshopId;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::eshop::{self, Eshop, Last, Run, Setting};
+use longshore_shared::operate::order::search::{self as orders, Line as Order};
+use longshore_shared::webhook::health::{self, Line as Webhook};
+use maud::{Markup, html};
+
+use super::layout::Section;
+use super::piece::{
+    self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none,
+};
+use super::sync;
+use super::visit::Visit;
+use super::webhook::list as webhooks;
+
+/// Syncs of a kind that are shown as ticks.
+const TICKS: usize = 30;
+/// Jobs and orders that are shown; their lists have the rest.
+const SHOWN: usize = 8;
+
+/// What the page shows; what the visitor may not read is missing.
+struct Found {
+    eshop: Eshop,
+    setting: Option<Setting>,
+    runs: Vec<Run>,
+    syncs: Vec<sync_run::Run>,
+    jobs: Vec<Job>,
+    orders: Vec<Order>,
+    webhooks: Option<Vec<Webhook>>,
+    last: Option<Last>,
+    succeeded_at: Option<DateTime<Utc>>,
+}
+
+/// `GET /console/eshop/{id}`.
+pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
+    let found = read(&visit, id).await?;
+    let now = visit.now();
+    let content = html! {
+        (standing(&visit, &found, now))
+        (wrong::draw(&found, now))
+        @if visit.can(Permission::ReadSettings) { (setting::draw(&visit, id, found.setting.as_ref(), now)) }
+        @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
+        @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
+        @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
+        (orders_of(id, &found.orders, now))
+    };
+    Ok(visit.page(Section::Syncs, &found.eshop.name, &content))
+}
+
+async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem> {
+    let (db, scope) = (visit.db(), visit.scope());
+    let eshop = eshop::find(db, scope, id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let [settings, jobs, webhooks] =
+        [Permission::ReadSettings, Permission::ReadJobs, Permission::ReadWebhooks].map(|may| visit.can(may));
+    let of_jobs = jobs::Filter { eshop: Some(id), ..jobs::Filter::default() };
+    let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
+    let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
+    let (setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at) = tokio::try_join!(
+        async { if settings { eshop::setting(db, id).await } else { Ok(None) } },
+        async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
+        async { if jobs { sync_run::page(db, scope, None, Some(id), None).await } else { Ok(Vec::new()) } },
+        async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
+        async { Ok(orders::search(db, scope, &of_orders).await?.orders) },
+        async { if webhooks { health::page(db, scope, &of_webhooks).await.map(Some) } else { Ok(None) } },
+        async { if webhooks { eshop::last(db, id).await } else { Ok(None) } },
+        async { if webhooks { eshop::last_success(db, id).await } else { Ok(None) } },
+    )?;
+    Ok(Found { eshop, setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at })
+}
+
+fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> Markup {
+    let eshop = &found.eshop;
+    html! {
+        header.title {
+            h1 { (eshop.name) }
+            @if eshop.active { (badge(Tone::Good, "active")) } @else { (badge(Tone::Quiet, "inactive")) }
+            div.buttons {
+                a.button href={"/console/order?eshop=" (eshop.id)} { "Orders" }
+                @if visit.can(Permission::ReadJobs) { a.button href={"/console/job?eshop=" (eshop.id)} { "Jobs" } }
+                @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?entity=" (eshop.id)} { "Audit" } }
+            }
+        }
+        dl.facts {
+            @if let Some(webhooks) = &found.webhooks {
+                div { dt { "Webhooks" } dd { (webhooks.len()) } }
+                div { dt { "Last event" } dd { @match &found.last {
+                    Some(last) => a href={"/console/delivery/" (last.delivery)} { (time(last.at, now)) },
+                    None => (none()),
+                } } }
+                div { dt { "Last delivered" } dd { (time_or_none(found.succeeded_at, now)) } }
+            }
+            @if visit.can(Permission::ReadJobs) {
+                div { dt { "Last job" } dd { (time_or_none(found.jobs.first().map(|job| job.created_at), now)) } }
+            }
+            div { dt { "Last order" } dd { (time_or_none(found.orders.first().map(|order| order.created_at), now)) } }
+        }
+        @if let Some(last) = &found.last {
+            p.muted { "The last event was " code { (last.event) } ", " (last.state.toned().0) ". Events are recorded while a webhook listens." }
+        }
+        dl.details {
+            div { dt { "Organisation" } dd { (piece::organisation(eshop.organisation_id, &eshop.organisation)) } }
+            div { dt { "Warehouse" } dd { @match &eshop.default_warehouse { Some(name) => (name), None => (none()) } } }
+            div { dt { "Id" } dd { (piece::id(eshop.id)) } }
+            div { dt { "Created" } dd { (full_time(eshop.created_at, now)) } }
+        }
+    }
+}
+
+fn syncs(found: &Found, now: DateTime<Utc>) -> Markup {
+    let of_a_kind: Vec<&[Run]> = found.runs.chunk_by(|one, other| one.kind == other.kind).collect();
+    let syncs: Vec<_> = found.syncs.iter().filter(|run| run.kind.is_some()).collect();
+    html! {
+        section aria-labelledby="syncs-title" {
+            h2 #syncs-title { "Syncs" }
+            @if syncs.is_empty() {
+                (empty("No recent sync.", "A sync starts when the e-shop pushes a catalogue, by the clock of the setting, or on demand."))
+            } @else {
+                (sync::table(&syncs, now))
+            }
+            @for runs in of_a_kind { (history(runs)) }
+        }
+    }
+}
+
+/// The last syncs of a kind as ticks, the oldest first.
+fn history(runs: &[Run]) -> Markup {
+    let Some(kind) = runs.first().map(|run| run.kind.as_str()) else { return html! {} };
+    let runs = &runs[..runs.len().min(TICKS)];
+    html! {
+        p.ticks {
+            span.muted { "The last " (runs.len()) " of " (kind) " " }
+            @for run in runs.iter().rev() {
+                a.tick.(run.state.toned().1.class()) href={"/console/job/" (run.id)} title={(run.state) ", " (piece::stamp(run.created_at))} {
+                    span.hidden { (run.state) " " (piece::stamp(run.created_at)) }
+                }
+            }
+        }
+    }
+}
+
+fn webhooks(visit: &Visit<permit::Read>, id: EshopId, webhooks: &[Webhook], now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="webhooks-title" {
+            header.title {
+                h2 #webhooks-title { "Webhooks" }
+                @if visit.can(Permission::WriteWebhooks) { a.button href={"/console/eshop/" (id) "/webhook"} { "New webhook" } }
+                @if webhooks.len() > health::PAGE { a.button href={"/console/webhook?eshop=" (id)} { "All" } }
+            }
+            @if webhooks.is_empty() {
+                (empty("No webhook.", "Changes of this e-shop are recorded, but no event is sent."))
+            } @else {
+                (webhooks::table(webhooks, now))
+            }
+        }
+    }
+}
+
+fn jobs_of(id: EshopId, jobs: &[Job], now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="jobs-title" {
+            header.title { h2 #jobs-title { "Newest jobs" } a.button href={"/console/job?eshop=" (id)} { "All jobs" } }
+            @if jobs.is_empty() {
+                (empty("No jobs.", "Syncs and bulk operations of the e-shop are listed here."))
+            } @else {
+                div.scroll tabindex="0" role="region" aria-label="Jobs, table" {
+                    table.list.stack {
+                        thead { tr { th { "Job" } th { "State" } th { "Error, or what it waits for" } th.number { "Items" } th { "Accepted" } } }
+                        tbody {
+                            @for job in jobs.iter().take(SHOWN) {
+                                tr {
+                                    td.name { a href={"/console/job/" (job.id)} { (job.kind) } }
+                                    td { (job_state(job.state, job.total, job.failed)) }
+                                    td.text {
+                                        @if let Some(error) = &job.error { (error) }
+                                        @else if let Some(waits) = &job.waits_for { (piece::waits(waits, None, now)) }
+                                    }
+                                    td.number data-label="Items" { (number(job.total)) }
+                                    td data-label="Accepted" { (time(job.created_at, now)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn orders_of(id: EshopId, orders: &[Order], now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="orders-title" {
+            header.title { h2 #orders-title { "Newest orders" } a.button href={"/console/order?eshop=" (id)} { "All orders" } }
+            @if orders.is_empty() {
+                (empty("No orders.", "Orders of the e-shop are listed here."))
+            } @else {
+                div.scroll tabindex="0" role="region" aria-label="Orders, table" {
+                    table.list.stack {
+                        thead { tr { th { "Order" } th { "Status" } th { "Waits for, or error" } th { "Since" } th.number { "Pieces" } } }
+                        tbody {
+                            @for order in orders.iter().take(SHOWN) {
+                                tr {
+                                    td.name { a href={"/console/order/" (order.id)} { strong { (order.number) } } }
+                                    td { (state(order.status)) }
+                                    td.text { (order.waits_for.as_deref().or(order.error.as_deref()).unwrap_or_default()) }
+                                    td data-label="Since" { (time(order.status_since, now)) }
+                                    td.number data-label="Pieces" { (number(order.pieces)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

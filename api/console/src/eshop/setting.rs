@@ -1,0 +1,389 @@
+//! The integration setting of an e-shop: what it says, changing it, pausing it, and a sync at once. All go through the use-cases
+//! of the API.
+
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::ids::EshopId;
+use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::operate::eshop::{self, Setting};
+use longshore_shared::partner::pull;
+use longshore_shared::partner::setting::{self, Integration, store};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use crate::form::{Asked, Refused};
+use crate::layout::Section;
+use crate::piece::{self, Tone, badge, checked, empty, full_time, number, options, switch, time};
+use crate::visit::{Act, Done, Question, Visit, done};
+
+type Asking = Visit<permit::WriteSettings>;
+type Acting = Act<permit::WriteSettings>;
+
+/// The fields of the form, as the body of the API names them.
+const FIELDS: [&str; 13] = [
+    "integrationType",
+    "active",
+    "baseUrl",
+    "inventories",
+    "credentials.type",
+    "credentials.username",
+    "credentials.password",
+    "credentials.token",
+    "productSync.enabled",
+    "productSync.intervalMinutes",
+    "stockSync.enabled",
+    "stockSync.intervalMinutes",
+    "stockSync.reserve",
+];
+
+/// Members of a stored setting that a body may change and the form does not show.
+const KEPT: &str = "warehouses";
+
+fn page(id: EshopId) -> String {
+    format!("/console/eshop/{id}")
+}
+
+/// The section of the page of the e-shop.
+pub(super) fn draw(
+    visit: &Visit<permit::Read>,
+    id: EshopId,
+    setting: Option<&Setting>,
+    now: DateTime<Utc>,
+) -> Markup {
+    let path = page(id);
+    html! {
+        section #setting aria-labelledby="setting-title" {
+            header.title {
+                h2 #setting-title { "Integration setting" }
+                div.buttons {
+                    @if visit.can(Permission::WriteJobs) && setting.is_some_and(|setting| setting.active) {
+                        a.button href={(path) "/sync"} data-ask="" { "Sync now" }
+                    }
+                    @if visit.can(Permission::WriteSettings) {
+                        @match setting {
+                            Some(setting) if setting.active => a.button href={(path) "/pause"} data-ask="" { "Pause" },
+                            Some(_) => a.button.primary href={(path) "/resume"} data-ask="" { "Resume" },
+                            None => {},
+                        }
+                        a.button href={(path) "/setting"} { @if setting.is_some() { "Edit" } @else { "Connect" } }
+                    }
+                }
+            }
+            @match setting {
+                None => (empty("No integration setting.", "The e-shop pushes its products and stocks itself, or has not been connected yet.")),
+                Some(setting) => (facts(setting, now)),
+            }
+        }
+    }
+}
+
+fn facts(setting: &Setting, now: DateTime<Utc>) -> Markup {
+    html! {
+        dl.details {
+            div { dt { "Partner" } dd { (setting.integration) " " @if !setting.active { (badge(Tone::Warn, "paused")) } } }
+            div { dt { "Address" } dd { @match &setting.base_url { Some(url) => code { (url) }, None => span.muted { "that of the partner" } } } }
+            div { dt { "Products" } dd { (clock(setting.product_minutes, setting.next_product_sync, now)) } }
+            div { dt { "Stocks sent" } dd { (clock(setting.stock_minutes, setting.next_stock_sync, now)) } }
+            div { dt { "Stored" } dd { (full_time(setting.changed_at, now)) } }
+            div { dt { "Id" } dd { (piece::id(setting.id)) } }
+        }
+    }
+}
+
+fn clock(minutes: Option<i32>, next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
+    html! {
+        @match minutes {
+            None => span.muted { "not by the clock" },
+            Some(minutes) => {
+                "every " (number(minutes)) " min"
+                @match next {
+                    Some(at) if at <= now => ", due now",
+                    Some(at) => { ", next " (time(at, now)) },
+                    None => {},
+                }
+            }
+        }
+    }
+}
+
+/// `GET /console/eshop/{id}/setting`.
+pub(crate) async fn edit(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+    let stored = stored(&visit, id).await?;
+    let fields = shown(stored.as_ref());
+    Ok(editor(&visit, id, stored.is_some(), &fields, &Refused::default()).await?)
+}
+
+/// `POST /console/eshop/{id}/setting`.
+pub(crate) async fn store(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
+    let stored = stored(&act.visit, id).await?;
+    let version = act.form.get("version").and_then(|version| version.parse::<i64>().ok());
+    let body = body(&act.form, stored.as_ref());
+    let check = |found| {
+        if version == Some(found) {
+            return Ok(());
+        }
+        let detail = "the setting was changed meanwhile: open it again";
+        Err(Problem::new(&PRECONDITION_FAILED, detail))
+    };
+    match store::store(act.visit.services(), &act.visit.may, id, body, check).await {
+        Ok(_) => Ok(done(&page(id), Done::SettingStored, None)),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            let page = editor(&act.visit, id, stored.is_some(), &act.form, &refused).await?;
+            Ok((StatusCode::BAD_REQUEST, page).into_response())
+        }
+    }
+}
+
+/// The stored setting, as the API shows it.
+async fn stored(visit: &Asking, id: EshopId) -> Result<Option<Value>, Problem> {
+    match setting::find(visit.services(), visit.scope(), id).await {
+        Ok(answer) => {
+            let body = answer.body.as_deref().unwrap_or("{}");
+            serde_json::from_str(body).map(Some).map_err(Problem::internal)
+        }
+        // none is stored yet, or no longer; the e-shop is another thing
+        Err(problem) if matches!(problem.kind().status, 404 | 410) => {
+            let eshop = eshop::find(visit.db(), visit.scope(), id).await?;
+            eshop.map(|_| None).ok_or_else(|| Problem::not_found("e-shop"))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The fields of a form that shows a setting; secrets are not shown.
+fn shown(stored: Option<&Value>) -> Asked {
+    let Some(stored) = stored else {
+        return Asked::of(vec![("integrationType", "feed".to_owned()), ("active", "true".to_owned())]);
+    };
+    let text = |pointer: &str| match stored.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
+        Some(other) => other.to_string(),
+    };
+    let inventories: Vec<&str> = stored["inventories"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|inventory| inventory["inventoryId"].as_str())
+        .collect();
+    Asked::of(vec![
+        ("version", text("/version")),
+        ("integrationType", text("/integrationType")),
+        ("active", text("/active")),
+        ("baseUrl", text("/baseUrl")),
+        ("inventories", inventories.join(", ")),
+        ("productSync.enabled", text("/productSync/enabled")),
+        ("productSync.intervalMinutes", text("/productSync/intervalMinutes")),
+        ("stockSync.enabled", text("/stockSync/enabled")),
+        ("stockSync.intervalMinutes", text("/stockSync/intervalMinutes")),
+        ("stockSync.reserve", text("/stockSync/reserve")),
+    ])
+}
+
+/// The body of the API that a form says. What is left empty of the credentials keeps the stored ones.
+fn body(form: &Asked, stored: Option<&Value>) -> Value {
+    let mut body = Map::new();
+    let is_on = |name: &str| form.get(name) == Some("true");
+    // what is no number is refused by the rule of the API, at its path
+    let figure = |name: &str| {
+        form.get(name).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)))
+    };
+    body.insert("integrationType".to_owned(), json!(form.get("integrationType")));
+    body.insert("active".to_owned(), json!(is_on("active")));
+    body.insert("baseUrl".to_owned(), json!(form.get("baseUrl")));
+    let names =
+        form.get("inventories").unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
+    body.insert("inventories".to_owned(), names.map(|name| json!({"inventoryId": name})).collect());
+    if let Some(kept) = stored.and_then(|stored| stored.get(KEPT)) {
+        body.insert(KEPT.to_owned(), kept.clone());
+    }
+    for (member, figures) in
+        [("productSync", &["intervalMinutes"][..]), ("stockSync", &["intervalMinutes", "reserve"])]
+    {
+        let mut sync = Map::new();
+        sync.insert("enabled".to_owned(), json!(is_on(&format!("{member}.enabled"))));
+        for name in figures {
+            sync.extend(figure(&format!("{member}.{name}")).map(|value| ((*name).to_owned(), value)));
+        }
+        body.insert(member.to_owned(), sync.into());
+    }
+    body.extend(credentials(form, stored).map(|credentials| ("credentials".to_owned(), credentials)));
+    body.into()
+}
+
+fn credentials(form: &Asked, stored: Option<&Value>) -> Option<Value> {
+    let given: Map<String, Value> = ["type", "username", "password", "token"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), json!(form.get(&format!("credentials.{name}"))?))))
+        .collect();
+    if !given.is_empty() {
+        let mut given = given;
+        if form.get("integrationType") == Some(Integration::Baselinker.as_str()) {
+            given.remove("type");
+        }
+        return Some(given.into());
+    }
+    // masked, which keeps them
+    stored
+        .filter(|stored| stored["integrationType"] == json!(form.get("integrationType")))?
+        .get("credentials")
+        .cloned()
+}
+
+async fn editor(
+    visit: &Asking,
+    id: EshopId,
+    is_stored: bool,
+    form: &Asked,
+    refused: &Refused,
+) -> Result<Response, Problem> {
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let title = format!("Integration of {}", eshop.name);
+    let path = page(id);
+    let content = html! {
+        p.trail { (piece::eshop(id, &eshop.name)) " / integration setting" }
+        h1 { (title) }
+        (visit.form(&format!("{path}/setting"), "Store", &path, &fields(is_stored, form, refused)))
+    };
+    Ok(visit.page(Section::Syncs, &title, &content))
+}
+
+fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
+    let kinds = Integration::NAMES.iter().map(|name| (*name, *name));
+    let types = [
+        ("", if is_stored { "as stored" } else { "none" }),
+        ("none", "none"),
+        ("basic", "user name and password"),
+        ("bearer", "token"),
+    ];
+    let others = refused.others(&FIELDS);
+    html! {
+        input type="hidden" name="version" value=[form.get("version")];
+        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        fieldset {
+            legend { "Partner" }
+            (options(form, refused, "integrationType", "Kind", kinds))
+            (checked(form, refused, "baseUrl", "Address", "url"))
+            (switch(form, "active", "Call the partner"))
+        }
+        fieldset {
+            legend { "Credentials" }
+            @if is_stored { p.muted { "Empty fields keep what is stored, which is never shown. A new address of another host needs them again." } }
+            (options(form, refused, "credentials.type", "Kind (feed)", types))
+            (checked(&Asked::default(), refused, "credentials.username", "User name", "text"))
+            (checked(&Asked::default(), refused, "credentials.password", "Password", "password"))
+            (checked(&Asked::default(), refused, "credentials.token", "Token", "password"))
+        }
+        fieldset {
+            legend { "Products" }
+            (switch(form, "productSync.enabled", "Fetch by the clock"))
+            (checked(form, refused, "productSync.intervalMinutes", "Minutes between", "number"))
+            (checked(form, refused, "inventories", "Inventories (ids, separated by commas; empty: all)", "text"))
+        }
+        fieldset {
+            legend { "Stocks" }
+            (switch(form, "stockSync.enabled", "Send by the clock"))
+            (checked(form, refused, "stockSync.intervalMinutes", "Minutes between", "number"))
+            (checked(form, refused, "stockSync.reserve", "Pieces kept back", "number"))
+        }
+    }
+}
+
+/// A question about the setting of an e-shop.
+async fn ask(
+    visit: &Asking,
+    id: EshopId,
+    verb: &str,
+    explanation: &str,
+    step: &str,
+) -> Result<Response, Failure> {
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let path = page(id);
+    let question = Question {
+        title: &format!("{verb} the integration of {}?", eshop.name),
+        explanation: html! { p { (explanation) } },
+        button: verb,
+        is_grave: false,
+        action: &format!("{path}/{step}"),
+        back: &path,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Syncs, &question))
+}
+
+/// `GET /console/eshop/{id}/pause`.
+pub(crate) async fn ask_pause(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+    let said = "The partner is not called until the integration is resumed: no sync starts by the clock or on demand.";
+    ask(&visit, id, "Pause", said, "pause").await
+}
+
+/// `POST /console/eshop/{id}/pause`.
+pub(crate) async fn pause(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
+    set_active(&act, id, false).await?;
+    Ok(done(&page(id), Done::SettingPaused, None))
+}
+
+/// `GET /console/eshop/{id}/resume`.
+pub(crate) async fn ask_resume(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+    ask(&visit, id, "Resume", "The partner is called again, by the clock and on demand.", "resume").await
+}
+
+/// `POST /console/eshop/{id}/resume`.
+pub(crate) async fn resume(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
+    set_active(&act, id, true).await?;
+    Ok(done(&page(id), Done::SettingResumed, None))
+}
+
+async fn set_active(act: &Acting, id: EshopId, is_active: bool) -> Result<(), Problem> {
+    let stored = stored(&act.visit, id).await?.ok_or_else(|| Problem::not_found("integration setting"))?;
+    let mut body = Map::new();
+    for name in ["integrationType", "credentials", "baseUrl", "inventories", KEPT, "productSync", "stockSync"]
+    {
+        body.extend(stored.get(name).map(|value| (name.to_owned(), value.clone())));
+    }
+    body.insert("active".to_owned(), json!(is_active));
+    let version = stored["version"].as_i64();
+    let check = |found| {
+        let detail = "the setting was changed at this moment: try again";
+        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, detail)) }
+    };
+    store::store(act.visit.services(), &act.visit.may, id, body.into(), check).await?;
+    Ok(())
+}
+
+/// `GET /console/eshop/{id}/sync`.
+pub(crate) async fn ask_sync(
+    Id(id): Id<EshopId>,
+    visit: Visit<permit::WriteJobs>,
+) -> Result<Response, Failure> {
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let path = page(id);
+    let question = Question {
+        title: &format!("Sync {} now?", eshop.name),
+        explanation: html! {
+            p { "Starts what the clock starts: the products of each inventory are fetched, and stocks are sent if the setting says so." }
+            p { "This also shows whether the partner can be reached: the jobs say what it answers." }
+        },
+        button: "Sync now",
+        is_grave: false,
+        action: &format!("{path}/sync"),
+        back: &path,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Syncs, &question))
+}
+
+/// `POST /console/eshop/{id}/sync`.
+pub(crate) async fn sync(Id(id): Id<EshopId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+    let answer = pull::now(act.visit.services(), &act.visit.may, id).await?;
+    let jobs: Vec<Value> =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
+    Ok(done(&page(id), Done::Syncing, Some(jobs.len())))
+}

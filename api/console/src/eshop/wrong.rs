@@ -1,0 +1,106 @@
+//! What is wrong with an e-shop, the worst first, with the page where each can be looked into.
+
+use chrono::{DateTime, Utc};
+use longshore_shared::operate::eshop::{self, RUNS};
+use longshore_shared::webhook::health::Health;
+use maud::{Markup, html};
+
+use super::Found;
+use crate::piece::{Tone, badge, counted, empty, seconds};
+
+struct Wrong {
+    tone: Tone,
+    word: &'static str,
+    sentence: String,
+    address: Option<String>,
+}
+
+pub(super) fn draw(found: &Found, now: DateTime<Utc>) -> Markup {
+    let mut all: Vec<Wrong> = [inactive(found), partner(found, now)].into_iter().flatten().collect();
+    all.extend(syncs(found, now));
+    all.extend(webhooks(found, now));
+    all.sort_by_key(|wrong| wrong.tone != Tone::Bad);
+    html! {
+        section.attention aria-labelledby="wrong-title" {
+            h2 #wrong-title { "What is wrong" }
+            @if all.is_empty() {
+                (empty("Nothing is wrong.", "The partner, the syncs and the webhooks of this e-shop work as far as is known."))
+            } @else {
+                ul {
+                    @for wrong in &all {
+                        li {
+                            @match &wrong.address {
+                                Some(address) => a href=(address) { (badge(wrong.tone, wrong.word)) span { (wrong.sentence) } },
+                                None => p { (badge(wrong.tone, wrong.word)) span { (wrong.sentence) } },
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn lasted(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    seconds((now - since).as_seconds_f64())
+}
+
+fn inactive(found: &Found) -> Option<Wrong> {
+    let sentence = "The e-shop is not active: the clock starts no sync.".to_owned();
+    (!found.eshop.active).then_some(Wrong { tone: Tone::Warn, word: "inactive", sentence, address: None })
+}
+
+/// What the partner refuses, and a partner that is not called.
+fn partner(found: &Found, now: DateTime<Utc>) -> Option<Wrong> {
+    let setting = found.setting.as_ref()?;
+    if let (Some(error), Some(at)) = (&setting.error, setting.error_at) {
+        let sentence = format!("{}: {error} ({} ago)", setting.integration, lasted(at, now));
+        let address = setting.error_job.map(|job| format!("/console/job/{job}"));
+        return Some(Wrong { tone: Tone::Bad, word: "partner", sentence, address });
+    }
+    let sentence = format!("The integration with {} is paused.", setting.integration);
+    (!setting.active).then_some(Wrong { tone: Tone::Warn, word: "paused", sentence, address: None })
+}
+
+fn syncs(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
+    let failing = eshop::failing(&found.runs).into_iter();
+    failing
+        .map(|failing| {
+            let at_least = if failing.is_older { "at least " } else { "" };
+            let runs = counted(i64::try_from(failing.runs).unwrap_or(RUNS), "run", "runs");
+            let sentence = format!(
+                "{} has failed for {}, {at_least}{runs} in a row.",
+                failing.kind,
+                lasted(failing.since, now)
+            );
+            let newest = found.runs.iter().find(|run| run.kind == failing.kind);
+            let address = newest.map(|run| format!("/console/job/{}", run.id));
+            Wrong { tone: Tone::Bad, word: "sync", sentence, address }
+        })
+        .collect()
+}
+
+fn webhooks(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
+    let Some(webhooks) = &found.webhooks else { return Vec::new() };
+    if webhooks.is_empty() {
+        let sentence = "No webhook listens: no event of this e-shop is sent.".to_owned();
+        return vec![Wrong { tone: Tone::Quiet, word: "silent", sentence, address: None }];
+    }
+    let unwell = webhooks.iter().filter_map(|webhook| {
+        let health = webhook.health();
+        let (tone, why) = match health {
+            Health::Healthy => return None,
+            Health::Disabled => (Tone::Bad, webhook.disabled_reason.clone().unwrap_or_default()),
+            Health::Inactive => (Tone::Quiet, "it is not active, its deliveries are kept".to_owned()),
+            Health::Failing => {
+                let since = webhook.failing_since.map(|since| lasted(since, now)).unwrap_or_default();
+                let failures = counted(i64::from(webhook.failures), "attempt", "attempts");
+                (Tone::Bad, format!("failing for {since}, {failures} in a row"))
+            }
+        };
+        let sentence = format!("{}: {why}.", webhook.destination);
+        let address = Some(format!("/console/webhook/{}", webhook.id));
+        Some(Wrong { tone, word: health.as_str(), sentence, address })
+    });
+    unwell.collect()
+}

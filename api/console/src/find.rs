@@ -1,0 +1,91 @@
+//! The search of the bar: everything that an operator may have at hand leads to its page.
+
+use axum::response::{IntoResponse as _, Redirect, Response};
+use longshore_http::extract::{Failure, permit};
+use longshore_shared::operate::find::{self, Group, Hit, Kind, SHOWN};
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use super::layout::Section;
+use super::piece::empty;
+use super::visit::Visit;
+
+/// What can be found, for an empty search.
+const ADVICE: &str = "A SKU, the beginning of a product's name, an order or tracking number, an e-shop, an organisation, the host of \
+                      a destination, any id, a request id, or a trace id.";
+
+/// `GET /console/find?q=`: the page of the only hit, or all hits.
+pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
+    let text = visit.asked.text("q")?.unwrap_or_default();
+    let groups = find::find(visit.db(), visit.may.caller.role, visit.scope(), &text).await?;
+    if let [(kind, hits)] = &groups[..]
+        && let [hit] = &hits[..]
+    {
+        return Ok(Redirect::to(&address(*kind, hit)).into_response());
+    }
+    let content = html! {
+        @if text.is_empty() {
+            h1 { "Find" }
+            (empty("Nothing to look for.", ADVICE))
+        } @else {
+            h1 { "Results for “" (text) "”" }
+            @if groups.is_empty() {
+                (empty("Nothing found.", ADVICE))
+            }
+            @for group in &groups { (section(group, &text)) }
+        }
+    };
+    Ok(visit.page(None::<Section>, "Find", &content))
+}
+
+fn section((kind, hits): &Group, text: &str) -> Markup {
+    let (word, title) = words(*kind);
+    let is_more = hits.len() > SHOWN;
+    html! {
+        section aria-labelledby={"found-" (word)} {
+            h2 id={"found-" (word)} { (title) }
+            ul.hits {
+                @for hit in hits.iter().take(SHOWN) {
+                    li { a href=(address(*kind, hit)) { (hit.name) } @if let Some(of) = &hit.of { " " span.muted { (of) } } }
+                }
+            }
+            @if is_more {
+                p.muted {
+                    "The first " (SHOWN) ". "
+                    @match kind {
+                        Kind::Webhook => a href={"/console/webhook?" (query("text", text))} { "All webhooks" },
+                        Kind::Eshop => a href={"/console/sync?" (query("name", text))} { "All e-shops" },
+                        _ => "Search for more of the name to see fewer.",
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A word for the element, and the title.
+fn words(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Eshop => ("eshop", "E-shops"),
+        Kind::Organisation => ("organisation", "Organisations"),
+        Kind::Product => ("product", "Products"),
+        Kind::Order => ("order", "Orders"),
+        Kind::Webhook => ("webhook", "Webhooks"),
+        Kind::Job => ("job", "Jobs"),
+        Kind::Delivery => ("delivery", "Deliveries"),
+        Kind::Request => ("request", "Requests"),
+        Kind::Entity => ("entity", "Records of the audit"),
+    }
+}
+
+fn address(kind: Kind, hit: &Hit) -> String {
+    match kind {
+        Kind::Request => format!("/console/audit?{}", query("request", &hit.name)),
+        Kind::Entity => format!("/console/audit?entity={}", hit.id),
+        kind => format!("/console/{}/{}", words(kind).0, hit.id),
+    }
+}
+
+fn query(name: &str, value: &str) -> String {
+    form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish()
+}

@@ -1,0 +1,100 @@
+//! An organisation: its e-shops, those with something wrong first.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::ids::OrganisationId;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
+use maud::{Markup, html};
+
+use super::layout::Section;
+use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
+use super::visit::Visit;
+
+/// `GET /console/organisation/{id}`.
+pub(super) async fn show(
+    Id(id): Id<OrganisationId>,
+    visit: Visit<permit::Read>,
+) -> Result<Response, Failure> {
+    let (db, scope) = (visit.db(), visit.scope());
+    let (found, eshops) =
+        tokio::try_join!(organisation::find(db, scope, id), organisation::eshops(db, scope, id))?;
+    let found = found.ok_or_else(|| Problem::not_found("organisation"))?;
+    let now = visit.now();
+    let content = html! {
+        (standing(&visit, &found, &eshops, now))
+        (table(&eshops, now))
+    };
+    Ok(visit.page(Section::Syncs, &found.name, &content))
+}
+
+fn standing(
+    visit: &Visit<permit::Read>,
+    found: &Organisation,
+    eshops: &[Eshop],
+    now: DateTime<Utc>,
+) -> Markup {
+    let unwell = eshops.iter().filter(|eshop| is_unwell(eshop)).count();
+    html! {
+        header.title {
+            h1 { (found.name) }
+            @if found.active { (badge(Tone::Good, "active")) } @else { (badge(Tone::Quiet, "inactive")) }
+            div.buttons {
+                @if visit.can(Permission::ReadJobs) { a.button href={"/console/job?organisation=" (found.id)} { "Jobs" } }
+                @if visit.can(Permission::ManageTokens) { a.button href={"/console/token?organisation=" (found.id)} { "Access tokens" } }
+                @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?organisation=" (found.id)} { "Audit" } }
+            }
+        }
+        dl.facts {
+            div { dt { "E-shops" } dd { (up_to(i64::try_from(eshops.len().min(ESHOPS)).unwrap_or(i64::MAX), i64::try_from(ESHOPS).unwrap_or(i64::MAX))) } }
+            div { dt { "Something is wrong in" } dd { (unwell) } }
+            @if visit.can(Permission::ReadJobs) { div { dt { "Jobs open" } dd { (up_to(found.open_jobs, COUNTED)) } } }
+            div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>())) } }
+        }
+        dl.details {
+            div { dt { "Code" } dd { @match &found.code { Some(code) => (code), None => (none()) } } }
+            div { dt { "Country" } dd { (found.country) } }
+            div { dt { "Warehouses" } dd { @if found.warehouses.is_empty() { (none()) } @else { (found.warehouses.join(", ")) } } }
+            div { dt { "Id" } dd { (piece::id(found.id)) } }
+            div { dt { "Created" } dd { (full_time(found.created_at, now)) } }
+        }
+    }
+}
+
+fn is_unwell(eshop: &Eshop) -> bool {
+    eshop.error.is_some() || eshop.failing > 0 || eshop.disabled > 0
+}
+
+fn table(eshops: &[Eshop], now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="eshops-title" {
+            h2 #eshops-title { "E-shops " span.muted { "those with something wrong first" } }
+            @if eshops.is_empty() {
+                (empty("No e-shops.", "E-shops are created with the API."))
+            } @else {
+                @if eshops.len() > ESHOPS { p.muted { "The first " (ESHOPS) "." } }
+                div.scroll tabindex="0" role="region" aria-label="E-shops, table" {
+                    table.list.stack {
+                        thead { tr { th { "E-shop" } th { "Partner" } th { "Error" } th.number { "Webhooks" } th.number { "Failing" } th.number { "Disabled" } } }
+                        tbody { @for eshop in eshops.iter().take(ESHOPS) { (row(eshop, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(eshop: &Eshop, now: DateTime<Utc>) -> Markup {
+    html! {
+        tr {
+            td.name { strong { (piece::eshop(eshop.id, &eshop.name)) } @if !eshop.active { " " (badge(Tone::Quiet, "inactive")) } }
+            td data-label="Partner" { @match &eshop.integration { Some(name) => (name), None => (none()) } }
+            td.text { @if let Some(error) = &eshop.error { span.refused { (error) } @if let Some(at) = eshop.error_at { ", " (time(at, now)) } } }
+            td.number data-label="Webhooks" { (number(eshop.webhooks)) }
+            td.number data-label="Failing" { @if eshop.failing > 0 { span.refused { (number(eshop.failing)) } } @else { "0" } }
+            td.number data-label="Disabled" { @if eshop.disabled > 0 { span.refused { (number(eshop.disabled)) } } @else { "0" } }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The figures of the recent past, each with its course.
+
+use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
+use maud::{Markup, html};
+
+use super::course::float;
+use crate::chart::spark;
+use crate::piece::{milliseconds, number};
+
+struct Figure {
+    name: &'static str,
+    value: String,
+    more: String,
+    class: &'static str,
+    course: Vec<Option<f64>>,
+}
+
+/// The figures of the shortest span that the visitor can choose.
+pub(super) fn draw(course: &Course) -> Markup {
+    let span = if course.span == Span::Hour { "in the last hour" } else { "in the last 24 hours" };
+    let last = course.waiting.iter().rev().flatten().next();
+    let mut figures = vec![
+        throughput("Jobs finished", &course.jobs, span),
+        throughput("Calls delivered", &course.deliveries, span),
+        failures(&course.jobs, &course.deliveries),
+    ];
+    if let Some(slowest) = slowest(&course.deliveries) {
+        figures.push(slowest);
+    }
+    if let Some(last) = last {
+        let of = |value: fn(&Waiting) -> i64| {
+            course.waiting.iter().map(|waiting| waiting.as_ref().map(|w| float(value(w)))).collect()
+        };
+        let (name, value) = ("Jobs open", number(last.jobs));
+        figures.push(Figure {
+            name,
+            value,
+            more: "at the last look".to_owned(),
+            class: "waiting",
+            course: of(|w| w.jobs),
+        });
+        let oldest = milliseconds(last.oldest_seconds * 1e3);
+        let more =
+            if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
+        let (name, value) = ("Deliveries due", number(last.deliveries));
+        figures.push(Figure { name, value, more, class: "waiting", course: of(|w| w.deliveries) });
+    }
+    html! {
+        section.figures aria-label="Figures" {
+            @for figure in &figures {
+                div.figure {
+                    span.muted { (figure.name) }
+                    strong { (figure.value) }
+                    span.muted { (figure.more) }
+                    (spark(figure.class, &figure.course))
+                }
+            }
+        }
+    }
+}
+
+fn throughput(name: &'static str, points: &[Point], span: &str) -> Figure {
+    let course = points.iter().map(|point| Some(float(point.good))).collect();
+    let value = number(points.iter().map(|point| point.good).sum::<i64>());
+    Figure { name, value, more: span.to_owned(), class: "good", course }
+}
+
+/// The share of what failed.
+fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
+    let both = || jobs.iter().zip(calls);
+    let bad: i64 = both().map(|(job, call)| job.bad + call.bad).sum();
+    let all: i64 = bad + both().map(|(job, call)| job.good + call.good).sum::<i64>();
+    // a hundredth, rounded up: 0 % means none
+    let hundredths = if all == 0 { 0 } else { (bad * 10_000 + all - 1) / all };
+    let value = format!("{}.{:02} %", hundredths / 100, hundredths % 100);
+    let more = format!("{} of {}", number(bad), number(all));
+    let course = both().map(|(job, call)| Some(float(job.bad + call.bad))).collect();
+    Figure { name: "Failed", value, more, class: "bad", course }
+}
+
+/// The duration that 95 % of the calls of the last step did not exceed.
+fn slowest(calls: &[Point]) -> Option<Figure> {
+    let last = calls.iter().rev().find_map(|point| point.p95_ms)?;
+    let course = calls.iter().map(|point| point.p95_ms).collect();
+    let more = "95 % take no longer".to_owned();
+    Some(Figure { name: "Duration of calls", value: milliseconds(last), more, class: "p95", course })
+}

@@ -1,0 +1,181 @@
+//! Access tokens of programs: the list, a new one, and deleting one. All go through the use-cases of the API.
+
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, SecondsFormat, Utc};
+use http::StatusCode;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::account::token::issue;
+use longshore_shared::kernel::ids::{OrganisationId, TokenId};
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::list::fields::token::ROLES;
+use longshore_shared::operate::token::{self, SHOWN, Token};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+use url::form_urlencoded;
+
+use super::form::{Asked, Refused};
+use super::layout::Section;
+use super::piece::{self, Tone, badge, checked, empty, none, options, time, time_or_none};
+use super::visit::{Act, Done, Question, Visit, done};
+
+const HERE: &str = "/console/token";
+
+type Asking = Visit<permit::ManageTokens>;
+type Acting = Act<permit::ManageTokens>;
+
+/// The fields of the form, as the body of the API names them.
+const FIELDS: [&str; 6] = ["name", "role", "organisation", "eshop", "wms", "expiresAt"];
+
+/// `GET /console/token`.
+pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
+    let organisation: Option<OrganisationId> = visit.asked.id("organisation")?;
+    let tokens = token::list(visit.db(), visit.scope(), organisation).await?;
+    let query = organisation.map(|id| {
+        form_urlencoded::Serializer::new(String::new()).append_pair("organisation", &id.to_string()).finish()
+    });
+    let new = query.map_or_else(|| format!("{HERE}/new"), |query| format!("{HERE}/new?{query}"));
+    let content = html! {
+        header.title {
+            h1 { "Access tokens" }
+            div.buttons { a.button.primary href=(new) { "New token" } }
+        }
+        p.muted { "Programs use them. People log in with their account instead." }
+        (table(&tokens, visit.now()))
+    };
+    Ok(visit.page(None::<Section>, "Access tokens", &content))
+}
+
+fn table(tokens: &[Token], now: DateTime<Utc>) -> Markup {
+    if tokens.is_empty() {
+        return empty(
+            "No access tokens.",
+            "Create one for each program, with the narrowest role that it needs.",
+        );
+    }
+    html! {
+        @if tokens.len() > SHOWN { p.muted { "The newest " (SHOWN) "." } }
+        div.scroll tabindex="0" role="region" aria-label="Access tokens, table" {
+            table.list.stack {
+                thead { tr { th { "Name" } th { "Role" } th { "Of" } th { "Last used" } th { "Ends" } th { "Created" } th { span.hidden { "Delete" } } } }
+                tbody { @for token in tokens.iter().take(SHOWN) { (row(token, now)) } }
+            }
+        }
+    }
+}
+
+fn row(token: &Token, now: DateTime<Utc>) -> Markup {
+    let bound = token.eshop.as_deref().or(token.wms.as_deref());
+    html! {
+        tr {
+            td.name { strong { (token.name) } }
+            td { (token.role) }
+            td.name data-label="Of" {
+                @match (token.organisation_id, &token.organisation) {
+                    (Some(id), Some(name)) => (piece::organisation(id, name)),
+                    _ => "everything",
+                }
+                @if let Some(bound) = bound { ", " (bound) }
+            }
+            td data-label="Last used" { (time_or_none(token.last_used_at, now)) }
+            td data-label="Ends" { @match token.expires_at {
+                Some(at) if at <= now => (badge(Tone::Quiet, "ended")),
+                Some(at) => (time(at, now)),
+                None => (none()),
+            } }
+            td.name data-label="Created" { (time(token.created_at, now)) " " span.muted { "by " (token.created_by) } }
+            td { a.button.danger href={(HERE) "/" (token.id) "/delete"} data-ask="" { "Delete" span.hidden { " the token " (token.name) } } }
+        }
+    }
+}
+
+/// `GET /console/token/new`.
+pub(super) async fn new(visit: Asking) -> Response {
+    creator(&visit, &visit.asked, &Refused::default())
+}
+
+fn creator(visit: &Asking, form: &Asked, refused: &Refused) -> Response {
+    let roles = ROLES.iter().rev().map(|role| (*role, *role));
+    let others = refused.others(&FIELDS);
+    let fields = html! {
+        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        fieldset {
+            legend { "Token" }
+            (checked(form, refused, "name", "Name: the program that uses it", "text"))
+            (options(form, refused, "role", "Role", roles))
+            (checked(form, refused, "expiresAt", "Ends (UTC; empty: in a year)", "datetime-local"))
+        }
+        fieldset {
+            legend { "Scope" }
+            p.muted { "The roles superadmin and viewer see everything and have no organisation. A connector can be bound to an e-shop; a warehouse is the program of a wms." }
+            (checked(form, refused, "organisation", "Organisation (id)", "text"))
+            (checked(form, refused, "eshop", "E-shop (id)", "text"))
+            (checked(form, refused, "wms", "Wms (id)", "text"))
+        }
+    };
+    let content = html! {
+        p.trail { a href=(HERE) { "Access tokens" } " / new" }
+        h1 { "New access token" }
+        (visit.form(&format!("{HERE}/new"), "Create", HERE, &fields))
+    };
+    visit.page(None::<Section>, "New access token", &content)
+}
+
+/// `POST /console/token/new`: the only page that shows the token.
+pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
+    let refuse = |refused: &Refused| {
+        (StatusCode::BAD_REQUEST, creator(&act.visit, &act.form, refused)).into_response()
+    };
+    let body = match body(&act.form) {
+        Ok(body) => body,
+        Err(problem) => return Ok(refuse(&Refused::fields(problem)?)),
+    };
+    match issue::issue(act.visit.services(), &act.visit.may, body).await {
+        Ok(answer) => {
+            let shown: Value =
+                serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+            let token = shown["token"].as_str().unwrap_or_default();
+            let content = html! {
+                h1 { "The access token is created" }
+                p { "It is shown on this page only. Give it to the program, and keep it nowhere else." }
+                p.secret { code { (token) } button.copy type="button" data-copy=(token) hidden aria-label="Copy the token" { "copy" } }
+                div.buttons { a.button.primary href=(HERE) { "To the access tokens" } }
+            };
+            Ok(act.visit.page(None::<Section>, "The access token is created", &content))
+        }
+        Err(problem) => Ok(refuse(&Refused::fields(problem)?)),
+    }
+}
+
+/// The body of the API that a form says.
+fn body(form: &Asked) -> Result<Value, Problem> {
+    let mut body = Map::new();
+    for name in ["name", "role", "organisation", "eshop", "wms"] {
+        body.extend(form.get(name).map(|text| (name.to_owned(), json!(text))));
+    }
+    let ends = form.moment("expiresAt")?.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
+    body.extend(ends.map(|at| ("expiresAt".to_owned(), json!(at))));
+    Ok(body.into())
+}
+
+/// `GET /console/token/{id}/delete`.
+pub(super) async fn ask_delete(Id(id): Id<TokenId>, visit: Asking) -> Result<Response, Failure> {
+    let name = token::name(visit.db(), visit.scope(), id)
+        .await?
+        .ok_or_else(|| Problem::not_found("access token"))?;
+    let question = Question {
+        title: &format!("Delete the token {name}?"),
+        explanation: html! { p { "The program that uses it, and tokens that it has created, stop working within seconds." } },
+        button: "Delete the token",
+        is_grave: true,
+        action: &format!("{HERE}/{id}/delete"),
+        back: HERE,
+        fields: html! {},
+    };
+    Ok(visit.ask(None::<Section>, &question))
+}
+
+/// `POST /console/token/{id}/delete`.
+pub(super) async fn delete(Id(id): Id<TokenId>, act: Acting) -> Result<Response, Failure> {
+    issue::delete(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(HERE, Done::TokenDeleted, None))
+}

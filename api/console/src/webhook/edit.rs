@@ -1,0 +1,200 @@
+//! Creating and changing a webhook, and rotating its secret. All go through the use-cases of the API.
+
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::ids::{EshopId, WebhookId};
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::list::fields::subscription::SUBSCRIBABLE;
+use longshore_shared::operate::eshop;
+use longshore_shared::webhook::subscription;
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use crate::form::{Asked, Refused};
+use crate::layout::Section;
+use crate::piece::{self, checked, options, switch};
+use crate::visit::{Act, Done, Question, Visit, done};
+
+type Asking = Visit<permit::WriteWebhooks>;
+type Acting = Act<permit::WriteWebhooks>;
+
+/// The fields of the form, as the body of the API names them.
+const FIELDS: [&str; 8] = [
+    "event",
+    "destination",
+    "maxInFlight",
+    "ordered",
+    "authentication.type",
+    "authentication.username",
+    "authentication.password",
+    "authentication.token",
+];
+
+/// `GET /console/eshop/{id}/webhook`.
+pub(crate) async fn new(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+    let form = Asked::of(vec![("event", "*".to_owned()), ("maxInFlight", "16".to_owned())]);
+    Ok(creator(&visit, id, &form, &Refused::default()).await?)
+}
+
+async fn creator(visit: &Asking, id: EshopId, form: &Asked, refused: &Refused) -> Result<Response, Problem> {
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let back = format!("/console/eshop/{id}");
+    let content = html! {
+        p.trail { (piece::eshop(id, &eshop.name)) " / new webhook" }
+        h1 { "New webhook of " (eshop.name) }
+        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(form, refused, false)))
+    };
+    Ok(visit.page(Section::Webhooks, "New webhook", &content))
+}
+
+/// `POST /console/eshop/{id}/webhook`: the only page that shows the secret.
+pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
+    let mut body = body(&act.form);
+    body.insert("eshop".to_owned(), json!(id));
+    match subscription::create(act.visit.services(), &act.visit.may, body.into()).await {
+        Ok(answer) => Ok(secret(&act.visit, &answer, "The webhook is created")?),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            let page = creator(&act.visit, id, &act.form, &refused).await?;
+            Ok((StatusCode::BAD_REQUEST, page).into_response())
+        }
+    }
+}
+
+/// `GET /console/webhook/{id}/edit`.
+pub(crate) async fn edit(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
+    let webhook = visit.webhook(id).await?;
+    let form = Asked::of(vec![
+        ("event", webhook.event),
+        ("destination", webhook.destination),
+        ("maxInFlight", webhook.max_in_flight.to_string()),
+        ("ordered", webhook.ordered.to_string()),
+    ]);
+    Ok(editor(&visit, id, &form, &Refused::default()))
+}
+
+fn editor(visit: &Asking, id: WebhookId, form: &Asked, refused: &Refused) -> Response {
+    let back = format!("/console/webhook/{id}");
+    let content = html! {
+        p.trail { a href="/console/webhook" { "Webhooks" } " / " a href=(back) { (form.get("destination").unwrap_or("webhook")) } " / edit" }
+        h1 { "Edit the webhook" }
+        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(form, refused, true)))
+    };
+    visit.page(Section::Webhooks, "Edit the webhook", &content)
+}
+
+/// `POST /console/webhook/{id}/edit`.
+pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
+    let body = body(&act.form).into();
+    match subscription::update(act.visit.services(), &act.visit.may, id, body, |_| Ok(())).await {
+        Ok(_) => Ok(done(&format!("/console/webhook/{id}"), Done::WebhookStored, None)),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            Ok((StatusCode::BAD_REQUEST, editor(&act.visit, id, &act.form, &refused)).into_response())
+        }
+    }
+}
+
+/// The body of the API that a form says. Without a kind, the stored authentication stays.
+fn body(form: &Asked) -> Map<String, Value> {
+    let mut body = Map::new();
+    for name in ["event", "destination"] {
+        body.insert(name.to_owned(), json!(form.get(name).unwrap_or_default()));
+    }
+    if let Some(text) = form.get("maxInFlight") {
+        // what is no number is refused by the rule of the API, at its path
+        body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+    }
+    body.insert("ordered".to_owned(), json!(form.get("ordered") == Some("true")));
+    match form.get("authentication.type") {
+        None => {}
+        Some("none") => {
+            body.insert("authentication".to_owned(), Value::Null);
+        }
+        Some(kind) => {
+            let mut authentication = Map::new();
+            authentication.insert("type".to_owned(), json!(kind));
+            let names: &[&str] = if kind == "basic" { &["username", "password"] } else { &["token"] };
+            for name in names {
+                let given = form.get(&format!("authentication.{name}"));
+                authentication.extend(given.map(|text| ((*name).to_owned(), json!(text))));
+            }
+            body.insert("authentication".to_owned(), authentication.into());
+        }
+    }
+    body
+}
+
+fn fields(form: &Asked, refused: &Refused, is_stored: bool) -> Markup {
+    let types = [
+        ("", if is_stored { "as stored" } else { "none" }),
+        ("none", "none"),
+        ("basic", "user name and password"),
+        ("bearer", "token"),
+    ];
+    let others = refused.others(&FIELDS);
+    html! {
+        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        fieldset {
+            legend { "Destination" }
+            (checked(form, refused, "destination", "Address", "url"))
+            (options(form, refused, "event", "Event", SUBSCRIBABLE.iter().map(|name| (*name, *name))))
+        }
+        fieldset {
+            legend { "Delivery" }
+            (checked(form, refused, "maxInFlight", "Calls at once", "number"))
+            (switch(form, "ordered", "In order: one at a time, and a failure holds the rest"))
+        }
+        fieldset {
+            legend { "Authentication" }
+            @if is_stored { p.muted { "It is never shown. A new address of another host needs it again." } }
+            (options(form, refused, "authentication.type", "Kind", types))
+            (checked(&Asked::default(), refused, "authentication.username", "User name", "text"))
+            (checked(&Asked::default(), refused, "authentication.password", "Password", "password"))
+            (checked(&Asked::default(), refused, "authentication.token", "Token", "password"))
+        }
+    }
+}
+
+/// `GET /console/webhook/{id}/rotate`.
+pub(crate) async fn ask_rotate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
+    let found = visit.webhook(id).await?;
+    let back = format!("/console/webhook/{id}");
+    let question = Question {
+        title: "Rotate the secret?",
+        explanation: html! {
+            p { "Calls to " code { (found.destination) } " are signed with the new secret and, for one more day, with the present one as well." }
+            p { "The new secret is shown once, on the next page." }
+        },
+        button: "Rotate the secret",
+        is_grave: false,
+        action: &format!("{back}/rotate"),
+        back: &back,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/webhook/{id}/rotate`: the only page that shows the new secret.
+pub(crate) async fn rotate(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
+    let answer = subscription::rotate_secret(act.visit.services(), &act.visit.may, id).await?;
+    Ok(secret(&act.visit, &answer, "The secret is rotated")?)
+}
+
+/// The page that shows a secret, once.
+fn secret(visit: &Asking, answer: &Answer, title: &str) -> Result<Response, Problem> {
+    let shown: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let secret = shown["secret"].as_str().unwrap_or_default();
+    let id = shown["id"].as_str().unwrap_or_default();
+    let content = html! {
+        h1 { (title) }
+        p { "This is its secret, with which receivers verify signatures. It is shown on this page only." }
+        p.secret { code { (secret) } button.copy type="button" data-copy=(secret) hidden aria-label="Copy the secret" { "copy" } }
+        div.buttons { a.button.primary href={"/console/webhook/" (id)} { "To the webhook" } }
+    };
+    Ok(visit.page(Section::Webhooks, title, &content))
+}

@@ -1,0 +1,54 @@
+//! Settings of wms (`docs/reference/orders.md#setting-of-a-wms`).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use longshore_shared::expedition::handover::setting::{self, rotation, store};
+use longshore_shared::kernel::ids::WmsId;
+use longshore_shared::kernel::services::Services;
+
+use crate::routes::view;
+
+/// `GET /api/partner-integration/wms-setting/{wmsId}`: credentials are masked.
+pub async fn get_wms_setting(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadWmsSettings>,
+    Id(wms): Id<WmsId>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&setting::find(&services, may.scope(), wms).await?)?)
+}
+
+/// `POST /api/partner-integration/wms-setting/{wmsId}`: 200, created or replaced.
+pub async fn store_wms_setting(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWmsSettings>,
+    Id(wms): Id<WmsId>,
+    once: Once,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        store::store(&services, context, wms, body.value, |version| if_match.check(version)).await
+    })
+    .await
+}
+
+/// `DELETE /api/partner-integration/wms-setting/{wmsId}`: 204.
+pub async fn delete_wms_setting(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWmsSettings>,
+    Id(wms): Id<WmsId>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&store::delete(&services, &may, wms).await?)?)
+}
+
+/// `PUT /api/partner-integration/wms-setting/{wmsId}/rotate-secret`: 200 with the new secret.
+pub async fn rotate_wms_secret(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWmsSettings>,
+    Id(wms): Id<WmsId>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&rotation::rotate_secret(&services, &may, wms).await?)?)
+}

@@ -1,0 +1,145 @@
+//! The audit in the console.
+
+use longshore_shared::account::audit::search::PAGE;
+use longshore_shared::kernel::access::Role;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, MIGRATIONS, job, world};
+use crate::product::World;
+
+/// Inserts so many records of an action, each a second older than the one before; returns nothing.
+async fn records(world: &World, actor_type: &str, actor: &str, action: &str, count: i32) {
+    sqlx::query(
+        "INSERT INTO audit (id, at, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes, request_id)
+         SELECT uuid_v7_at(at), at, $1, $2, $3, 'supplier', gen_random_uuid(), $4, '{}', 'request-' || n
+         FROM generate_series(1, $5) AS n CROSS JOIN LATERAL (SELECT now() - make_interval(secs => n) AS at) AS t",
+    )
+    .bind(actor_type)
+    .bind(actor)
+    .bind(action)
+    .bind(world.api.tenant.organisation)
+    .bind(count)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+}
+
+/// The places where a page names the action.
+fn named(page: &str, action: &str) -> usize {
+    page.matches(&format!("<strong>{action}</strong>")).count()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn people_come_first_however_much_programs_do(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    records(&world, "admin", "Jana Nováková", "queue.pause", 1).await;
+    records(&world, "token", "shop", "product.update", 12_000).await;
+    // older than all of that
+    sqlx::query(
+        "INSERT INTO audit (id, at, actor_type, actor_name, action, entity_type, entity_id, changes)
+         SELECT uuid_v7_at(now() - interval '1 day'), now() - interval '1 day', 'admin', 'Petr', 'queue.resume', 'queue', id, '{}' FROM queue WHERE name = 'lane'",
+    )
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    let page = browser.open("/console/audit").await.expect(200).text;
+    assert!(page.contains("Jana Nováková") && page.contains("Petr"), "{page}");
+    assert_eq!(named(&page, "product.update"), 0, "{page}");
+    let everything = browser.open("/console/audit?whose=all").await.expect(200).text;
+    let updates = named(&everything, "product.update");
+    assert!(updates > PAGE / 2 && updates < PAGE, "{everything}");
+    assert!(everything.contains("Jana Nováková") && !everything.contains("Petr"), "{everything}");
+    // an action is found behind any number of others, by a person or by anyone
+    for query in ["action=queue.r", "action=queue.r&whose=all", "action=queue&actor=petr", "actor=petr"] {
+        let page = browser.open(&format!("/console/audit?{query}")).await.expect(200).text;
+        assert_eq!(named(&page, "queue.resume"), 1, "{query}: {page}");
+        assert!(!page.contains("rel=\"next\""), "{query}: {page}");
+    }
+    // a scope of one organisation has the same, without the records of the service itself
+    let user = Browser::new(&world.api, &world.api.user);
+    let page = user.open("/console/audit?action=queue&whose=all").await.expect(200).text;
+    assert!(page.contains("Jana Nováková") && !page.contains("Petr"), "{page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_entry_is_on_one_page(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    records(&world, "token", "shop", "supplier.update", 70).await;
+    records(&world, "admin", "Jana", "supplier.create", 45).await;
+    for _ in 0..5 {
+        job(&world, &api.tenant, "succeeded", None).await;
+    }
+    for (token, query) in
+        [(&api.superadmin, "whose=all"), (&api.user, "whose=all"), (&api.user, "whose=all&action=s")]
+    {
+        let browser = Browser::new(api, token);
+        let mut path = format!("/console/audit?{query}");
+        let (mut updates, mut creations, mut jobs) = (0, 0, 0);
+        loop {
+            let page = browser.open(&path).await.expect(200).text;
+            updates += named(&page, "supplier.update");
+            creations += named(&page, "supplier.create");
+            jobs += named(&page, "product.sync");
+            let Some((before, _)) = page.split_once("\" rel=\"next\"") else { break };
+            path = before.rsplit("href=\"").next().unwrap().replace("&amp;", "&");
+        }
+        let expected_jobs = if query.contains("action") { 0 } else { 5 };
+        assert_eq!((updates, creations, jobs), (70, 45, expected_jobs), "{query}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_records_of_a_job_are_one_line_that_leads_to_them(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let id = job(&world, &api.tenant, "succeeded", None).await;
+    sqlx::query(
+        "INSERT INTO audit (id, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes, job_id)
+         SELECT uuid_v7(), 'token', 'somebody', 'product.sync', 'product', gen_random_uuid(), $1, '{}', $2 FROM generate_series(1, 2)",
+    )
+    .bind(api.tenant.organisation)
+    .bind(id)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let page = browser.open("/console/audit?whose=all").await.expect(200).text;
+    assert_eq!(named(&page, "product.sync"), 1, "{page}");
+    assert!(page.contains(&format!("href=\"/console/audit?job={id}\">2 products</a>")), "{page}");
+    let page = browser.open(&format!("/console/audit?job={id}")).await.expect(200).text;
+    assert_eq!(named(&page, "product.sync"), 2, "{page}");
+    // the request that asked for the job leads to it as well
+    let page = browser.open("/console/audit?request=request-7").await.expect(200).text;
+    assert!(page.contains("2 products"), "{page}");
+    // a stranger sees neither
+    let (stranger, _) = world.stranger().await;
+    let token = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &token);
+    for query in ["whose=all".to_owned(), format!("job={id}"), "request=request-7".to_owned()] {
+        let page = stranger.open(&format!("/console/audit?{query}")).await.expect(200).text;
+        assert_eq!(named(&page, "product.sync"), 0, "{query}: {page}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_wrong_filter_is_marked_and_the_form_keeps_the_others(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    for (query, field, value) in [
+        ("entity=MUG-1&action=product", "entity", "MUG-1"),
+        ("organisation=x&action=product", "organisation", "x"),
+        ("since=yesterday&action=product", "since", "yesterday"),
+        ("job=7&action=product", "job", "7"),
+    ] {
+        let page = browser.open(&format!("/console/audit?{query}")).await.expect(400).text;
+        assert!(page.contains(&format!("id=\"wrong-{field}\"")), "{query}: {page}");
+        assert!(
+            page.contains(&format!("value=\"{value}\"")) && page.contains("value=\"product\""),
+            "{query}: {page}"
+        );
+        assert!(page.contains("aria-invalid=\"true\"") && page.contains("Log out"), "{query}: {page}");
+    }
+    browser.open("/console/audit?after=x").await.expect(400);
+}

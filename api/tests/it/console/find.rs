@@ -1,0 +1,306 @@
+//! The search of the bar, and the pages that it leads to.
+
+use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use url::form_urlencoded;
+use uuid::Uuid;
+
+use super::{Browser, MIGRATIONS, job, webhook, world};
+use crate::product::World;
+use crate::support::{Api, Reply};
+
+/// Searches for a text.
+async fn find(browser: &Browser<'_>, text: &str) -> Reply {
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
+    browser.open(&format!("/console/find?{query}")).await
+}
+
+/// Where a search with one hit leads.
+async fn leads(browser: &Browser<'_>, text: &str) -> String {
+    let reply = find(browser, text).await.expect(303);
+    reply.header("location").unwrap().to_owned()
+}
+
+/// Creates an order of a product of the tenant; returns its id.
+async fn order(api: &Api, tenant: &Tenant, product: &str, number: &str) -> String {
+    let carrier = json!({"name": "Post", "code": 71, "organisations": [tenant.organisation]});
+    let carrier: Value = api.post(&api.superadmin, "/api/carrier", carrier).await.expect(201).json();
+    let body = json!({
+        "eshop": tenant.eshop, "orderNumber": number, "externalId": "ext-7", "value": 1, "currency": "EUR",
+        "carrier": carrier["id"], "ignoreAddressValidation": true, "items": [{"product": product, "quantity": 2}],
+    });
+    let made: Value = api.post(&api.superadmin, "/api/expedition", body).await.expect(201).json();
+    made["id"].as_str().unwrap().to_owned()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("MUG-1", json!({"name": "Harbour mug"})).await;
+    let order = order(api, &api.tenant, &mug, "2026/4711").await;
+    let hook = webhook(api, "https://hooks.alpine.example/in").await;
+    let run = job(&world, &api.tenant, "failed", Some("no answer")).await;
+    world.execute("UPDATE eshop SET name = 'Alpine Sport'").await;
+    world.execute("UPDATE organisation SET name = 'Nordic Living'").await;
+    let stock: Option<Uuid> = sqlx::query_scalar("SELECT id FROM product_stock LIMIT 1")
+        .fetch_optional(&world.owner)
+        .await
+        .unwrap();
+    let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
+    let supplier: Value = api.post(&api.user, "/api/supplier", supplier).await.expect(201).json();
+    let supplier = supplier["id"].as_str().unwrap().to_owned();
+
+    let browser = Browser::new(api, &api.superadmin);
+    let (tenant, product) = (&api.tenant, format!("/console/product/{mug}"));
+    let order = format!("/console/order/{order}");
+    for (text, page) in [
+        ("MUG-1".to_owned(), product.clone()),
+        ("  mug-1 ".to_owned(), product.clone()),
+        ("harbour M".to_owned(), product.clone()),
+        (mug.to_uppercase(), product.clone()),
+        ("2026/4711".to_owned(), order.clone()),
+        ("ext-7".to_owned(), order),
+        ("alpine.example".to_owned(), format!("/console/webhook/{hook}")),
+        (hook.to_string(), format!("/console/webhook/{hook}")),
+        (run.to_string(), format!("/console/job/{run}")),
+        ("request-7".to_owned(), format!("/console/job/{run}")),
+        ("pine sp".to_owned(), format!("/console/eshop/{}", tenant.eshop)),
+        (tenant.eshop.to_string(), format!("/console/eshop/{}", tenant.eshop)),
+        ("NORDIC".to_owned(), format!("/console/organisation/{}", tenant.organisation)),
+        // without a page of its own: what the audit knows of it
+        (supplier.clone(), format!("/console/audit?entity={supplier}")),
+    ] {
+        assert_eq!(leads(&browser, &text).await, page, "{text}");
+    }
+    if let Some(stock) = stock {
+        assert_eq!(leads(&browser, &stock.to_string()).await, product);
+    }
+    for nothing in ["nothing-like-it", "%", "_UG-1", "\u{10ffff}", "00000000-0000-0000-0000-000000000001"] {
+        let page = find(&browser, nothing).await.expect(200).text;
+        assert!(page.contains("Nothing found."), "{nothing}: {page}");
+    }
+    find(&browser, &"x".repeat(201)).await.expect(400);
+    assert!(find(&browser, " ").await.expect(200).text.contains("Nothing to look for."));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn several_hits_are_a_page_grouped_by_kind(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("4711", json!({"name": "Mug"})).await;
+    let order = order(api, &api.tenant, &mug, "4711").await;
+    let page = find(&Browser::new(api, &api.superadmin), "4711").await.expect(200).text;
+    assert!(page.contains("id=\"found-product\"") && page.contains("id=\"found-order\""), "{page}");
+    assert!(page.contains(&format!("/console/product/{mug}\"")), "{page}");
+    assert!(page.contains(&format!("/console/order/{order}\"")), "{page}");
+    assert!(page.contains("value=\"4711\""), "the bar keeps what was searched for: {page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_others_have_neither_appears_nor_displaces_a_hit(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let (stranger, theirs) = world.stranger().await;
+    let mine = world.add("MUG", json!({"name": "Mug"})).await;
+    // more of theirs than a page shows, all of them newer and with the same name
+    sqlx::query(
+        "INSERT INTO product SELECT (jsonb_populate_record(p, jsonb_build_object('id', uuid_v7(),
+             'product_sku', 'M' || n, 'name', 'Mug'))).* FROM product p, generate_series(1, 50) AS n WHERE p.id = $1",
+    )
+    .bind(theirs.parse::<Uuid>().unwrap())
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let token = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let order = order(api, &stranger, &theirs, "FOREIGN-1").await;
+    let user = Browser::new(api, &api.user);
+    assert_eq!(leads(&user, "mug").await, format!("/console/product/{mine}"));
+    for foreign in
+        [&theirs, &order, "FOREIGN-1", &stranger.eshop.to_string(), &stranger.organisation.to_string()]
+    {
+        assert!(find(&user, foreign).await.expect(200).text.contains("Nothing found."), "{foreign}");
+    }
+    let stranger_sees = Browser::new(api, &token);
+    assert_eq!(leads(&stranger_sees, "FOREIGN-1").await, format!("/console/order/{order}"));
+    for page in ["product", "order", "eshop", "organisation"] {
+        let id = match page {
+            "product" => theirs.clone(),
+            "order" => order.clone(),
+            "eshop" => stranger.eshop.to_string(),
+            _ => stranger.organisation.to_string(),
+        };
+        user.open(&format!("/console/{page}/{id}")).await.expect(404);
+        stranger_sees.open(&format!("/console/{page}/{id}")).await.expect(200);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_caller_of_one_eshop_finds_nothing_of_its_neighbour(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let neighbour = world.eshop().await;
+    let mine = world.add("MINE", json!({"name": "Mine", "eshops": [api.tenant.eshop]})).await;
+    let theirs = world.add("THEIRS", json!({"name": "Theirs", "eshops": [neighbour]})).await;
+    let token = api.tenant.eshop_token(&api.services).await.unwrap();
+    let browser = Browser::new(api, &token);
+    assert_eq!(leads(&browser, "MINE").await, format!("/console/product/{mine}"));
+    for foreign in ["THEIRS", "theirs", &theirs, &neighbour.to_string()] {
+        assert!(find(&browser, foreign).await.expect(200).text.contains("Nothing found."), "{foreign}");
+    }
+    browser.open(&format!("/console/product/{theirs}")).await.expect(404);
+    browser.open(&format!("/console/eshop/{neighbour}")).await.expect(404);
+    // the pages of its own leave out what its role may not read
+    let page = browser.open(&format!("/console/product/{mine}")).await.expect(200).text;
+    assert!(!page.contains("product.create"), "a connector does not read the audit: {page}");
+    let page = browser.open(&format!("/console/eshop/{}", api.tenant.eshop)).await.expect(200).text;
+    assert!(!page.contains("webhooks-title"), "{page}");
+    let page =
+        browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
+    assert!(!page.contains(&format!("/console/eshop/{neighbour}")), "{page}");
+}
+
+/// Records an event of a product with a delivery that was answered with 500.
+async fn exhausted(world: &World, product: &str, webhook: Uuid) -> (Uuid, Uuid) {
+    sqlx::query_as(
+        "WITH e AS (
+             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
+             VALUES (uuid_v7(), 'product_change', $1, 'product', $2, '{\"productSku\": \"MUG-1\"}', 'request-8',
+                     '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01') RETURNING id, entity_id
+         )
+         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+                                       attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7(), $3, $4, $1, id, 'product_change', entity_id, 'exhausted', 1,
+                '[{\"number\": 1, \"at\": \"2026-03-01T14:30:00Z\", \"durationMs\": 7, \"status\": 500}]', now(), now() FROM e
+         RETURNING id, event_id",
+    )
+    .bind(world.api.tenant.organisation)
+    .bind(product.parse::<Uuid>().unwrap())
+    .bind(webhook)
+    .bind(world.api.tenant.eshop)
+    .fetch_one(&world.owner)
+    .await
+    .unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_is_found_by_its_webhook_id_and_by_its_trace(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("MUG-1", json!({"name": "Mug"})).await;
+    let hook = webhook(api, "https://hooks.example/").await;
+    let (delivery, event) = exhausted(&world, &mug, hook).await;
+    sqlx::query("INSERT INTO audit (id, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes, request_id)
+                 VALUES (uuid_v7(), 'token', 'x', 'product.update', 'product', $1, $2, '{}', 'request-8')")
+        .bind(mug.parse::<Uuid>().unwrap())
+        .bind(api.tenant.organisation)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    for id in [delivery, event] {
+        assert_eq!(leads(&browser, &id.to_string()).await, format!("/console/delivery/{delivery}"));
+    }
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    for text in ["request-8", trace, &format!("00-{trace}-00f067aa0ba902b7-01")] {
+        assert_eq!(leads(&browser, text).await, "/console/audit?request=request-8", "{text}");
+    }
+    // neither is a stranger's
+    let (stranger, _) = world.stranger().await;
+    let token = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &token);
+    for text in [delivery.to_string(), event.to_string(), trace.to_owned(), "request-8".to_owned()] {
+        assert!(find(&stranger, &text).await.expect(200).text.contains("Nothing found."), "{text}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_page_of_a_product_says_what_happened_to_it_on_a_day(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("MUG-1", json!({"name": "Harbour mug"})).await;
+    let hook = webhook(api, "https://hooks.example/in").await;
+    exhausted(&world, &mug, hook).await;
+    let stock = json!([{"sku": "MUG-1", "quantity": 12}]);
+    let path = format!("/api/stock/sync?eshop={}", api.tenant.eshop);
+    _ = api.post(&api.user, &path, stock).await;
+    sqlx::query(
+        "INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming, actor_type, actor_name)
+         VALUES (uuid_v7(), $1, $2, $3, $4, 'counted', 12, 0, 'token', 'scanner')",
+    )
+    .bind(api.tenant.organisation)
+    .bind(mug.parse::<Uuid>().unwrap())
+    .bind(api.tenant.warehouse)
+    .bind(api.tenant.wms)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let path = format!("/console/product/{mug}");
+    let today: String =
+        sqlx::query_scalar("SELECT to_char(now(), 'YYYY-MM-DD')").fetch_one(&world.owner).await.unwrap();
+    for query in [String::new(), format!("?day={today}"), "?since=2001-01-01T00:00".to_owned()] {
+        let page = browser.open(&format!("{path}{query}")).await.expect(200).text;
+        for said in ["product.create", "counted +12", "scanner", "hooks.example/in", ">500<", "exhausted"] {
+            assert!(page.contains(said), "{query}, {said}: {page}");
+        }
+    }
+    for query in ["?day=2001-01-02", "?until=2001-01-01T00:00", "?since=2999-01-01T00:00"] {
+        let page = browser.open(&format!("{path}{query}")).await.expect(200).text;
+        assert!(page.contains("Nothing happened in this period.") && !page.contains("counted +12"), "{page}");
+    }
+    // a wrong field is marked, and the form keeps it
+    for (query, field) in
+        [("?day=tuesday", "wrong-day"), ("?since=x", "wrong-since"), ("?until=1", "wrong-until")]
+    {
+        let page = browser.open(&format!("{path}{query}")).await.expect(400).text;
+        let value = query.split('=').next_back().unwrap();
+        assert!(page.contains(&format!("id=\"{field}\"")), "{query}: {page}");
+        assert!(page.contains(&format!("value=\"{value}\"")), "{query}: {page}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_page_of_an_eshop_says_what_is_wrong_with_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let path = format!("/console/eshop/{}", api.tenant.eshop);
+    let page = browser.open(&path).await.expect(200).text;
+    assert!(page.contains("No webhook listens") && page.contains("No integration setting."), "{page}");
+
+    let hook = webhook(api, "https://hooks.example/in").await;
+    let page = browser.open(&path).await.expect(200).text;
+    assert!(page.contains("Nothing is wrong."), "{page}");
+
+    for _ in 0..3 {
+        job(&world, &api.tenant, "failed", Some("the feed answers HTTP 401")).await;
+    }
+    sqlx::query("UPDATE webhook_lane SET failures = 4, failing_since = now() - interval '6 minutes' WHERE webhook_id = $1")
+        .bind(hook)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    let page = browser.open(&path).await.expect(200).text;
+    for said in [
+        "product.sync has failed for",
+        "3 runs in a row.",
+        "https://hooks.example/in: failing for 6 min, 4 attempts in a row.",
+        "class=\"tick bad\"",
+        "the feed answers HTTP 401",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let page =
+        browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
+    assert!(page.contains(&format!("href=\"{path}\"")), "{page}");
+    // a success ends it
+    job(&world, &api.tenant, "succeeded", None).await;
+    let page = browser.open(&path).await.expect(200).text;
+    assert!(!page.contains("has failed for"), "{page}");
+}

@@ -1,0 +1,273 @@
+//! Repairing in the console: the integration of an e-shop, and webhooks.
+
+use longshore_shared::kernel::access::Role;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, MIGRATIONS, audited, world};
+use crate::support::{Api, Reply};
+
+/// The fields of a form on a page, with the token of the session; others are added.
+async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &str)]) -> Reply {
+    let page = browser.open(path).await.expect(200).text;
+    let form = page.split("class=\"editor\"").nth(1).unwrap().split("</form>").next().unwrap();
+    let mut sent: Vec<(String, String)> = Vec::new();
+    for hidden in form.split("<input type=\"hidden\" name=\"").skip(1) {
+        let (name, rest) = hidden.split_once('"').unwrap();
+        let value = rest
+            .split('>')
+            .next()
+            .unwrap()
+            .split("value=\"")
+            .nth(1)
+            .map_or("", |v| v.split('"').next().unwrap());
+        sent.push((name.to_owned(), value.to_owned()));
+    }
+    sent.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    browser.send_bare(path, &sent).await
+}
+
+async fn setting(api: &Api) -> Value {
+    let path = format!("/api/partner-integration/eshop-setting/{}", api.tenant.eshop);
+    api.get(&api.superadmin, &path).await.expect(200).json()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_integration_is_connected_corrected_paused_and_run_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.user);
+    let page = format!("/console/eshop/{}", api.tenant.eshop);
+    let edit = format!("{page}/setting");
+    // a wrong field is marked, and the others are kept
+    let refused = send(
+        &browser,
+        &edit,
+        &[
+            ("integrationType", "feed"),
+            ("productSync.intervalMinutes", "often"),
+            ("inventories", "main, spare"),
+        ],
+    )
+    .await
+    .expect(400)
+    .text;
+    for said in [
+        "id=\"wrong-baseUrl\"",
+        "id=\"wrong-productSync.intervalMinutes\"",
+        "value=\"often\"",
+        "value=\"main, spare\"",
+    ] {
+        assert!(refused.contains(said), "{said}: {refused}");
+    }
+    send(
+        &browser,
+        &edit,
+        &[
+            ("integrationType", "feed"),
+            ("active", "true"),
+            ("baseUrl", "https://feed.example/v1"),
+            ("inventories", "main, spare"),
+            ("credentials.type", "bearer"),
+            ("credentials.token", "first-secret"),
+            ("productSync.enabled", "true"),
+            ("productSync.intervalMinutes", "30"),
+        ],
+    )
+    .await
+    .expect(303);
+    let stored = setting(api).await;
+    assert_eq!(stored["baseUrl"], "https://feed.example/v1");
+    assert_eq!(stored["inventories"], json!([{"inventoryId": "main"}, {"inventoryId": "spare"}]));
+    assert_eq!((&stored["active"], &stored["productSync"]["intervalMinutes"]), (&json!(true), &json!(30)));
+    let id = stored["id"].as_str().unwrap().parse().unwrap();
+    let (action, actor) = audited(&world, id).await.unwrap();
+    assert_eq!((action.as_str(), actor.as_str()), ("integration_setting.create", "user of a test"));
+
+    // secrets are not shown, and empty fields keep them
+    let sealed = async || {
+        sqlx::query_scalar::<_, Vec<u8>>("SELECT credentials FROM integration_setting")
+            .fetch_one(&world.owner)
+            .await
+            .unwrap()
+    };
+    let form = browser.open(&edit).await.expect(200).text;
+    assert!(!form.contains("first-secret") && form.contains("value=\"https://feed.example/v1\""), "{form}");
+    let fields = [
+        ("integrationType", "feed"),
+        ("active", "true"),
+        ("baseUrl", "https://feed.example/v2"),
+        ("inventories", "main"),
+    ];
+    send(&browser, &edit, &fields).await.expect(303);
+    let stored = setting(api).await;
+    assert_eq!(
+        (&stored["baseUrl"], &stored["credentials"]["type"]),
+        (&json!("https://feed.example/v2"), &json!("bearer"))
+    );
+    // a form that was opened before a change of another does not undo it
+    let old: Vec<(&str, &str)> = fields.iter().copied().chain([("version", "1")]).collect();
+    let page_before = browser.open(&edit).await.expect(200).text;
+    let token = page_before.split("name=\"form_token\" value=\"").nth(2).unwrap().split('"').next().unwrap();
+    let old: Vec<_> = old.into_iter().chain([("form_token", token)]).collect();
+    browser.send_bare(&edit, &old).await.expect(412);
+
+    // at once: one job for the inventory, with the caller as its actor
+    let before = sealed().await;
+    let reply = browser.act(&format!("{page}/sync"), &[]).await.expect(303);
+    assert!(reply.header("location").unwrap().contains("done=syncing&count=1"), "{:?}", reply.headers);
+    let (jobs, actor): (i64, String) = sqlx::query_as(
+        "SELECT count(*), min(actor_name) FROM job WHERE kind = 'product.sync' AND source = 'main'",
+    )
+    .fetch_one(&world.owner)
+    .await
+    .unwrap();
+    assert_eq!((jobs, actor.as_str()), (1, "user of a test"));
+
+    browser.act(&format!("{page}/pause"), &[]).await.expect(303);
+    let paused = setting(api).await;
+    assert_eq!((&paused["active"], &paused["credentials"]["type"]), (&json!(false), &json!("bearer")));
+    assert_eq!(paused["inventories"], json!([{"inventoryId": "main"}]));
+    let shown = browser.open(&page).await.expect(200).text;
+    assert!(shown.contains("is paused.") && !shown.contains(&format!("{page}/sync\"")), "{shown}");
+    browser.act(&format!("{page}/sync"), &[]).await.expect(400);
+    browser.act(&format!("{page}/resume"), &[]).await.expect(303);
+    assert_eq!(setting(api).await["active"], true);
+    assert_eq!(audited(&world, id).await.unwrap().0, "integration_setting.update");
+    assert!(!before.is_empty() && !sealed().await.is_empty());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_is_created_changed_and_rotated_and_its_secret_is_shown_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.user);
+    let new = format!("/console/eshop/{}/webhook", api.tenant.eshop);
+    let refused = send(
+        &browser,
+        &new,
+        &[("event", "product_change"), ("destination", "nowhere"), ("maxInFlight", "0")],
+    )
+    .await
+    .expect(400)
+    .text;
+    for said in ["id=\"wrong-destination\"", "id=\"wrong-maxInFlight\"", "value=\"nowhere\""] {
+        assert!(refused.contains(said), "{said}: {refused}");
+    }
+    let fields = [
+        ("event", "product_change"),
+        ("destination", "https://shop.example/in"),
+        ("maxInFlight", "4"),
+        ("ordered", "true"),
+    ];
+    let made = send(&browser, &new, &fields).await.expect(200).text;
+    let secret = made.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert!(secret.starts_with("whsec_"), "{made}");
+    let id: uuid::Uuid = made.split("/console/webhook/").nth(1).unwrap()[..36].parse().unwrap();
+    assert_eq!(audited(&world, id).await.unwrap().0, "webhook.create");
+    let page = format!("/console/webhook/{id}");
+    assert!(!browser.open(&page).await.expect(200).text.contains(&secret));
+
+    let edit = format!("{page}/edit");
+    assert!(browser.open(&edit).await.expect(200).text.contains("value=\"https://shop.example/in\""));
+    send(
+        &browser,
+        &edit,
+        &[("event", "*"), ("destination", "https://shop.example/v2"), ("maxInFlight", "8")],
+    )
+    .await
+    .expect(303);
+    let stored: Value = api.get(&api.user, &format!("/api/eshop-webhook/{id}")).await.expect(200).json();
+    assert_eq!((&stored["event"], &stored["destination"]), (&json!("*"), &json!("https://shop.example/v2")));
+    assert_eq!((&stored["maxInFlight"], &stored["ordered"]), (&json!(8), &json!(false)));
+    let wrong = send(&browser, &edit, &[("event", "sale"), ("destination", "x"), ("maxInFlight", "8")])
+        .await
+        .expect(400)
+        .text;
+    assert!(wrong.contains("id=\"wrong-event\"") && wrong.contains("id=\"wrong-destination\""), "{wrong}");
+
+    let rotated = browser.act(&format!("{page}/rotate"), &[]).await.expect(200).text;
+    let fresh = rotated.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(fresh.starts_with("whsec_") && fresh != secret, "{rotated}");
+    assert_eq!(audited(&world, id).await.unwrap().0, "webhook.rotate_secret");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn neither_a_viewer_nor_a_stranger_repairs_anything(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let eshop = format!("/console/eshop/{}", api.tenant.eshop);
+    let hook = super::webhook(api, "https://shop.example/").await;
+    let hook = format!("/console/webhook/{hook}");
+    let viewer = Browser::new(api, &api.viewer);
+    let page = viewer.open(&eshop).await.expect(200).text;
+    for action in ["/setting\"", "/pause\"", "/sync\"", "/webhook\""] {
+        assert!(!page.contains(&format!("{eshop}{action}")), "{action}: {page}");
+    }
+    let (stranger, _) = world.stranger().await;
+    let token = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &token);
+    let paths = ["setting", "pause", "resume", "sync", "webhook"].map(|step| format!("{eshop}/{step}"));
+    let paths: Vec<_> =
+        paths.into_iter().chain(["edit", "rotate"].map(|step| format!("{hook}/{step}"))).collect();
+    for path in &paths {
+        viewer.open(path).await.expect(403);
+        viewer.send_bare(path, &[]).await.expect(403);
+        stranger.open(path).await.expect(404);
+        // without the token of the session
+        stranger.send_bare(path, &[]).await.expect(403);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_access_token_is_created_shown_once_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let new = "/console/token/new";
+    let organisation = api.tenant.organisation.to_string();
+    let refused =
+        send(&browser, new, &[("role", "user"), ("expiresAt", "2001-01-01T00:00")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-name\"") && refused.contains("id=\"wrong-expiresAt\""), "{refused}");
+    let refused =
+        send(&browser, new, &[("name", "x"), ("role", "user"), ("expiresAt", "soon")]).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-expiresAt\"") && refused.contains("value=\"soon\""), "{refused}");
+    let fields = [("name", "label printer"), ("role", "viewer")];
+    let made = send(&browser, new, &fields).await.expect(200).text;
+    let token = made.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert!(token.starts_with("lsh_"), "{made}");
+    Browser::new(api, &token).open("/console").await.expect(200);
+    let page = browser.open("/console/token").await.expect(200).text;
+    assert!(page.contains("label printer") && !page.contains(&token), "{page}");
+    let of_organisation =
+        browser.open(&format!("/console/token?organisation={organisation}")).await.expect(200).text;
+    assert!(
+        !of_organisation.contains("label printer") && of_organisation.contains("user of a test"),
+        "{of_organisation}"
+    );
+    let id = sqlx::query_scalar::<_, uuid::Uuid>("SELECT id FROM access_token WHERE name = 'label printer'")
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(audited(&world, id).await.unwrap().0, "access_token.create");
+    // an admin of another organisation neither sees nor deletes it
+    let (stranger, _) = world.stranger().await;
+    let admin = stranger.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &admin);
+    let theirs = stranger.open("/console/token").await.expect(200).text;
+    assert!(!theirs.contains("label printer") && !theirs.contains("user of a test"), "{theirs}");
+    stranger.open(&format!("/console/token/{id}/delete")).await.expect(404);
+    browser.act(&format!("/console/token/{id}/delete"), &[]).await.expect(303);
+    assert_eq!(audited(&world, id).await.unwrap().0, "access_token.delete");
+    // neither a user nor a viewer manages tokens
+    for token in [&api.user, &api.viewer] {
+        Browser::new(api, token).open("/console/token").await.expect(403);
+    }
+}

@@ -1,0 +1,111 @@
+//! `expedition_change`: what changed beside the status (`docs/reference/orders.md#events`).
+
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{MIGRATIONS, World};
+
+impl World {
+    /// The type and data of each event of an order since that many, in their order.
+    async fn events(&self, order: &Value, since: i64) -> Vec<(String, Value)> {
+        sqlx::query_as("SELECT type, data FROM event WHERE entity_id = $1::uuid ORDER BY id OFFSET $2")
+            .bind(order["id"].as_str().unwrap())
+            .bind(since)
+            .fetch_all(&self.owner)
+            .await
+            .unwrap()
+    }
+}
+
+fn names(data: &Value) -> Vec<&str> {
+    let mut names: Vec<_> =
+        data["changedFields"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_body_that_changes_an_order_is_told_as_the_record_shows_it_and_nothing_personal(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
+    let order = world.made(world.order("1", &world.mug)).await;
+    let put = json!({
+        "billingStreet": "hush-1", "note": "hush-2", "value": "12.50", "eshopOrderDate": "2026-05-31T10:00:00.5+02:00",
+        "items": [{"product": world.mug, "quantity": 3}], "priority": 7, "externalId": "E-1",
+    });
+    let after = world.act(&order, "", put.clone()).await.expect(200).json();
+    let events = world.events(&order, 1).await;
+    let [(kind, data)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(kind, "expedition_change");
+    let expected = [
+        "billingStreet",
+        "deliveryStreet",
+        "eshopOrderDate",
+        "externalId",
+        "items",
+        "note",
+        "priority",
+        "value",
+    ];
+    assert_eq!(names(data), expected);
+    let fields = data["fields"].as_object().unwrap();
+    let shown: Vec<_> = fields.keys().map(String::as_str).collect();
+    assert_eq!(shown, ["eshopOrderDate", "externalId", "items", "priority", "value"]);
+    for name in ["eshopOrderDate", "externalId", "priority", "value"] {
+        assert_eq!(fields[name], after[name], "{name}");
+    }
+    assert_eq!(fields["items"][0]["id"], after["items"][0]["id"]);
+    assert_eq!(
+        (&data["version"], &data["externalId"], &data["status"], &data["orderNumber"]),
+        (&after["version"], &json!("E-1"), &json!("on_hold"), &json!("1"))
+    );
+    let hushed = "SELECT count(*) FROM event WHERE data::text LIKE '%hush-%'";
+    assert_eq!(world.count(hushed).await, 0);
+    // the same again changes nothing, and is not told
+    world.act(&order, "", put).await.expect(200);
+    assert_eq!(world.events(&order, 2).await, []);
+    // references, in any status
+    world.act(&order, "send", Value::Null).await.expect(200);
+    let before = world.events(&order, 0).await.len() as i64;
+    let patched = world.on(Method::PATCH, &order, "", json!({"ref1": "R"})).await.expect(200).json();
+    let events = world.events(&order, before).await;
+    let [(kind, data)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((kind.as_str(), &data["fields"]), ("expedition_change", &json!({"ref1": "R"})));
+    assert_eq!((&data["version"], &data["status"]), (&patched["version"], &json!("awaiting_processing")));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn late_parcels_are_told_all_together_and_a_change_of_the_status_is_told_as_that_alone(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
+    let order = world.at("awaiting_processing", "1").await;
+    let report = |number: &str| json!({"status": "waiting_for_the_carrier", "parcels": [{"extPackageNumber": number, "extPackageTrackingNumber": "Z"}]});
+    let before = world.events(&order, 0).await.len() as i64;
+    world.report(&order, report("1")).await.expect(200);
+    let events = world.events(&order, before).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].0, "expedition_status_change");
+    let after = world.report(&order, report("2")).await.expect(200).json();
+    let events = world.events(&order, before + 1).await;
+    let [(kind, data)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((kind.as_str(), names(data)), ("expedition_change", vec!["parcels"]));
+    let told: Vec<_> =
+        data["fields"]["parcels"].as_array().unwrap().iter().map(|p| p["extPackageNumber"].clone()).collect();
+    assert_eq!(told, [json!("1"), json!("2")]);
+    assert_eq!(data["version"], after["version"]);
+    // an earlier moment is a change, too, and has the form of the record
+    let at = json!({"status": "waiting_for_the_carrier", "at": "2026-01-01T00:00:00Z"});
+    let after = world.report(&order, at).await.expect(200).json();
+    let events = world.events(&order, before + 2).await;
+    assert_eq!(events[0].1["fields"], json!({"packedAt": after["packedAt"]}));
+    // nothing new, nothing told
+    world.report(&order, report("2")).await.expect(200);
+    assert_eq!(world.events(&order, before + 3).await, []);
+}

@@ -1,0 +1,118 @@
+//! Settings of wms (`docs/reference/orders.md#setting-of-a-wms`).
+
+use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::product::MIGRATIONS;
+use crate::support::Api;
+
+struct World {
+    api: Api,
+    owner: PgPool,
+    admin: String,
+    path: String,
+}
+
+impl World {
+    async fn new(options: &PgConnectOptions) -> Self {
+        let api = Api::new(options).await;
+        let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+        let path = format!("/api/partner-integration/wms-setting/{}", api.tenant.wms);
+        Self { owner: PgPool::connect_with(options.clone()).await.unwrap(), api, admin, path }
+    }
+
+    async fn store(&self, body: Value) -> crate::support::Reply {
+        self.api.post(&self.admin, &self.path, body).await
+    }
+}
+
+fn setting() -> Value {
+    json!({"baseUrl": "http://127.0.0.1:9/wms", "credentials": {"type": "bearer", "token": "hush"}})
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_setting_shows_its_secret_once_and_is_replaced_and_deleted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.api.get(&world.admin, &world.path).await.expect(404);
+    world.api.delete(&world.admin, &world.path).await.expect(404);
+    let created = world.store(setting()).await.expect(200);
+    assert_eq!(created.header("location"), Some(world.path.as_str()));
+    let shown = created.json();
+    assert!(shown["secret"].as_str().unwrap().starts_with("whsec_"));
+    assert_eq!(shown["credentials"], json!({"type": "bearer", "token": "***"}));
+    assert_eq!(
+        (&shown["active"], &shown["paused"], &shown["maxInFlight"]),
+        (&json!(true), &json!(false), &json!(8))
+    );
+    assert_eq!(
+        (&shown["waiting"], &shown["blockedUntil"], &shown["lastError"]),
+        (&json!(0), &json!(null), &json!(null))
+    );
+    let read = world.api.get(&world.admin, &world.path).await.expect(200);
+    assert_eq!(read.json()["secret"], json!(null));
+    // what was read can be sent back, and changes nothing
+    let same = world.store(read.json()).await.expect(200);
+    assert_eq!(same.header("etag"), created.header("etag"));
+    let mut other = read.json();
+    (other["maxInFlight"], other["paused"]) = (json!(64), json!(true));
+    let replaced = world.store(other).await.expect(200).json();
+    assert_eq!((&replaced["maxInFlight"], &replaced["version"]), (&json!(64), &json!(2)));
+    let rotated = world.api.put(&world.admin, &format!("{}/rotate-secret", world.path), Value::Null).await;
+    let rotated = rotated.expect(200).json();
+    assert_ne!(rotated["secret"], shown["secret"]);
+    let former: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM wms_former_secret").fetch_one(&world.owner).await.unwrap();
+    assert_eq!(former, 1);
+    world.api.delete(&world.admin, &world.path).await.expect(204);
+    world.api.get(&world.admin, &world.path).await.expect(410);
+    world.api.put(&world.admin, &format!("{}/rotate-secret", world.path), Value::Null).await.expect(410);
+    let again = world.store(setting()).await.expect(200).json();
+    assert!(again["version"].as_i64() > replaced["version"].as_i64());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_violation_of_a_setting_is_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for (change, violation) in [
+        (json!({"baseUrl": null}), "baseUrl wrong_type"),
+        (json!({"baseUrl": "ftp://wms.example/"}), "baseUrl"),
+        (json!({"maxInFlight": 0}), "maxInFlight"),
+        (json!({"maxInFlight": 65}), "maxInFlight"),
+        (json!({"active": "yes"}), "active wrong_type"),
+        (json!({"wms": world.api.tenant.warehouse}), "wms not_allowed"),
+        (json!({"credentials": {"type": "header", "header": "x-key", "token": "t"}}), "credentials"),
+        (json!({"credentials": {"type": "bearer", "token": "***"}}), "credentials.token required"),
+        (json!({"more": 1}), "more"),
+    ] {
+        let mut body = setting();
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let found = world.store(body).await.expect(400).violations();
+        assert!(found.iter().any(|found| found.starts_with(violation)), "{change}: {found:?}");
+    }
+    assert_eq!(world.store(json!({})).await.expect(400).violations(), ["baseUrl required"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_setting_is_written_by_admins_of_its_organisation(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let stranger = Tenant::create(&api.services, "Other").await.unwrap();
+    let foreign = stranger.token(&api.services, Role::Admin).await.unwrap();
+    api.post(&foreign, &world.path, setting()).await.expect(404);
+    world.store(setting()).await.expect(200);
+    api.get(&foreign, &world.path).await.expect(404);
+    api.get(&api.viewer, &world.path).await.expect(200);
+    api.post(&api.viewer, &world.path, setting()).await.expect(403);
+    for role in [Role::User, Role::Connector, Role::Warehouse] {
+        let token = api.tenant.token(&api.services, role).await.unwrap();
+        api.get(&token, &world.path).await.expect(403);
+        api.post(&token, &world.path, setting()).await.expect(403);
+        api.delete(&token, &world.path).await.expect(403);
+    }
+}

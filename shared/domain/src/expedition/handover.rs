@@ -1,0 +1,118 @@
+//! What the systems of warehouses have of orders (`docs/reference/orders.md#hand-over`).
+//!
+//! An order in a wms with an active setting is *due* from the transaction on in which it becomes `awaiting_processing`: a
+//! trigger makes its row of `expedition_handover` (migration 0037), whoever changed the status, and takes it back when the order
+//! leaves before a call of it has begun.
+//!
+//! Each change of such a row is made under the lock of its order, and so is each look at it that decides something. So of a
+//! cancel and a call that begin at the same moment, one is first: the cancel finds the order `sending` and asks for it back, or the
+//! call finds it no longer due.
+
+pub mod call;
+pub mod fill;
+pub mod lane;
+pub mod outcome;
+pub mod refusal;
+pub mod schedule;
+pub mod setting;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::order::{Order, State};
+use super::write::Transition;
+use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
+use longshore_kernel::ids::ExpeditionId;
+
+/// A hand-over that gets another state.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    id: ExpeditionId,
+    state: Option<HandoverState>,
+    /// What went wrong, for the record.
+    error: Option<String>,
+}
+
+/// The warehouse gave back what it had begun with.
+const BEGUN: &str = "the warehouse gave it back after it had begun with it";
+
+/// The warehouse did not give an order back.
+pub(super) const KEPT: &str = "the warehouse did not give it back";
+
+/// Whether the warehouse was asked for an order and has not answered.
+pub(super) fn is_asked_for(order: &Order) -> bool {
+    order.state.status == Status::WaitingForCancel || order.state.handover == Some(HandoverState::Withdrawing)
+}
+
+/// What becomes of an order that the warehouse gives back: what was asked. One that it reported on since is incorrect, and does not
+/// get lost.
+pub(super) fn given_back(order: &Order) -> State {
+    let handover = order
+        .state
+        .handover
+        .map(|state| if state.is_handed_over() { HandoverState::Withdrawn } else { state });
+    let state = State { handover, canceling_from: None, ..order.state.clone() };
+    match order.state.status {
+        Status::AwaitingProcessing => State { status: Status::OnHold, ..state },
+        Status::WaitingForCancel => State { status: Status::Canceled, ..state },
+        _ => {
+            let errors = Some(refusal::alone("withdrawn", BEGUN));
+            State { status: Status::Incorrect, errors, ..state }
+        }
+    }
+}
+
+/// What becomes of an order that the warehouse does not give back: it goes back to where it was.
+pub(super) fn kept(order: &Order) -> State {
+    let handover = match order.state.handover {
+        Some(HandoverState::Withdrawing) => Some(HandoverState::Accepted),
+        other => other,
+    };
+    let status = order.state.canceling_from.unwrap_or(order.state.status);
+    State { status, handover, canceling_from: None, ..order.state.clone() }
+}
+
+impl Step {
+    /// One that somebody reports by hand.
+    pub(super) fn by_hand(order: &Order, state: &State, error: Option<&str>) -> Option<Self> {
+        let error = error.map(str::to_owned);
+        (order.state.handover != state.handover).then_some(Self {
+            id: order.id,
+            state: state.handover,
+            error,
+        })
+    }
+
+    /// What a transition makes of the hand-over of its order.
+    pub(super) fn of(transition: &Transition<'_>) -> Self {
+        Self {
+            id: transition.order.id,
+            state: transition.state.handover,
+            error: transition.handover_error.clone(),
+        }
+    }
+}
+
+/// Writes hand-overs of locked orders. A withdrawal is due at once, or when the call has ended that is under way.
+pub(super) async fn write(connection: &mut PgConnection, steps: &[Step]) -> Result<(), sqlx::Error> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = steps.iter().map(|step| step.id.get()).collect();
+    let states: Vec<Option<&str>> = steps.iter().map(|step| step.state.map(HandoverState::as_str)).collect();
+    let errors: Vec<Option<&str>> = steps.iter().map(|step| step.error.as_deref()).collect();
+    sqlx::query!(
+        "UPDATE expedition_handover h
+         SET handover_state = g.state, handover_since = now(), handover_attempts = 0, handover_error = g.error,
+             handover_next_attempt_at = CASE WHEN g.state = 'withdrawing' THEN greatest(now(), h.handover_in_call_until) END,
+             handover_in_call_until = CASE WHEN g.state = 'withdrawing' THEN h.handover_in_call_until END
+         FROM unnest($1::uuid[], $2::text[], $3::text[]) AS g (id, state, error)
+         WHERE h.id = ANY (ARRAY[g.id])",
+        &ids,
+        &states as &[Option<&str>],
+        &errors as &[Option<&str>],
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}

@@ -1,0 +1,87 @@
+//! Why a warehouse refuses an order: the `violations` of its answer, as the `errors` of the order. They are text of another system.
+
+use serde_json::{Value, json};
+
+use longshore_kernel::refused::Parameters;
+
+/// Violations that are kept.
+const MOST: usize = 100;
+
+/// Characters that are kept of a path, a message and a code.
+const LENGTHS: [usize; 3] = [255, 1_000, 100];
+
+/// The errors of a refusal, by the body of its answer; one in general where it names none.
+#[must_use]
+pub fn errors(body: &Value) -> Value {
+    let read = |violation: &Value| {
+        let text = |name: &str, length: usize| {
+            let text = violation[name].as_str()?;
+            let text: String = text.chars().filter(|c| *c != '\0').take(length).collect();
+            (!text.trim().is_empty()).then_some(text)
+        };
+        let [path, message, code] = LENGTHS;
+        let (path, code) = (text("propertyPath", path), text("code", code));
+        let message = text("message", message)?;
+        Some(error(&path.unwrap_or_default(), &code.unwrap_or_else(|| REFUSED.to_owned()), &message))
+    };
+    let errors: Vec<Value> =
+        body["violations"].as_array().into_iter().flatten().filter_map(read).take(MOST).collect();
+    if errors.is_empty() { alone(REFUSED, "the warehouse does not take the order") } else { errors.into() }
+}
+
+/// The code of a violation that has none.
+const REFUSED: &str = "refused_by_warehouse";
+
+/// One error about the whole order.
+#[must_use]
+pub fn alone(code: &str, message: &str) -> Value {
+    json!([error("", code, message)])
+}
+
+/// The errors of a number that the warehouse takes no more.
+#[must_use]
+pub fn out_of_date() -> Value {
+    alone("out_of_date", "the warehouse knows a later hand-over of the order, or has withdrawn this one")
+}
+
+fn error(path: &str, code: &str, message: &str) -> Value {
+    json!({"propertyPath": path, "message": message, "code": code,
+           "parameters": Parameters { value: String::new(), id: None }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_become_errors_and_what_is_none_is_left_out() {
+        let body = json!({"violations": [
+            {"propertyPath": "items[0].product", "message": "unknown\0 here", "code": "unknown_product", "more": [1]},
+            {"message": "x".repeat(2_000)}, {"message": 7}, "no", {"message": " "},
+        ]});
+        let errors = errors(&body);
+        assert_eq!(errors.as_array().unwrap().len(), 2);
+        assert_eq!(errors[0]["propertyPath"], "items[0].product");
+        assert_eq!(errors[0]["message"], "unknown here");
+        assert_eq!(errors[0]["code"], "unknown_product");
+        assert_eq!(errors[1]["code"], "refused_by_warehouse");
+        assert_eq!(errors[1]["message"].as_str().unwrap().len(), 1_000);
+    }
+
+    #[test]
+    fn a_refusal_that_says_nothing_is_an_error_about_the_whole_order() {
+        for body in
+            [Value::Null, json!([]), json!({"violations": []}), json!({"violations": {"message": "x"}})]
+        {
+            let errors = errors(&body);
+            assert_eq!(errors[0]["propertyPath"], "");
+            assert_eq!(errors[0]["code"], "refused_by_warehouse");
+        }
+    }
+
+    #[test]
+    fn no_more_than_a_hundred_are_kept() {
+        let body = json!({"violations": vec![json!({"message": "x"}); 1_000]});
+        assert_eq!(errors(&body).as_array().unwrap().len(), MOST);
+    }
+}

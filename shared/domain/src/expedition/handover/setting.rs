@@ -1,0 +1,177 @@
+//! The setting of a wms: how the system of its warehouse is reached (`docs/reference/orders.md#setting-of-a-wms`). Without an active
+//! one, orders of the wms go on by hand.
+//!
+//! Credentials and the secret are sealed at rest. Credentials are shown masked, the secret once. The lane of the wms is made with its
+//! setting, so workers find it.
+
+pub mod body;
+pub mod rotation;
+pub mod store;
+
+use chrono::{DateTime, Utc};
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+use sqlx::{PgConnection, PgExecutor};
+
+use self::body::Fields;
+use crate::webhook::signature;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::authentication::Authentication;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::ids::{OrganisationId, WmsId};
+use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// Its entity type, in the audit and on tombstones.
+const ENTITY: &str = "wms_setting";
+
+/// The place of its secret in the vault.
+fn secret_place(wms: WmsId) -> String {
+    format!("wms_setting.secret:{wms}")
+}
+
+/// The place of its credentials.
+fn credentials_place(wms: WmsId) -> String {
+    format!("wms_setting.credentials:{wms}")
+}
+
+fn corrupted(what: &str) -> Problem {
+    Problem::new(&CORRUPTED_DATA, format!("the stored {what} of the setting of the wms cannot be read"))
+}
+
+/// Opens its secret, or one that was rotated away.
+pub(super) fn open_secret(vault: &Vault, wms: WmsId, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
+    vault.open(&secret_place(wms), sealed).map_err(|_| corrupted("secret"))
+}
+
+/// Opens its credentials.
+pub(super) fn open_credentials(vault: &Vault, wms: WmsId, sealed: &[u8]) -> Result<Authentication, Problem> {
+    let opened = vault.open(&credentials_place(wms), sealed).map_err(|_| corrupted("credentials"))?;
+    serde_json::from_slice(&opened).map_err(|_| corrupted("credentials"))
+}
+
+fn location(wms: WmsId) -> String {
+    format!("/api/partner-integration/wms-setting/{wms}")
+}
+
+/// A setting as it is stored, with how its lane stands.
+struct Row {
+    wms: WmsId,
+    organisation: OrganisationId,
+    active: bool,
+    paused: bool,
+    base_url: String,
+    credentials: Vec<u8>,
+    max_in_flight: i32,
+    version: i64,
+    created_at: DateTime<Utc>,
+    changed_at: DateTime<Utc>,
+    blocked_until: Option<DateTime<Utc>>,
+    last_error: Option<Value>,
+    waiting: i64,
+    oldest_waiting_since: Option<DateTime<Utc>>,
+}
+
+async fn row(executor: impl PgExecutor<'_>, wms: WmsId) -> Result<Option<Row>, sqlx::Error> {
+    sqlx::query_as!(
+        Row,
+        r#"SELECT s.wms_id AS wms, s.organisation_id AS organisation, s.active, s.paused, s.base_url, s.credentials,
+                  s.max_in_flight, s.version, s.created_at, s.changed_at,
+                  (SELECT u FROM (SELECT greatest(l.probe_at, l.held_until) AS u) AS b WHERE u > now()) AS blocked_until,
+                  CASE WHEN l.error IS NOT NULL THEN jsonb_build_object(
+                      'at', to_char(l.error_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
+                      'message', l.error, 'expedition', l.error_expedition_id) END AS last_error,
+                  w.n AS "waiting!", w.since AS oldest_waiting_since
+           FROM wms_setting s JOIN wms_lane l ON l.wms_id = s.wms_id
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS n, min(h.handover_since) AS since FROM expedition_handover h
+               WHERE h.handover_wms_id = s.wms_id AND h.handover_state IN ('pending', 'sending', 'withdrawing')
+           ) w
+           WHERE s.wms_id = $1"#,
+        wms.get(),
+    )
+    .fetch_optional(executor)
+    .await
+}
+
+impl Row {
+    fn fields(&self, vault: &Vault) -> Result<(Fields, Authentication), Problem> {
+        let (active, paused, base_url) = (self.active, self.paused, self.base_url.clone());
+        let fields = Fields { active, paused, base_url, max_in_flight: self.max_in_flight };
+        Ok((fields, open_credentials(vault, self.wms, &self.credentials)?))
+    }
+
+    fn answer(&self, vault: &Vault) -> Result<Answer, Problem> {
+        let moment = |at: DateTime<Utc>| at.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string();
+        let (fields, credentials) = self.fields(vault)?;
+        let body = json!({
+            "wms": self.wms,
+            "organisation": self.organisation,
+            "active": fields.active,
+            "paused": fields.paused,
+            "baseUrl": fields.base_url,
+            "credentials": Authentication::masked(credentials.kind()),
+            "maxInFlight": fields.max_in_flight,
+            "blockedUntil": self.blocked_until.map(moment),
+            "lastError": self.last_error,
+            "waiting": self.waiting,
+            "oldestWaitingSince": self.oldest_waiting_since.map(moment),
+            "createdAt": moment(self.created_at),
+            "changedAt": moment(self.changed_at),
+            "version": self.version,
+        });
+        Ok(Answer::updated(location(self.wms), self.version, body.to_string()))
+    }
+}
+
+/// Reads a setting (`GET /api/partner-integration/wms-setting/{wmsId}`).
+pub async fn find(services: &Services, scope: &Scope, wms: WmsId) -> Result<Answer, Problem> {
+    let db = &services.db.main;
+    of_scope(&mut *db.acquire().await?, scope, wms, false).await?;
+    match row(db, wms).await? {
+        Some(row) => row.answer(&services.vault),
+        None => Err(tombstone::missing(db, scope, ENTITY, wms.get()).await),
+    }
+}
+
+/// Whose wms it is, if it is of the scope; locked where its setting is about to change.
+async fn of_scope(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    wms: WmsId,
+    lock: bool,
+) -> Result<OrganisationId, Problem> {
+    let organisation = sqlx::query_scalar!(
+        r#"SELECT organisation_id AS "id: OrganisationId" FROM wms WHERE id = $2 AND in_scope($1, organisation_id)"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        wms.get(),
+    )
+    .fetch_optional(&mut *connection)
+    .await?
+    .ok_or_else(|| Problem::not_found("wms"))?;
+    if lock {
+        sqlx::query!("SELECT FROM wms WHERE id = $1 FOR NO KEY UPDATE", wms.get())
+            .execute(connection)
+            .await?;
+    }
+    Ok(organisation)
+}
+
+/// Commits, and returns the secret, which is not recorded: a replayed answer does not contain it.
+async fn answer_with_secret(
+    change: Change<'_>,
+    context: &Context,
+    stored: Answer,
+    secret: &[u8],
+) -> Result<Answer, Problem> {
+    let body = stored.body.as_deref().unwrap_or("{}");
+    let mut body: Value = serde_json::from_str(body).map_err(Problem::internal)?;
+    let mut answer = change.answer(context.claim, stored).await?;
+    body["secret"] = signature::shown(secret).expose_secret().into();
+    answer.body = Some(body.to_string());
+    Ok(answer)
+}

@@ -1,0 +1,403 @@
+//! What reports make of an order, one after the other, in memory (`docs/reference/orders.md#news`). It is pure.
+//!
+//! The order of reports does not matter, but for answers to a cancel and for reports that contradict each other: a status goes
+//! only forward along the line, a moment is the earliest that said it, parcels are merged.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::row::{Cancel, Of, Row, Sent};
+use super::subject::{Fixed, Known};
+use crate::expedition::handover::KEPT;
+use crate::expedition::order::{Item, Order, State};
+use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
+use longshore_kernel::ids::{ExpeditionItemId, StockId};
+use longshore_kernel::problem::Violation;
+
+/// Parcels that reports may come to for one order.
+const MAX_PARCELS: usize = 1_000;
+
+/// A report that was not taken, or not as it is: an item error.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) violation: Violation,
+    /// It took effect nevertheless, and so its id did.
+    pub(super) is_taken: bool,
+}
+
+impl Refused {
+    fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { violation: Violation::new(path, code, message), is_taken: false }
+    }
+}
+
+/// What left of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub(super) item: ExpeditionItemId,
+    pub(super) stock: StockId,
+    pub(super) pieces: i32,
+    pub(super) lot: Option<String>,
+    pub(super) serials: Vec<String>,
+}
+
+/// Pieces of an order that left although it did not have that number.
+#[derive(Clone, Debug)]
+pub(super) struct Stray {
+    pub(super) number: i32,
+    pub(super) news: String,
+    pub(super) gone: Vec<Gone>,
+}
+
+/// An order that is being reported of.
+#[derive(Debug)]
+pub(super) struct Fold<'o> {
+    pub(super) order: &'o Order,
+    pub(super) had: Known,
+    fixed: Fixed,
+    pub(super) state: State,
+    pub(super) known: Known,
+    /// Present where it is packed now.
+    pub(super) left: Option<Vec<Gone>>,
+    pub(super) strays: Vec<Stray>,
+    /// What became of a cancel that was asked for.
+    pub(super) cancel: Option<&'static str>,
+    /// What the audit keeps of the reports that were taken.
+    pub(super) kept: Vec<Value>,
+}
+
+/// Whether the warehouse has the number that a report is about.
+enum Standing {
+    Has,
+    /// It has given that number back, or refused it.
+    Old(i32),
+    NotYet,
+}
+
+impl<'o> Fold<'o> {
+    pub(super) fn new(order: &'o Order, (known, fixed): (Known, Fixed)) -> Self {
+        Self {
+            order,
+            had: known.clone(),
+            fixed,
+            state: order.state.clone(),
+            known,
+            left: None,
+            strays: Vec::new(),
+            cancel: None,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Whether its record shows something else since.
+    pub(super) fn is_change(&self) -> bool {
+        let state = |state: &State| State { handover: None, canceling_from: None, ..state.clone() };
+        let known = |known: &Known| Known { internal_id: None, handover_error: None, ..known.clone() };
+        state(&self.state) != state(&self.order.state) || known(&self.known) != known(&self.had)
+    }
+
+    /// Whether it gives its pieces back.
+    pub(super) fn gives_back(&self) -> bool {
+        self.order.state.status.is_booked() && !self.state.status.is_booked() && self.left.is_none()
+    }
+
+    /// Whether everything that was ordered has left; none: it is not packed now.
+    pub(super) fn is_complete(&self) -> Option<bool> {
+        let left = self.left.as_ref()?;
+        let is_all =
+            |item: &Item| left.iter().any(|gone| gone.item == item.id && gone.pieces == item.quantity);
+        Some(self.order.items.iter().all(is_all))
+    }
+
+    /// Takes a report that came at that moment.
+    pub(super) fn take(&mut self, row: &Row, now: DateTime<Utc>) -> Result<(), Refused> {
+        if self.state.status == Status::Canceled {
+            return self.take_of_canceled(row);
+        }
+        match self.standing(row.number) {
+            Standing::NotYet => {
+                return Err(Refused::new("expedition", "not_handed_over", "it was not handed over"));
+            }
+            Standing::Old(number) => return Err(self.take_of_old(row, number)),
+            Standing::Has => {}
+        }
+        let leaves = match (row.is_packed(), self.state.status.is_packed()) {
+            (false, _) => None,
+            (true, false) => Some(self.leaving(row.items.as_deref())?),
+            (true, true) => {
+                self.contradict_nothing(row)?;
+                None
+            }
+        };
+        self.must_be_possible(row)?;
+        self.accept();
+        if let Some(cancel) = row.cancel {
+            self.answer(cancel);
+        }
+        if let Some(status) = row.status {
+            self.reach(status, row, now);
+        }
+        if leaves.is_some() {
+            self.left = leaves;
+        }
+        self.merge_parcels(row);
+        if self.state.handover.is_some() && row.internal_id.is_some() {
+            self.known.internal_id.clone_from(&row.internal_id);
+        }
+        self.kept.push(row.kept());
+        Ok(())
+    }
+
+    /// One that is cancelled does not come back: what was packed has left the stock nevertheless.
+    fn take_of_canceled(&mut self, row: &Row) -> Result<(), Refused> {
+        if row.is_packed() {
+            let number = row.number.or(self.fixed.number).unwrap_or(0);
+            return Err(self.stray(row, number, "it is canceled"));
+        }
+        if row.cancel == Some(Cancel::Accepted) {
+            self.kept.push(row.kept());
+            return Ok(());
+        }
+        Err(match self.standing(row.number) {
+            Standing::Old(number) => old_number(number),
+            _ => Refused::new("expedition", "not_handed_over", "it is canceled, and not handed over"),
+        })
+    }
+
+    fn take_of_old(&mut self, row: &Row, number: i32) -> Refused {
+        if row.is_packed() {
+            self.stray(row, number, "this number of it was given back")
+        } else {
+            old_number(number)
+        }
+    }
+
+    fn standing(&self, number: Option<i32>) -> Standing {
+        let State { status, handover, .. } = self.state;
+        let is_by_hand = match status {
+            Status::AwaitingProcessing => !self.fixed.is_called,
+            _ => status.is_handed_over(None),
+        };
+        let is_there = handover.is_some_and(HandoverState::is_handed_over);
+        let latest = self.fixed.number.unwrap_or(0);
+        // the last number of which a call was made
+        let made = if handover == Some(HandoverState::Pending) { latest - 1 } else { latest };
+        match number {
+            Some(number) if number > made => Standing::NotYet,
+            Some(number) if number == latest && is_there => Standing::Has,
+            None if is_there => Standing::Has,
+            None | Some(0) if is_by_hand => Standing::Has,
+            None | Some(0) if made == 0 => Standing::NotYet,
+            number => Standing::Old(number.unwrap_or(made)),
+        }
+    }
+
+    /// What a warehouse that has an order says of it is its acceptance, too.
+    fn accept(&mut self) {
+        if self.state.handover == Some(HandoverState::Sending) {
+            self.state.handover = Some(HandoverState::Accepted);
+        }
+    }
+
+    /// The pieces of an order that does not have them any more leave once for each number.
+    fn stray(&mut self, row: &Row, number: i32, why: &str) -> Refused {
+        let message = format!("{why}, and it was packed: its pieces left the stock, and its status stays");
+        let refused = Refused { is_taken: true, ..Refused::new("status", "contradiction", message) };
+        if self.fixed.strays.contains(&number) {
+            self.kept.push(row.kept());
+            return refused;
+        }
+        match self.leaving(row.items.as_deref()) {
+            Ok(gone) => {
+                self.fixed.strays.insert(number);
+                self.strays.push(Stray { number, news: row.id.clone(), gone });
+                self.kept.push(row.kept());
+                refused
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Refuses what the warehouse cannot say of an order that it has.
+    fn must_be_possible(&self, row: &Row) -> Result<(), Refused> {
+        let status = self.state.status;
+        if row.status == Some(Status::Incorrect) && status.is_packed() {
+            let message = format!("it is {status}: its pieces have left the stock");
+            return Err(Refused::new("status", "contradiction", message));
+        }
+        if row.cancel == Some(Cancel::Accepted) && status != Status::WaitingForCancel && !self.is_held() {
+            let message = format!("it is {status}: no cancel was asked for");
+            return Err(Refused::new("cancel", "contradiction", message));
+        }
+        let is_new = |number: &&str| !self.known.parcels.iter().any(|known| known.number == **number);
+        let numbers: HashSet<&str> = row.parcels.iter().map(|parcel| parcel.number.as_str()).collect();
+        if self.known.parcels.len() + numbers.iter().filter(|number| is_new(number)).count() > MAX_PARCELS {
+            let message = format!("must come to at most {MAX_PARCELS} in the order");
+            return Err(Refused::new("parcels", "too_many", message));
+        }
+        Ok(())
+    }
+
+    /// Whether a rollback has asked for it back, and the warehouse has not answered.
+    fn is_held(&self) -> bool {
+        let State { status, handover, .. } = self.state;
+        status == Status::AwaitingProcessing && handover == Some(HandoverState::Withdrawing)
+    }
+
+    /// Takes an answer to a cancel, or to a rollback that is under way.
+    fn answer(&mut self, cancel: Cancel) {
+        let (is_canceling, is_held) = (self.state.status == Status::WaitingForCancel, self.is_held());
+        if !is_canceling && !is_held {
+            // a refusal that comes late
+            return;
+        }
+        match cancel {
+            Cancel::Accepted => {
+                self.state.status = if is_canceling { Status::Canceled } else { Status::OnHold };
+                self.state.canceling_from = None;
+                self.set_handover(HandoverState::Withdrawn);
+            }
+            Cancel::Refused => {
+                if let Some(from) = self.state.canceling_from.take() {
+                    self.state.status = from;
+                    self.cancel = Some("refused");
+                }
+                self.set_handover(HandoverState::Accepted);
+                self.known.handover_error = Some(KEPT);
+            }
+        }
+    }
+
+    /// Takes a status; an earlier one of the line changes only moments.
+    fn reach(&mut self, to: Status, row: &Row, now: DateTime<Utc>) {
+        let from = self.state.canceling_from.unwrap_or(self.state.status);
+        if to == Status::Incorrect {
+            self.state.status = to;
+            self.state.errors.clone_from(&row.errors);
+            self.state.canceling_from = None;
+            self.set_handover(HandoverState::Refused);
+            return;
+        }
+        self.known.times = self.known.times.reach(to, row.at.unwrap_or(now));
+        if to == from || to.place() < from.place() {
+            return;
+        }
+        if self.state.canceling_from.is_some() && !to.is_packed() {
+            self.state.canceling_from = Some(to);
+            return;
+        }
+        if self.state.canceling_from.take().is_some() {
+            // packed wins
+            self.cancel = Some("too_late");
+        }
+        self.state.status = to;
+        if to.is_packed() {
+            self.set_handover(HandoverState::Accepted);
+        }
+    }
+
+    fn set_handover(&mut self, state: HandoverState) {
+        if self.state.handover.is_some_and(HandoverState::is_handed_over) {
+            self.state.handover = Some(state);
+        }
+    }
+
+    fn merge_parcels(&mut self, row: &Row) {
+        let Some(first) = row.parcels.first() else { return };
+        let known = &mut self.known;
+        for parcel in &row.parcels {
+            match known.parcels.iter_mut().find(|known| known.number == parcel.number) {
+                Some(known) => known.take(parcel.clone()),
+                None => known.parcels.push(parcel.clone()),
+            }
+        }
+        if known.tracking_number.is_none() {
+            known.tracking_number.clone_from(&first.package_tracking_number);
+        }
+        if known.tracking_url.is_none() {
+            known.tracking_url.clone_from(&first.tracking_url);
+        }
+    }
+
+    /// What leaves of each item that has a stock: what is reported, otherwise all that was ordered.
+    fn leaving(&self, sent: Option<&[Sent]>) -> Result<Vec<Gone>, Refused> {
+        let mut gone: Vec<Gone> = Vec::with_capacity(self.order.items.len());
+        for item in &self.order.items {
+            let Some(stock) = item.stock else { continue };
+            let pieces = if sent.is_some() { 0 } else { item.quantity };
+            gone.push(Gone { item: item.id, stock, pieces, lot: None, serials: Vec::new() });
+        }
+        for (index, sent) in sent.iter().flat_map(|sent| sent.iter()).enumerate() {
+            self.fill(&mut gone, index, sent)?;
+        }
+        Ok(gone)
+    }
+
+    /// Adds what left of the items that a report names; several items of a product are filled by position.
+    fn fill(&self, gone: &mut [Gone], index: usize, sent: &Sent) -> Result<(), Refused> {
+        let is_meant = |item: &Item| match &sent.of {
+            Of::Item(id) => item.id == *id,
+            Of::Product(id) => item.product == *id,
+            Of::Sku(sku) => item.product_sku == *sku,
+        };
+        let quantities: HashMap<ExpeditionItemId, i32> = self
+            .order
+            .items
+            .iter()
+            .filter(|item| is_meant(item))
+            .map(|item| (item.id, item.quantity))
+            .collect();
+        if quantities.is_empty() {
+            let path = format!("items[{index}]");
+            return Err(Refused::new(path, "unknown_reference", "must be an item of the expedition"));
+        }
+        let (mut rest, mut serials) = (sent.pieces, sent.serials.iter());
+        for gone in gone.iter_mut() {
+            let Some(quantity) = quantities.get(&gone.item) else { continue };
+            let taken = rest.min(quantity - gone.pieces);
+            if taken > 0 || sent.pieces == 0 {
+                gone.lot = gone.lot.take().or_else(|| sent.lot.clone());
+            }
+            gone.pieces += taken;
+            gone.serials.extend(serials.by_ref().take(usize::try_from(taken).unwrap_or(0)).cloned());
+            rest -= taken;
+        }
+        if rest > 0 {
+            let path = format!("items[{index}].expedited");
+            return Err(Refused::new(path, "too_many", "must come to at most what was ordered"));
+        }
+        Ok(())
+    }
+
+    /// Refuses items that differ from those with which it was packed.
+    fn contradict_nothing(&self, row: &Row) -> Result<(), Refused> {
+        let Some(sent) = row.items.as_deref() else { return Ok(()) };
+        let told = self.leaving(Some(sent))?;
+        let left = |item: ExpeditionItemId| match &self.left {
+            Some(left) => left.iter().find(|gone| gone.item == item).map(|gone| gone.pieces),
+            None => self.fixed.left.get(&item).copied(),
+        };
+        let differs = |gone: &&Gone| left(gone.item).is_some_and(|pieces| pieces != gone.pieces);
+        match told.iter().find(differs) {
+            None => Ok(()),
+            Some(gone) => {
+                let message = format!(
+                    "must say that {} of item {} left, as was reported when the order was packed",
+                    left(gone.item).unwrap_or_default(),
+                    gone.item
+                );
+                Err(Refused::new("items", "contradiction", message))
+            }
+        }
+    }
+}
+
+fn old_number(number: i32) -> Refused {
+    let message = format!("the warehouse has given number {number} back, or refused it");
+    Refused::new("number", "old_number", message)
+}
+
+#[cfg(test)]
+mod model;

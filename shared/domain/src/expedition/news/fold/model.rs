@@ -1,0 +1,296 @@
+//! Whatever the order of reports, an order ends alike: the stories of a warehouse, told in random orders and pieces, more than
+//! once.
+
+use std::collections::HashMap;
+
+use chrono::DateTime;
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+use crate::expedition::choice::Shipper;
+use crate::expedition::order::Place;
+use crate::expedition::progress::{Parcel, Times};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, WarehouseId, WmsId};
+
+/// Quantities of the items; the last two are of one product.
+const QUANTITIES: [i32; 4] = [1, 3, 2, 5];
+
+fn moment(minute: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_800_000_000 + 60 * minute, 0).unwrap()
+}
+
+fn order(status: Status, handover: Option<HandoverState>) -> Order {
+    let item = |place: usize, product: u128| Item {
+        id: ExpeditionItemId::from_u128(100 + place as u128),
+        position: i32::try_from(place).unwrap(),
+        product: ProductId::from_u128(product),
+        product_sku: format!("P{product}"),
+        quantity: QUANTITIES[place],
+        stock: Some(StockId::from_u128(product)),
+        is_physical: true,
+        is_sold: true,
+    };
+    Order {
+        id: ExpeditionId::from_u128(1),
+        organisation: OrganisationId::from_u128(1),
+        eshop: EshopId::from_u128(1),
+        place: Place { warehouse: WarehouseId::from_u128(1), wms: WmsId::from_u128(1) },
+        order_number: "1".to_owned(),
+        external_id: None,
+        state: State { status, handover, ..State::default() },
+        waits_before: false,
+        items: vec![item(0, 1), item(1, 2), item(2, 3), item(3, 3)],
+        checks_address: true,
+        faults: Vec::new(),
+        shipper: Shipper::default(),
+        edits: Vec::new(),
+        former_shipper: None,
+        consignment: None,
+        version: 1,
+    }
+}
+
+fn fixed(number: Option<i32>) -> Fixed {
+    Fixed { is_called: true, number, ..Fixed::default() }
+}
+
+fn row(id: usize, members: Value) -> Row {
+    let mut row = json!({"id": format!("N{id}"), "expedition": Uuid::from_u128(1)});
+    row.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    super::super::row::read_row(row, moment(10_000)).unwrap()
+}
+
+/// What a warehouse does with an order, each step reported with its moment; parcels come when they like. `items` are named by each
+/// packed status, or by none.
+fn story() -> impl Strategy<Value = Vec<Row>> {
+    let statuses = subsequence(
+        vec![
+            "take_out",
+            "completion",
+            "waiting_for_the_carrier",
+            "carrier_picked_up",
+            "ready_to_takeover",
+            "delivered",
+        ],
+        1..=6,
+    );
+    let items = proptest::option::of((0..=1_i32, 0..=3_i32, 0..=7_i32));
+    let parcels = proptest::collection::vec((0..3_u8, any::<bool>(), any::<bool>()), 0..5);
+    (statuses, items, parcels, any::<bool>()).prop_map(|(statuses, items, parcels, by_sku)| {
+        let mut told: Vec<Value> = Vec::new();
+        for (minute, status) in statuses.iter().enumerate() {
+            let mut row =
+                json!({"status": status, "at": moment(i64::try_from(minute).unwrap()), "number": 1});
+            let is_packed = status.parse::<Status>().unwrap().is_packed();
+            if let Some((first, second, rest)) = items.filter(|_| is_packed) {
+                let third = if by_sku {
+                    json!({"productSku": "P3", "expedited": rest})
+                } else {
+                    json!({"product": Uuid::from_u128(3), "expedited": rest})
+                };
+                row["items"] = json!([
+                    {"id": Uuid::from_u128(100), "expedited": first},
+                    {"id": Uuid::from_u128(101), "expedited": second, "lot": "L", "serialNumbers": ["S"]},
+                    third,
+                ]);
+            }
+            told.push(row);
+        }
+        for (number, has_tracking, has_url) in parcels {
+            let mut parcel = json!({"extPackageNumber": number.to_string()});
+            if has_tracking {
+                parcel["extPackageTrackingNumber"] = json!(format!("T{number}"));
+            }
+            if has_url {
+                parcel["trackingUrl"] = json!(format!("https://t/{number}"));
+            }
+            told.push(json!({"parcels": [parcel], "wmsInternalId": "W"}));
+        }
+        told.into_iter().enumerate().map(|(id, members)| row(id, members)).collect()
+    })
+}
+
+/// What is the same however it was told.
+#[derive(Debug, PartialEq)]
+struct End {
+    status: Status,
+    handover: Option<HandoverState>,
+    times: Times,
+    parcels: Vec<Parcel>,
+    has_tracking: (bool, bool),
+    left: HashMap<ExpeditionItemId, i32>,
+    internal_id: Option<String>,
+}
+
+/// Tells reports in chunks of these sizes, as one transaction after the other.
+fn tell(mut order: Order, fixed: Fixed, rows: &[Row], sizes: &[usize]) -> End {
+    let (mut known, mut left, mut sizes) = (Known::default(), HashMap::new(), sizes.iter().cycle());
+    let mut taken: Vec<&str> = Vec::new();
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let (chunk, later) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+        rest = later;
+        let fixed = Fixed { left: left.clone(), ..fixed.clone() };
+        let mut fold = Fold::new(&order, (known.clone(), fixed));
+        for row in chunk {
+            if taken.contains(&row.id.as_str()) {
+                continue;
+            }
+            fold.take(row, moment(5_000)).unwrap();
+            taken.push(&row.id);
+        }
+        if let Some(gone) = &fold.left {
+            assert!(left.is_empty(), "pieces leave once");
+            left = gone.iter().map(|gone| (gone.item, gone.pieces)).collect();
+        }
+        assert!(!fold.gives_back() && fold.strays.is_empty());
+        let (state, after) = (fold.state.clone(), fold.known.clone());
+        known = after;
+        order.state = state;
+    }
+    known.parcels.sort_by(|a, b| a.number.cmp(&b.number));
+    End {
+        status: order.state.status,
+        handover: order.state.handover,
+        times: known.times,
+        has_tracking: (known.tracking_number.is_some(), known.tracking_url.is_some()),
+        parcels: known.parcels,
+        left,
+        internal_id: known.internal_id,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn an_order_ends_alike_in_whatever_order_and_however_often_it_is_told(
+        (rows, shuffled) in story().prop_flat_map(|rows| {
+            let doubled: Vec<Row> = rows.iter().chain(&rows).cloned().collect();
+            (Just(rows), Just(doubled).prop_shuffle())
+        }),
+        sizes in proptest::collection::vec(1..5_usize, 1..5),
+        handover in prop_oneof![Just(HandoverState::Sending), Just(HandoverState::Accepted)],
+    ) {
+        let order = order(Status::AwaitingProcessing, Some(handover));
+        let straight = tell(order.clone(), fixed(Some(1)), &rows, &[1]);
+        let mixed = tell(order, fixed(Some(1)), &shuffled, &sizes);
+        let latest = rows.iter().filter_map(|row| row.status).max().unwrap();
+        prop_assert_eq!(straight.status, latest);
+        prop_assert_eq!(straight.left.is_empty(), !latest.is_packed());
+        // the first parcel that says it gives the order its tracking number, so which one that is depends on the order
+        let numbers_differ = |end: &End| end.parcels.iter().filter(|parcel| parcel.package_tracking_number.is_some()).count();
+        prop_assert_eq!(numbers_differ(&straight), numbers_differ(&mixed));
+        prop_assert_eq!(straight, mixed);
+    }
+}
+
+/// Takes one report; returns the code of its refusal.
+fn one(fold: &mut Fold<'_>, members: Value) -> Result<(), &'static str> {
+    fold.take(&row(0, members), moment(1)).map_err(|refused| refused.violation.code)
+}
+
+#[test]
+fn a_number_decides_whether_the_warehouse_has_the_order() {
+    use HandoverState::{Accepted, Pending, Refused, Sending, Withdrawing, Withdrawn};
+    let (has, old, not_yet) = (Ok(()), Err("old_number"), Err("not_handed_over"));
+    for (state, latest, number, expected) in [
+        (Some(Accepted), 2, None, has),
+        (Some(Sending), 2, Some(2), has),
+        (Some(Withdrawing), 2, Some(2), has),
+        (Some(Accepted), 2, Some(1), old),
+        (Some(Accepted), 2, Some(0), old),
+        (Some(Accepted), 2, Some(3), not_yet),
+        (Some(Pending), 1, None, not_yet),
+        (Some(Pending), 1, Some(0), not_yet),
+        (Some(Pending), 1, Some(1), not_yet),
+        (Some(Pending), 2, Some(2), not_yet),
+        (Some(Pending), 2, Some(1), old),
+        (Some(Pending), 2, None, old),
+        (Some(Refused), 1, None, old),
+        (Some(Withdrawn), 1, Some(1), old),
+        (Some(Withdrawn), 1, Some(2), not_yet),
+        (None, 1, None, old),
+    ] {
+        let order = order(Status::AwaitingProcessing, state);
+        let mut fold = Fold::new(&order, (Known::default(), fixed(Some(latest))));
+        let report = json!({"status": "take_out", "number": number});
+        assert_eq!(one(&mut fold, report), expected, "{state:?} {latest} {number:?}");
+    }
+    // by hand
+    for (status, is_called, number, expected) in [
+        (Status::AwaitingProcessing, false, None, has),
+        (Status::AwaitingProcessing, false, Some(0), has),
+        (Status::AwaitingProcessing, false, Some(1), not_yet),
+        (Status::AwaitingProcessing, true, None, not_yet),
+        (Status::TakeOut, true, None, has),
+        (Status::StockOk, false, None, not_yet),
+        (Status::OnHold, false, None, not_yet),
+        (Status::Canceled, false, None, not_yet),
+    ] {
+        let order = order(status, None);
+        let fixed = Fixed { is_called, ..fixed(None) };
+        let mut fold = Fold::new(&order, (Known::default(), fixed));
+        let report = json!({"status": "completion", "number": number});
+        assert_eq!(one(&mut fold, report), expected, "{status} {is_called} {number:?}");
+    }
+}
+
+#[test]
+fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
+    let waiting = |from| {
+        let mut order = order(Status::WaitingForCancel, Some(HandoverState::Withdrawing));
+        order.state.canceling_from = Some(from);
+        order
+    };
+    let told = |order: &Order, reports: &[Value]| {
+        let mut fold = Fold::new(order, (Known::default(), fixed(Some(1))));
+        for report in reports {
+            one(&mut fold, report.clone()).unwrap();
+        }
+        let State { status, canceling_from, handover, .. } = fold.state;
+        (status, canceling_from, handover, fold.cancel, fold.left.is_some())
+    };
+    let order = waiting(Status::TakeOut);
+    let [accepted, refused] = ["accepted", "refused"].map(|cancel| json!({"cancel": cancel}));
+    let [picked, completed, packed, early] =
+        ["take_out", "completion", "delivered", "waiting_for_the_carrier"]
+            .map(|status| json!({"status": status}));
+    let withdrawing = Some(HandoverState::Withdrawing);
+    let has = Some(HandoverState::Accepted);
+    assert_eq!(
+        told(&order, &[accepted.clone()]),
+        (Status::Canceled, None, Some(HandoverState::Withdrawn), None, false)
+    );
+    assert_eq!(told(&order, &[refused.clone()]), (Status::TakeOut, None, has, Some("refused"), false));
+    assert_eq!(
+        told(&order, &[picked, completed.clone()]),
+        (Status::WaitingForCancel, Some(Status::Completion), withdrawing, None, false)
+    );
+    assert_eq!(told(&order, &[completed, refused]), (Status::Completion, None, has, Some("refused"), false));
+    assert_eq!(told(&order, &[packed, early]), (Status::Delivered, None, has, Some("too_late"), true));
+    let given_up = json!({"status": "incorrect", "errors": [{"message": "no"}]});
+    assert_eq!(
+        told(&order, &[given_up]),
+        (Status::Incorrect, None, Some(HandoverState::Refused), None, false)
+    );
+}
+
+#[test]
+fn an_order_has_a_bounded_number_of_parcels() {
+    let order = order(Status::AwaitingProcessing, Some(HandoverState::Accepted));
+    let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
+    let parcels = |from: usize, count: usize| -> Value {
+        let parcels = (from..from + count).map(|n| json!({"extPackageNumber": n.to_string()}));
+        json!({"parcels": parcels.collect::<Vec<_>>()})
+    };
+    for from in (0..MAX_PARCELS).step_by(100) {
+        one(&mut fold, parcels(from, 100)).unwrap();
+    }
+    assert_eq!(one(&mut fold, parcels(MAX_PARCELS - 1, 2)), Err("too_many"));
+    one(&mut fold, parcels(MAX_PARCELS - 2, 2)).unwrap();
+    assert_eq!(fold.known.parcels.len(), MAX_PARCELS);
+}

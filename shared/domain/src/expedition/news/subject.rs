@@ -1,0 +1,173 @@
+//! What is known of an order when its warehouse reports: read once, under the lock of the order.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::row::{About, Row};
+use crate::expedition::order::Order;
+use crate::expedition::progress::{Parcel, Times};
+use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, WmsId};
+
+/// What reports change of an order, besides its items and stocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Known {
+    pub(super) times: Times,
+    pub(super) tracking_number: Option<String>,
+    pub(super) tracking_url: Option<String>,
+    pub(super) parcels: Vec<Parcel>,
+    /// What the warehouse calls it.
+    pub(super) internal_id: Option<String>,
+    /// Why the warehouse did not give it back.
+    pub(super) handover_error: Option<&'static str>,
+}
+
+/// The rest of what is looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fixed {
+    /// Orders of its wms are handed over by calls.
+    pub(super) is_called: bool,
+    /// The number of its latest hand-over, if there was one.
+    pub(super) number: Option<i32>,
+    /// Numbers whose pieces have left although the order did not have that number.
+    pub(super) strays: HashSet<i32>,
+    /// What left of its items, where it is packed and a report says it again.
+    pub(super) left: HashMap<ExpeditionItemId, i32>,
+}
+
+/// The orders that reports are about, by the places of the reports, with the items of each.
+pub(super) async fn find(
+    connection: &mut PgConnection,
+    organisation: OrganisationId,
+    wms: WmsId,
+    rows: &[Row],
+) -> Result<HashMap<usize, (ExpeditionId, usize)>, sqlx::Error> {
+    let (mut ids, mut eshops, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        let (id, eshop, number) = match &row.about {
+            About::Id(id) => (Some(id.get()), None, None),
+            About::Number { eshop, order_number } => (None, Some(eshop.get()), Some(order_number.as_str())),
+        };
+        ids.push(id);
+        eshops.push(eshop);
+        numbers.push(number);
+    }
+    let found = sqlx::query!(
+        // each by its key, whatever the statistics say
+        r#"SELECT g.place AS "place!", e.id AS "id!: ExpeditionId", e.count_of_items AS "items!"
+           FROM unnest($3::uuid[], $4::uuid[], $5::text[]) WITH ORDINALITY AS g (id, eshop, number, place)
+           CROSS JOIN LATERAL (
+               SELECT g.id WHERE g.id IS NOT NULL
+               UNION ALL
+               (SELECT id FROM expedition_detail WHERE eshop_id = g.eshop AND order_number = g.number LIMIT 1)
+           ) AS named
+           CROSS JOIN LATERAL (
+               SELECT id, count_of_items FROM expedition
+               WHERE id = named.id AND organisation_id = $1 AND wms_id = $2 LIMIT 1
+           ) AS e"#,
+        organisation.get(),
+        wms.get(),
+        &ids as &[Option<Uuid>],
+        &eshops as &[Option<Uuid>],
+        &numbers as &[Option<&str>],
+    )
+    .fetch_all(connection)
+    .await?;
+    let place = |place: i64| usize::try_from(place - 1).ok();
+    let items = |items: i32| usize::try_from(items).unwrap_or(usize::MAX);
+    Ok(found.into_iter().filter_map(|row| Some((place(row.place)?, (row.id, items(row.items))))).collect())
+}
+
+/// What is known of locked orders, in their order; `told` are those whose parcels are reported, `counted` those whose items are.
+pub(super) async fn read(
+    connection: &mut PgConnection,
+    orders: &[Order],
+    told: &[Uuid],
+    counted: &[Uuid],
+) -> Result<Vec<(Known, Fixed)>, sqlx::Error> {
+    let ids: Vec<Uuid> = orders.iter().map(|order| order.id.get()).collect();
+    let rows = sqlx::query!(
+        r#"SELECT e.packed_at, e.sent_at, e.delivered_at, d.tracking_number, d.tracking_url,
+                  h.handover_number AS "number?", h.wms_internal_id AS "internal_id?",
+                  EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = e.wms_id AND s.active) AS "is_called!",
+                  ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id) AS "strays!"
+           FROM unnest($1::uuid[]) WITH ORDINALITY AS g (id, place)
+           JOIN expedition e ON e.id = ANY (ARRAY[g.id])
+           JOIN expedition_detail d ON d.id = ANY (ARRAY[g.id])
+           LEFT JOIN expedition_handover h ON h.id = ANY (ARRAY[g.id])
+           ORDER BY g.place"#,
+        &ids,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut parcels = parcels(connection, told).await?;
+    let mut left = left(connection, counted).await?;
+    let known = rows.into_iter().zip(&ids).map(|(row, id)| {
+        let known = Known {
+            times: Times { packed: row.packed_at, sent: row.sent_at, delivered: row.delivered_at },
+            tracking_number: row.tracking_number,
+            tracking_url: row.tracking_url,
+            parcels: parcels.remove(id).unwrap_or_default(),
+            internal_id: row.internal_id,
+            handover_error: None,
+        };
+        let fixed = Fixed {
+            is_called: row.is_called,
+            number: row.number,
+            strays: row.strays.into_iter().collect(),
+            left: left.remove(id).unwrap_or_default(),
+        };
+        (known, fixed)
+    });
+    Ok(known.collect())
+}
+
+async fn parcels(
+    connection: &mut PgConnection,
+    of: &[Uuid],
+) -> Result<HashMap<Uuid, Vec<Parcel>>, sqlx::Error> {
+    let mut parcels: HashMap<Uuid, Vec<Parcel>> = HashMap::new();
+    if of.is_empty() {
+        return Ok(parcels);
+    }
+    let rows = sqlx::query!(
+        "SELECT p.expedition_id, p.ext_package_number, p.ext_package_tracking_number, p.ext_carrier_tracking_number,
+                p.tracking_url
+         FROM unnest($1::uuid[]) AS g (id) JOIN expedition_parcel p ON p.expedition_id = ANY (ARRAY[g.id])",
+        of,
+    )
+    .fetch_all(connection)
+    .await?;
+    for row in rows {
+        parcels.entry(row.expedition_id).or_default().push(Parcel {
+            number: row.ext_package_number,
+            package_tracking_number: row.ext_package_tracking_number,
+            carrier_tracking_number: row.ext_carrier_tracking_number,
+            tracking_url: row.tracking_url,
+        });
+    }
+    Ok(parcels)
+}
+
+async fn left(
+    connection: &mut PgConnection,
+    of: &[Uuid],
+) -> Result<HashMap<Uuid, HashMap<ExpeditionItemId, i32>>, sqlx::Error> {
+    let mut left: HashMap<Uuid, HashMap<ExpeditionItemId, i32>> = HashMap::new();
+    if of.is_empty() {
+        return Ok(left);
+    }
+    let rows = sqlx::query!(
+        r#"SELECT i.expedition_id, i.id AS "id: ExpeditionItemId", i.expedited AS "expedited!"
+           FROM unnest($1::uuid[]) AS g (id)
+           JOIN expedition_item i ON i.expedition_id = ANY (ARRAY[g.id]) AND i.expedited IS NOT NULL"#,
+        of,
+    )
+    .fetch_all(connection)
+    .await?;
+    for row in rows {
+        left.entry(row.expedition_id).or_default().insert(row.id, row.expedited);
+    }
+    Ok(left)
+}

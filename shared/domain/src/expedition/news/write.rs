@@ -1,0 +1,289 @@
+//! Writes what reports made of orders: a few statements for all of them.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::fold::Fold;
+use super::goods::Movements;
+use super::parcels;
+use super::row::Row;
+use crate::expedition::allocator::Ledger;
+use crate::expedition::write::{StockColumns, booked_event, change_event, record_orders, status_event};
+use crate::list::fields::event::EXPEDITION_CHANGE;
+use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
+use crate::record::{FieldChange, changes_json};
+use longshore_kernel::change::RecordedRows;
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{ExpeditionId, WmsId};
+use longshore_kernel::queue::Hint;
+
+/// Writes everything; returns the webhooks that have something due.
+pub(super) async fn write(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    folds: &[Fold<'_>],
+    ledger: &mut Ledger,
+) -> Result<Vec<Hint>, sqlx::Error> {
+    let movements = Movements::of(folds, ledger);
+    movements.write(connection, origin, folds).await?;
+    parcels::write(connection, folds).await?;
+    parcels::write_tracking(connection, folds).await?;
+    write_handovers(connection, folds).await?;
+    write_strays(connection, folds).await?;
+    let tracking = parcels::told(connection, folds).await?;
+    write_orders(connection, origin, folds, ledger, tracking).await
+}
+
+/// Writes what the reports say of hand-overs, before the statuses: what follows from those is left to the database (migration
+/// 0037).
+async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
+    let is_new = |fold: &&Fold<'_>| {
+        fold.state.handover != fold.order.state.handover
+            || fold.known.internal_id != fold.had.internal_id
+            || fold.known.handover_error != fold.had.handover_error
+    };
+    let changed: Vec<&Fold<'_>> = folds.iter().filter(is_new).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = changed.iter().map(|fold| fold.order.id.get()).collect();
+    let states: Vec<Option<&str>> =
+        changed.iter().map(|fold| fold.state.handover.map(HandoverState::as_str)).collect();
+    let errors: Vec<Option<&str>> = changed.iter().map(|fold| fold.known.handover_error).collect();
+    let internal: Vec<Option<&str>> = changed.iter().map(|fold| fold.known.internal_id.as_deref()).collect();
+    sqlx::query!(
+        "UPDATE expedition_handover h
+         SET handover_state = g.state, wms_internal_id = g.internal,
+             handover_since = CASE WHEN g.is_new THEN now() ELSE h.handover_since END,
+             handover_attempts = CASE WHEN g.is_new THEN 0 ELSE h.handover_attempts END,
+             handover_next_attempt_at = CASE WHEN g.is_new THEN NULL ELSE h.handover_next_attempt_at END,
+             -- a call may still be under way whose order the warehouse has reported of: a withdrawal waits for its end
+             handover_in_call_until = CASE WHEN g.is_new AND g.state <> 'accepted' THEN NULL ELSE h.handover_in_call_until END,
+             handover_error = CASE WHEN g.is_new THEN g.error ELSE h.handover_error END
+         FROM (SELECT g.*, g.state IS DISTINCT FROM o.handover_state AS is_new
+               FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS g (id, state, error, internal)
+               JOIN expedition_handover o ON o.id = ANY (ARRAY[g.id])) AS g
+         WHERE h.id = ANY (ARRAY[g.id])",
+        &ids,
+        &states as &[Option<&str>],
+        &errors as &[Option<&str>],
+        &internal as &[Option<&str>],
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+async fn write_strays(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
+    let (mut orders, mut numbers, mut wms, mut news) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for fold in folds {
+        for stray in &fold.strays {
+            orders.push(fold.order.id.get());
+            numbers.push(stray.number);
+            wms.push(fold.order.place.wms.get());
+            news.push(stray.news.as_str());
+        }
+    }
+    if orders.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "INSERT INTO wms_contradiction (expedition_id, number, wms_id, news_id)
+         SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[])",
+        &orders,
+        &numbers,
+        &wms,
+        &news as &[&str],
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+/// What changed of a record.
+fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
+    let (old, state, had, known) = (&fold.order.state, &fold.state, &fold.had, &fold.known);
+    let mut changes = Vec::new();
+    let mut add = |field, old: Value, new: Value| {
+        if old != new {
+            changes.push(FieldChange { field, old, new });
+        }
+    };
+    add("status", json!(old.status), json!(state.status));
+    add("errors", json!(old.errors), json!(state.errors));
+    add("packedAt", json!(had.times.packed), json!(known.times.packed));
+    add("sentAt", json!(had.times.sent), json!(known.times.sent));
+    add("deliveredAt", json!(had.times.delivered), json!(known.times.delivered));
+    let numbers: Vec<_> = parcels::new_parcels(fold).map(|parcel| &parcel.number).collect();
+    if !numbers.is_empty() {
+        add("parcels", Value::Null, json!(numbers));
+    }
+    add("trackingNumber", json!(had.tracking_number), json!(known.tracking_number));
+    add("trackingUrl", json!(had.tracking_url), json!(known.tracking_url));
+    changes
+}
+
+/// What the audit says of reports: what changed, and what each of them said.
+fn audited(fold: &Fold<'_>) -> Value {
+    let (old, state, had, known) = (&fold.order.state, &fold.state, &fold.had, &fold.known);
+    let mut changes = changes(fold);
+    let mut add = |field, old: Value, new: Value| {
+        if old != new {
+            changes.push(FieldChange { field, old, new });
+        }
+    };
+    add("handover", json!(old.handover), json!(state.handover));
+    add("wmsInternalId", json!(had.internal_id), json!(known.internal_id));
+    add("cancel", Value::Null, json!(fold.cancel));
+    let strays: Vec<_> = fold.strays.iter().map(|stray| stray.number).collect();
+    if !strays.is_empty() {
+        add("contradiction", Value::Null, json!(strays));
+    }
+    add("news", Value::Null, json!(fold.kept));
+    changes_json(&changes)
+}
+
+/// The columns of orders that reports set.
+struct Columns<'f> {
+    ids: Vec<Uuid>,
+    statuses: Vec<&'f str>,
+    canceling: Vec<Option<&'f str>>,
+    errors: Vec<Option<String>>,
+    packed: Vec<Option<DateTime<Utc>>>,
+    sent: Vec<Option<DateTime<Utc>>>,
+    delivered: Vec<Option<DateTime<Utc>>>,
+}
+
+impl<'f> Columns<'f> {
+    fn of(folds: &'f [Fold<'_>]) -> Self {
+        Self {
+            ids: folds.iter().map(|fold| fold.order.id.get()).collect(),
+            statuses: folds.iter().map(|fold| fold.state.status.as_str()).collect(),
+            canceling: folds.iter().map(|fold| fold.state.canceling_from.map(Status::as_str)).collect(),
+            errors: folds.iter().map(|fold| fold.state.errors.as_ref().map(Value::to_string)).collect(),
+            packed: folds.iter().map(|fold| fold.known.times.packed).collect(),
+            sent: folds.iter().map(|fold| fold.known.times.sent).collect(),
+            delivered: folds.iter().map(|fold| fold.known.times.delivered).collect(),
+        }
+    }
+}
+
+/// `data` of the event of an order: of its status, or of what else changed.
+fn event(fold: &Fold<'_>, tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)>>) -> Option<String> {
+    let (old, new) = (fold.order.state.status, fold.state.status);
+    let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
+    if old != new {
+        further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
+        return Some(status_event(fold.order, Some(old), &fold.state, further).to_string());
+    }
+    let mut changes = changes(fold);
+    for change in &mut changes {
+        if let Some((_, now)) = further.iter().find(|(name, _)| *name == change.field) {
+            change.new.clone_from(now);
+        }
+    }
+    fold.is_change().then(|| change_event(fold.order, new, &changes).to_string())
+}
+
+/// Writes the orders and the stocks, with audit and events. Reports that change nothing of a record leave its version.
+async fn write_orders(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    folds: &[Fold<'_>],
+    ledger: &mut Ledger,
+    mut tracking: HashMap<Uuid, Vec<(&'static str, Value)>>,
+) -> Result<Vec<Hint>, sqlx::Error> {
+    let stocks: StockColumns = ledger.settle().into_iter().collect();
+    let Columns { ids, statuses, canceling, errors, packed, sent, delivered } = Columns::of(folds);
+    let complete: Vec<Option<bool>> = folds.iter().map(Fold::is_complete).collect();
+    let raised: Vec<bool> = folds.iter().map(Fold::is_change).collect();
+    let is_touched = |fold: &Fold<'_>| fold.state.canceling_from != fold.order.state.canceling_from;
+    let touched: Vec<bool> = folds.iter().map(|fold| fold.is_change() || is_touched(fold)).collect();
+    let changes: Vec<String> = folds.iter().map(|fold| audited(fold).to_string()).collect();
+    let told: Vec<Option<String>> = folds.iter().map(|fold| event(fold, &mut tracking)).collect();
+    // null: that of the status
+    let events: Vec<Option<&str>> = folds
+        .iter()
+        .map(|fold| (fold.order.state.status == fold.state.status).then_some(EXPEDITION_CHANGE.name))
+        .collect();
+    let gives_back = |fold: &Fold<'_>| fold.gives_back().then(|| booked_event(fold.order, fold.state.status));
+    let booked: Vec<Option<String>> =
+        folds.iter().map(|fold| gives_back(fold).map(|data| data.to_string())).collect();
+    let recorded: RecordedRows = record_orders!(
+        connection,
+        &[origin],
+        stocks,
+        "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
+             SELECT * FROM unnest($17::uuid[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[],
+                                  $23::timestamptz[], $24::boolean[], $25::boolean[], $26::boolean[], $27::text[], $28::text[],
+                                  $29::text[], $30::text[])
+             AS g (id, status, canceling, errors, packed, sent, delivered, complete, raised, touched, changes, told, booked,
+                   event)
+         ), written AS (
+             UPDATE expedition e
+             SET status = g.status, canceling_from = g.canceling, errors = g.errors::jsonb, packed_at = g.packed,
+                 sent_at = g.sent, delivered_at = g.delivered,
+                 expedited_completely = coalesce(g.complete, e.expedited_completely), version = e.version + g.raised::int
+             FROM given g WHERE e.id = ANY (ARRAY[g.id]) AND g.touched
+             RETURNING e.id, e.version, CASE WHEN g.raised THEN e.changed_at ELSE clock_timestamp() END AS changed_at,
+                       e.organisation_id, e.eshop_id, g.changes, g.told, g.booked, g.event
+         ), kept AS (
+             SELECT * FROM written
+             UNION ALL
+             SELECT e.id, e.version, clock_timestamp(), e.organisation_id, e.eshop_id, g.changes, NULL, NULL, NULL
+             FROM given g JOIN expedition e ON e.id = ANY (ARRAY[g.id]) WHERE NOT g.touched
+         )",
+        "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
+                told::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.news' AS action,
+                NULL::text AS kind, CASE WHEN told IS NOT NULL THEN coalesce(event, $14::text) END AS event
+         FROM kept
+         UNION ALL
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, 1, NULL, NULL, $15::text
+         FROM kept WHERE booked IS NOT NULL",
+        &ids,
+        &statuses as &[&str],
+        &canceling as &[Option<&str>],
+        &errors as &[Option<String>],
+        &packed as &[Option<DateTime<Utc>>],
+        &sent as &[Option<DateTime<Utc>>],
+        &delivered as &[Option<DateTime<Utc>>],
+        &complete as &[Option<bool>],
+        &raised,
+        &touched,
+        &changes,
+        &told as &[Option<String>],
+        &booked as &[Option<String>],
+        &events as &[Option<&str>],
+    )
+    .await?;
+    Ok(recorded.lanes)
+}
+
+/// Remembers which reports were taken.
+pub(super) async fn remember(
+    connection: &mut PgConnection,
+    wms: WmsId,
+    taken: &[(&Row, ExpeditionId)],
+) -> Result<(), sqlx::Error> {
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<&str> = taken.iter().map(|(row, _)| row.id.as_str()).collect();
+    let digests: Vec<&[u8]> = taken.iter().map(|(row, _)| row.digest.as_slice()).collect();
+    let orders: Vec<Uuid> = taken.iter().map(|(_, order)| order.get()).collect();
+    sqlx::query!(
+        "INSERT INTO wms_news (wms_id, id, digest, expedition_id)
+         SELECT $1, g.* FROM unnest($2::text[], $3::bytea[], $4::uuid[]) AS g",
+        wms.get(),
+        &ids as &[&str],
+        &digests as &[&[u8]],
+        &orders,
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}

@@ -1,0 +1,5 @@
+mod answers;
+mod lane;
+mod random;
+mod support;
+mod withdrawal;

@@ -1,0 +1,195 @@
+//! What each answer to a hand-over makes of its order (`docs/reference/orders.md#calls-of-a-warehouse`).
+
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_testkit::wms::{Mischief, On, Stage};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::{Depot, SEND};
+use crate::expedition::support::id;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_is_handed_over_and_its_version_stays(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let mut body = depot.place.body("A-1", &[(0, 2), (1, 1)]);
+    body["send"] = json!(true);
+    let sent = depot.place.create(body).await.unwrap();
+    assert_eq!(sent["handover"]["state"], "pending");
+    assert_eq!(sent["handover"]["number"], 1);
+    let order = id(&sent);
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    let record = depot.record(order).await;
+    assert_eq!(record["version"], sent["version"]);
+    assert_eq!(record["changedAt"], sent["changedAt"]);
+    let entry = depot.entry(order).unwrap();
+    assert_eq!(entry.stage, Stage::Taken);
+    assert_eq!(record["handover"]["wmsInternalId"], json!(entry.internal_id));
+    assert_eq!(record["handover"]["nextAttemptAt"], json!(null));
+    // what the system gets
+    assert_eq!(entry.order["orderNumber"], "A-1");
+    assert_eq!(entry.order["carrierCode"], 1);
+    assert_eq!(entry.order["carrierServiceCode"], json!(null));
+    assert_eq!(entry.order["number"], 1);
+    let item = &entry.order["items"][0];
+    assert_eq!(item["productSku"], "P0");
+    assert_eq!(item["name"], "Product 0");
+    assert_eq!(item["quantity"], 2);
+    assert_eq!(item["referenceNumbers"], json!([]));
+    assert_eq!(item["workAroundSnIn"], false);
+    assert_eq!(item["workAroundLot"], false);
+    // audited once, as what the service did
+    let audited: Vec<String> = sqlx::query_scalar(
+        "SELECT actor_name FROM audit WHERE entity_id = $1 AND action = 'expedition.handover'",
+    )
+    .bind(order)
+    .fetch_all(&depot.place.world.owner)
+    .await
+    .unwrap();
+    assert_eq!(audited, ["hand-over"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_answer_that_takes_an_order_is_an_acceptance(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    for status in [200, 201, 202, 204, 409] {
+        let order = depot.send(&status.to_string()).await;
+        depot.system.misbehave(On::Order(order.get()), Mischief::Status(status));
+        depot.drain().await;
+        depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_refusal_says_why_and_the_next_hand_over_has_the_next_number(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let order = depot.send("A-1").await;
+    let violations = json!([{"propertyPath": "deliveryZip", "message": "is unknown", "code": "zip"}]);
+    depot.system.misbehave(On::Any, Mischief::Refuse(violations));
+    depot.drain().await;
+    depot.must_be(order, "incorrect", Some("refused")).await;
+    assert_eq!(depot.place.stock(0).await, (1_000, 0, 0));
+    let sent = depot.record(order).await;
+    // it was sent again by this
+    assert_eq!(sent["errors"], json!(null));
+    assert_eq!((&sent["handover"]["state"], &sent["handover"]["number"]), (&json!("pending"), &json!(2)));
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    assert_eq!(depot.calls(), [("PUT".to_owned(), 1), ("PUT".to_owned(), 2)]);
+    let errors: serde_json::Value = sqlx::query_scalar(
+        "SELECT changes -> 'errors' -> 1 FROM audit WHERE entity_id = $1 AND action = 'expedition.handover' ORDER BY id LIMIT 1",
+    )
+    .bind(order)
+    .fetch_one(&depot.place.world.owner)
+    .await
+    .unwrap();
+    assert_eq!(errors[0]["code"], "zip");
+    assert_eq!(errors[0]["propertyPath"], "deliveryZip");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_number_that_is_out_of_date_makes_the_order_incorrect(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let order = depot.send("A-1").await;
+    depot.system.misbehave(On::Any, Mischief::Status(410));
+    depot.drain().await;
+    depot.must_be(order, "incorrect", Some("refused")).await;
+    let code: String = sqlx::query_scalar("SELECT errors -> 0 ->> 'code' FROM expedition WHERE id = $1")
+        .bind(order)
+        .fetch_one(&depot.place.world.owner)
+        .await
+        .unwrap();
+    assert_eq!(code, "out_of_date");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_call_whose_answer_is_lost_is_made_again_with_its_number(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let faults = [Mischief::DoneCut, Mischief::Cut, Mischief::DoneHang, Mischief::DoneStatus(500)];
+    for (n, fault) in faults.into_iter().enumerate() {
+        let order = depot.send(&n.to_string()).await;
+        depot.system.misbehave(On::Any, fault);
+        depot.drain().await;
+        depot.must_be(order, "awaiting_processing", Some("sending")).await;
+        let record = depot.record(order).await;
+        assert!(record["handover"]["error"].is_string(), "{record}");
+        depot.time_passes().await;
+        depot.drain().await;
+        depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+        let entry = depot.entry(order).unwrap();
+        assert_eq!((entry.number, entry.taken), (1, vec![1]));
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_answer_of_another_form_decides_by_its_status(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let faults = [Mischief::Short, Mischief::Flood, Mischief::Large(100_000), Mischief::WebPage];
+    for (n, fault) in faults.into_iter().enumerate() {
+        let order = depot.send(&n.to_string()).await;
+        depot.system.misbehave(On::Any, fault.clone());
+        depot.drain().await;
+        let (status, state) = depot.state(order).await;
+        assert_eq!(status, "awaiting_processing");
+        assert!(matches!(state.as_deref(), Some("accepted" | "sending")), "{fault:?}: {state:?}");
+        depot.time_passes().await;
+        depot.drain().await;
+        depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_call_that_is_wrong_waits_a_quarter_of_an_hour_and_others_go_on(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let order = depot.send("A-1").await;
+    let url = "http://127.0.0.1:1/".to_owned();
+    for fault in [Mischief::Status(400), Mischief::Redirect(url)] {
+        depot.system.misbehave(On::Order(order.get()), fault);
+        depot.time_passes().await;
+        depot.drain().await;
+        let wait: f64 = sqlx::query_scalar(
+            "SELECT extract(epoch FROM handover_next_attempt_at - now())::float8 FROM expedition_handover WHERE id = $1",
+        )
+        .bind(order)
+        .fetch_one(&depot.place.world.owner)
+        .await
+        .unwrap();
+        assert!((700.0..=901.0).contains(&wait), "{wait}");
+        depot.must_be(order, "awaiting_processing", Some("sending")).await;
+    }
+    let shown = depot.store(json!({"maxInFlight": 9})).await;
+    assert_eq!(shown["waiting"], 1);
+    let other = depot.send("A-2").await;
+    depot.drain().await;
+    depot.must_be(other, "awaiting_processing", Some("accepted")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_waits_while_one_of_its_stocks_holds_too_much(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let order = depot.send("A-1").await;
+    // a count of which the allocator has not heard yet
+    depot.place.count(&[(0, 0)]).await;
+    depot.drain().await;
+    assert_eq!(depot.calls(), []);
+    depot.place.allocate().await;
+    depot.must_be(order, "waiting_for_goods", None).await;
+    depot.place.count(&[(0, 5)]).await;
+    depot.place.allocate().await;
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    // from what is handed over nothing is taken
+    depot.place.count(&[(0, 0)]).await;
+    depot.place.allocate().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    assert_eq!(depot.command(order, &SEND).await.unwrap()["status"], "awaiting_processing");
+}

@@ -1,0 +1,227 @@
+//! The lane of a wms: leases, faults, pauses, and what makes orders due.
+
+use longshore_shared::expedition::handover::call;
+use longshore_shared::expedition::handover::lane;
+use longshore_shared::expedition::handover::outcome::{self, Answer, Outcome};
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_testkit::wms::{Mischief, On};
+use longshore_worker::handover::{self, Ran};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::{Depot, PATIENCE};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_are_handed_over_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::by_hand(&options).await;
+    depot.store(json!({"maxInFlight": 1})).await;
+    let mut orders = Vec::new();
+    for (number, priority) in [("1", 0), ("2", 5), ("3", 0), ("4", 9)] {
+        let mut body = depot.place.body(number, &[(0, 1)]);
+        (body["send"], body["priority"]) = (json!(true), json!(priority));
+        depot.place.create(body).await.unwrap();
+        orders.push(number);
+    }
+    depot.drain().await;
+    let asked = depot.system.asked();
+    let book = depot.system.book();
+    let came: Vec<_> = asked
+        .iter()
+        .map(|asked| book[&asked.expedition.unwrap()].order["orderNumber"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(came, ["4", "2", "1", "3"]);
+    assert_eq!(depot.system.peak_in_flight(), 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_was_ready_before_the_setting_was_switched_on_becomes_due(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::by_hand(&options).await;
+    let order = depot.send("A-1").await;
+    depot.must_be(order, "awaiting_processing", None).await;
+    depot.store(json!({"active": false})).await;
+    assert_eq!(depot.fill().await, 0);
+    let by_hand = depot.send("A-2").await;
+    depot.must_be(by_hand, "awaiting_processing", None).await;
+    // a transaction that looked at the setting before it was switched on
+    let mut late = depot.place.world.owner.begin().await.unwrap();
+    sqlx::query("UPDATE expedition SET status = 'on_hold', version = version + 1 WHERE id = $1")
+        .bind(by_hand)
+        .execute(&mut *late)
+        .await
+        .unwrap();
+    sqlx::query("UPDATE expedition SET status = 'awaiting_processing', version = version + 1 WHERE id = $1")
+        .bind(by_hand)
+        .execute(&mut *late)
+        .await
+        .unwrap();
+    depot.store(json!({})).await;
+    assert_eq!(depot.fill().await, 1);
+    assert_eq!(depot.fill().await, 0);
+    late.commit().await.unwrap();
+    assert_eq!(depot.fill().await, 1);
+    assert_eq!(depot.fill().await, 0);
+    let fills: bool = sqlx::query_scalar("SELECT fills FROM wms_setting")
+        .fetch_one(&depot.place.world.owner)
+        .await
+        .unwrap();
+    assert!(!fills);
+    depot.drain().await;
+    for order in [order, by_hand] {
+        depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_inactive_or_paused_setting_calls_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let order = depot.send("A-1").await;
+    for off in [json!({"paused": true}), json!({"active": false})] {
+        depot.store(off).await;
+        assert_eq!(depot.run().await, Ran::NotLeased);
+        assert_eq!(lane::due(&depot.place.world.services.db).await.unwrap(), []);
+    }
+    depot.must_be(order, "awaiting_processing", Some("pending")).await;
+    depot.store(json!({})).await;
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_dead_worker_had_begun_is_called_by_the_next(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let services = &depot.place.world.services;
+    let order = depot.send("A-1").await;
+    let lease = lane::lease(services, depot.wms).await.unwrap().unwrap();
+    let begun = call::begin(&services.db, &lease, 8).await.unwrap();
+    assert_eq!(begun.len(), 1);
+    // it dies here. Nobody else may call until its call must have ended
+    depot.must_be(order, "awaiting_processing", Some("sending")).await;
+    sqlx::query("UPDATE wms_lane SET leased_until = '-infinity'")
+        .execute(&depot.place.world.owner)
+        .await
+        .unwrap();
+    let next = depot.other_worker();
+    handover::run(&next, depot.wms).await.unwrap();
+    assert_eq!(depot.calls(), []);
+    depot.time_passes().await;
+    handover::run(&next, depot.wms).await.unwrap();
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    // what it says late, under its lost lease, changes nothing
+    let late = Outcome {
+        expedition: order,
+        number: 1,
+        ask: call::Ask::Take,
+        attempt: 1,
+        wms: depot.wms,
+        token: lease.token,
+        probe: false,
+        answer: Answer::Refused(json!([])),
+    };
+    assert_eq!(outcome::record(services, &[late]).await.unwrap(), [false]);
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_lane_is_leased_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let services = &depot.place.world.services;
+    depot.send("A-1").await;
+    let first = lane::lease(services, depot.wms).await.unwrap().unwrap();
+    assert!(lane::lease(services, depot.wms).await.unwrap().is_none());
+    assert!(lane::release(&services.db, &first).await.unwrap());
+    let second = lane::lease(services, depot.wms).await.unwrap().unwrap();
+    assert!(second.token > first.token);
+    assert!(call::begin(&services.db, &first, 8).await.unwrap().is_empty());
+    assert_eq!(call::begin(&services.db, &second, 8).await.unwrap().len(), 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_failing_system_is_asked_by_one_probe(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::by_hand(&options).await;
+    depot.store(json!({"maxInFlight": 1})).await;
+    for n in 0..8 {
+        depot.send(&n.to_string()).await;
+    }
+    depot.system.misbehave_in_turn(vec![Mischief::Status(503)]);
+    depot.drain().await;
+    assert_eq!(depot.calls().len(), 5, "the fifth failure opens the breaker");
+    assert_eq!(depot.lane("failures").await.as_deref(), Some("5"));
+    assert_eq!(depot.lane("error").await.as_deref(), Some("answered 503"));
+    assert_eq!(depot.run().await, Ran::NotLeased);
+    depot.time_passes().await;
+    depot.drain().await;
+    assert_eq!(depot.calls().len(), 6, "a probe is one call");
+    assert_eq!(depot.lane("probes").await.as_deref(), Some("1"));
+    depot.system.misbehave_in_turn(Vec::new());
+    depot.time_passes().await;
+    depot.drain().await;
+    let accepted: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM expedition_handover WHERE handover_state = 'accepted'")
+            .fetch_one(&depot.place.world.owner)
+            .await
+            .unwrap();
+    assert_eq!(accepted, 8);
+    assert_eq!(depot.lane("failures").await.as_deref(), Some("0"));
+    assert_eq!(depot.lane("error").await, None);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_system_that_asks_for_a_pause_gets_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    depot.send("A-1").await;
+    depot.system.misbehave(On::Any, Mischief::RetryAfter(429, 120));
+    depot.drain().await;
+    depot.send("A-2").await;
+    assert_eq!(depot.run().await, Ran::NotLeased);
+    assert_eq!(depot.calls().len(), 1);
+    let shown = longshore_shared::expedition::handover::setting::find(
+        &depot.place.world.services,
+        depot.place.world.context.scope(),
+        depot.wms,
+    );
+    let shown: serde_json::Value = serde_json::from_str(&shown.await.unwrap().body.unwrap()).unwrap();
+    assert!(shown["blockedUntil"].is_string(), "{shown}");
+    assert_eq!(shown["lastError"]["message"], "answered 429");
+    assert_eq!(shown["waiting"], 2);
+    depot.time_passes().await;
+    depot.drain().await;
+    assert_eq!(depot.calls().len(), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn as_many_calls_are_under_way_as_the_setting_allows(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::by_hand(&options).await;
+    depot.store(json!({"maxInFlight": 4})).await;
+    for n in 0..12 {
+        depot.send(&n.to_string()).await;
+    }
+    depot.system.misbehave_in_turn(vec![Mischief::Late(std::time::Duration::from_millis(200))]);
+    depot.drain().await;
+    assert_eq!(depot.calls().len(), 12);
+    assert_eq!(depot.system.peak_in_flight(), 4);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_worker_that_stops_gives_back_what_it_did_not_call(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::by_hand(&options).await;
+    depot.store(json!({"maxInFlight": 1})).await;
+    for n in 0..4 {
+        depot.send(&n.to_string()).await;
+    }
+    depot.system.misbehave(On::Any, Mischief::Late(std::time::Duration::from_millis(500)));
+    let run = depot.run();
+    let stop = async {
+        depot.system.wait_until(PATIENCE, |_, asked| !asked.is_empty()).await.unwrap();
+        depot.worker.stop.cancel();
+    };
+    tokio::join!(run, stop);
+    let mut states: Vec<String> = sqlx::query_scalar("SELECT handover_state FROM expedition_handover")
+        .fetch_all(&depot.place.world.owner)
+        .await
+        .unwrap();
+    states.sort();
+    assert_eq!(states, ["accepted", "pending", "pending", "pending"]);
+}
