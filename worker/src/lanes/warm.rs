@@ -124,18 +124,14 @@ async fn tick(context: &LaneContext) {
             || now.saturating_duration_since(kept.held.since) >= LONGEST
     });
     give_back(context, &ended).await;
-    let idle = warm
-        .lanes()
-        .values()
-        .filter(|kept| matches!(kept.state, State::Idle(..)))
-        .map(|kept| kept.held.clone())
-        .collect();
-    look(context, idle).await;
+    // those with a turn, too: turns of a moment, one after the other, do not renew their lease themselves
+    let all = warm.lanes().values().map(|kept| kept.held.clone()).collect();
+    look(context, all).await;
     let registered = |kept: &Kept| {
         let Lease { webhook, token, .. } = *kept.held.lease;
         let until = match &kept.state {
             State::Idle(until, _) => Some(*until),
-            State::Busy(standing) => standing.until(),
+            State::Busy(standing) => standing.until().map(|until| until.max(kept.renewed)),
         };
         until.map(|until| Registered { webhook, token, until })
     };
@@ -193,13 +189,11 @@ async fn look(context: &LaneContext, helds: Vec<Held>) {
                         let later = context.clone();
                         context.warm.0.tasks.spawn(async move {
                             tokio::time::sleep(wait).await;
-                            later.warm.start(&later, webhook, token, None);
+                            fetch(&later, webhook, token);
                         });
                     }
                     // it has been due for a while
-                    Some(Err(_)) => {
-                        context.warm.start(context, webhook, token, None);
-                    }
+                    Some(Err(_)) => fetch(context, webhook, token),
                     None => {}
                 }
             }
@@ -210,6 +204,13 @@ async fn look(context: &LaneContext, helds: Vec<Held>) {
                 tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a warm lane was not looked at")
             }
         }
+    }
+}
+
+/// Has a turn read what is due in a lane: a new one, or the one that runs.
+fn fetch(context: &LaneContext, webhook: WebhookId, token: i64) {
+    if !context.warm.start(context, webhook, token, None) {
+        context.running.nudge(webhook);
     }
 }
 

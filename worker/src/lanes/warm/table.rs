@@ -38,6 +38,8 @@ pub(super) struct Kept {
     pub(super) state: State,
     /// When it last had something to send.
     pub(super) used: Instant,
+    /// Until when a look has renewed the lease, also beside a turn.
+    pub(super) renewed: Instant,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Warm {
                 return false;
             }
             if let Some(kept) = lanes.get_mut(&webhook).filter(|kept| kept.is_of(held.lease.token)) {
-                (kept.state, kept.used) = (State::Idle(until, None), now);
+                (kept.state, kept.used) = (State::Idle(until.max(kept.renewed), None), now);
                 return true;
             }
             if lanes.len() >= PLACES && !lanes.contains_key(&webhook) {
@@ -99,7 +101,10 @@ impl Warm {
                 let Some(unused) = unused else { return false };
                 evicted = lanes.remove(&unused);
             }
-            lanes.insert(webhook, Kept { held: held.clone(), state: State::Idle(until, None), used: now });
+            lanes.insert(
+                webhook,
+                Kept { held: held.clone(), state: State::Idle(until, None), used: now, renewed: until },
+            );
         }
         let (context, held) = (context.clone(), held.clone());
         self.0.tasks.spawn(async move {
@@ -222,10 +227,11 @@ impl Warm {
 
     /// Notes a renewal.
     pub(super) fn renewed(&self, webhook: WebhookId, token: i64, until: Instant) {
-        if let Some(kept) = self.lanes().get_mut(&webhook).filter(|kept| kept.is_of(token))
-            && let State::Idle(valid, _) = &mut kept.state
-        {
-            *valid = (*valid).max(until);
+        if let Some(kept) = self.lanes().get_mut(&webhook).filter(|kept| kept.is_of(token)) {
+            kept.renewed = kept.renewed.max(until);
+            if let State::Idle(valid, _) = &mut kept.state {
+                *valid = (*valid).max(until);
+            }
         }
     }
 
