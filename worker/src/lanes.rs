@@ -270,12 +270,12 @@ impl Running {
         true
     }
 
-    /// Tells the turn of a lane what is due, or makes it look. Returns the notice if no turn of the lane runs here, or
+    /// Tells the turn of a lane what is due, or makes it look. Gives the notice back if no turn of the lane runs here, or
     /// only one that has lost its lease.
-    fn tell(&self, webhook: WebhookId, token: i64, notice: Option<Notice>) -> Option<Option<Notice>> {
+    fn tell(&self, webhook: WebhookId, token: i64, notice: Option<Notice>) -> Result<(), Option<Notice>> {
         let lanes = self.lanes();
         let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
-            return Some(notice);
+            return Err(notice);
         };
         let judged = notice.as_ref().map(|notice| judge(&turning.lease, token, notice));
         let word = match (judged, notice) {
@@ -283,14 +283,14 @@ impl Running {
             (Some(Judged::Changed), _) => Word::Changed,
             _ => {
                 turning.nudge.notify_one();
-                return None;
+                return Ok(());
             }
         };
         if turning.words.send(word).is_err() {
             // it is just ending, and looks for more when it releases the lease
             turning.nudge.notify_one();
         }
-        None
+        Ok(())
     }
 
     /// Ends the turn under a lease: nothing more begins.

@@ -141,7 +141,7 @@ async fn tick(context: &LaneContext) {
 
 /// Hears an entry of this process' stream.
 fn hear(context: &LaneContext, Heard { webhook, token, notice }: Heard) {
-    let Some(notice) = context.running.tell(webhook, token, notice) else { return };
+    let Err(notice) = context.running.tell(webhook, token, notice) else { return };
     let held = {
         let lanes = context.warm.lanes();
         lanes.get(&webhook).filter(|kept| matches!(kept.state, State::Idle(..))).map(|kept| kept.held.clone())
@@ -153,7 +153,7 @@ fn hear(context: &LaneContext, Heard { webhook, token, notice }: Heard) {
             Judged::Takes => context.warm.start(context, webhook, token, Some(notice)),
             Judged::Looks => context.warm.nudge(context, webhook),
             Judged::Changed => {
-                end(context, held);
+                end(context, &held);
                 true
             }
         },
@@ -197,11 +197,11 @@ async fn look(context: &LaneContext, helds: Vec<Held>) {
                     None => {}
                 }
             }
-            Ok(Some(Looked { renewed: Renewed::ToEnd | Renewed::No, .. })) => end(context, held),
+            Ok(Some(Looked { renewed: Renewed::ToEnd | Renewed::No, .. })) => end(context, &held),
             // the lease is as it was, and ends by itself
             Ok(None) => {}
             Err(error) => {
-                tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a warm lane was not looked at")
+                tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a warm lane was not looked at");
             }
         }
     }
@@ -215,7 +215,7 @@ fn fetch(context: &LaneContext, webhook: WebhookId, token: i64) {
 }
 
 /// Ends a lease because of a change: from here on nothing begins under it.
-fn end(context: &LaneContext, held: Held) {
+fn end(context: &LaneContext, held: &Held) {
     let Lease { webhook, token, .. } = *held.lease;
     let taken = context.warm.take_idle(|kept, _| kept.is_of(token) && kept.held.lease.webhook == webhook);
     if taken.is_empty() {

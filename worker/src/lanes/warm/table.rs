@@ -212,7 +212,7 @@ impl Warm {
         let (entry, words) = context.running.enter(&held.lease, standing.clone());
         kept.state = State::Busy(standing);
         let due = notices.into_iter().map(Due::from).collect::<Vec<_>>();
-        let batch = (!due.is_empty()).then(|| Batch { due, cursor: None, is_full: false });
+        let batch = (!due.is_empty()).then_some(Batch { due, cursor: None, is_full: false });
         Some((Begun { held, keeper, entry, words }, First { batch, looks }))
     }
 
