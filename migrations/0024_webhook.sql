@@ -15,7 +15,7 @@ CREATE TABLE webhook (
     authentication bytea CONSTRAINT authentication_goes_with_its_type
         CHECK ((authentication_type = 'none') = (authentication IS NULL)),
     secret bytea NOT NULL,
-    -- how often the secret was rotated
+    -- how often the secret was rotated, or the webhook deactivated
     rotations integer NOT NULL DEFAULT 0,
     disabled_at timestamptz,
     disabled_reason text
@@ -55,10 +55,11 @@ CREATE TABLE webhook_lane (
     -- fencing token: raised by each lease; an outcome that bears an older one changes nothing
     token bigint NOT NULL DEFAULT 0,
     leased_until timestamptz NOT NULL DEFAULT '-infinity',
-    -- the holder begins no more calls: a rotation answers once no call can begin with what was read before it
+    -- the holder begins no more calls: a rotation, a deactivation and a deletion answer once no call can begin
+    -- with what was read before it
     ending boolean NOT NULL DEFAULT false,
-    -- that of the webhook: a lease, or its renewal, sees by the row that it locks whether the secrets that it has read
-    -- are still current
+    -- that of the webhook: a lease, or its renewal, sees by the row that it locks whether what it has read is still
+    -- current
     rotations integer NOT NULL DEFAULT 0,
     -- failed attempts since the last success, and the time of the first of them
     failures integer NOT NULL DEFAULT 0,

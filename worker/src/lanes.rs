@@ -12,6 +12,8 @@
 //! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next batch ahead of time.
 //! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
 //! - A [`parcel`] is one delivery being sent: the signed call and the meaning of its answer.
+//! - A lane that ran dry stays [`warm`] for a while: its lease is kept, and what becomes due is announced to this
+//!   process through its [`holder`].
 //! - The [`writer`] records outcomes for all lanes of the process, several lanes in one statement. It reports
 //!   recorded outcomes to the [`ledger`] of the turn.
 //!
@@ -26,12 +28,14 @@
 //! - No call starts under a lease that may have ended by the clock of Postgres.
 
 mod crowd;
+mod holder;
 pub(crate) mod keeper;
 mod leasing;
 mod ledger;
 mod owners;
 mod parcel;
 mod turn;
+mod warm;
 mod writer;
 
 use std::collections::HashMap;
@@ -40,20 +44,25 @@ use std::time::Duration;
 
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::Queue;
+use longshore_shared::kernel::queue::{Notice, Queue};
 use longshore_shared::kernel::seldom::Seldom;
 use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::Leased;
-use tokio::sync::Notify;
+use longshore_shared::webhook::lane::{Lease, Leased};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::crowd::Crowd;
 use self::keeper::{Keeper, LeaseState};
 use self::leasing::Leasing;
+use self::ledger::Ledger;
 use self::owners::Owners;
+use self::turn::{Ended, First, Turn};
+use self::warm::{Judged, Warm, judge};
+pub use self::warm::{PLACES as WARM_LANES, keep as keep_warm};
 pub use self::writer::OutcomeWriter;
 use crate::outbound::Client;
-use crate::places::Places;
+use crate::places::{Place, Places};
 
 /// What lanes need to run; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
@@ -76,6 +85,7 @@ pub struct LaneContext {
     leasing: Leasing,
     owners: Owners,
     running: Running,
+    warm: Warm,
 }
 
 impl LaneContext {
@@ -83,6 +93,7 @@ impl LaneContext {
     #[must_use]
     pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
         let (leasing, owners) = (Leasing::start(&services), Owners::start(&services));
+        let warm = Warm::new(&services);
         Self {
             services,
             client,
@@ -95,6 +106,7 @@ impl LaneContext {
             leasing,
             owners,
             running: Running::default(),
+            warm,
         }
     }
 
@@ -134,8 +146,8 @@ pub async fn run(context: &LaneContext, webhook: WebhookId) -> Result<Ran, Probl
     if context.stop.is_cancelled() {
         return Ok(Ran::NotLeased);
     }
-    // the running turn of this process looks again, now or when it releases the lease
-    if context.running.nudge(webhook) {
+    // the lane is held by this process: it looks again, now or when it releases the lease
+    if context.running.nudge(webhook) || context.warm.nudge(context, webhook) {
         return Ok(Ran::NotLeased);
     }
     let Some(organisation) = context.owners.of(webhook).await? else { return Ok(Ran::NotLeased) };
@@ -149,7 +161,7 @@ pub async fn run(context: &LaneContext, webhook: WebhookId) -> Result<Ran, Probl
     };
     let Some(mut place) = entered else { return Ok(Ran::NotLeased) };
     // a turn may have started while this one waited for a place
-    if context.running.nudge(webhook) {
+    if context.running.nudge(webhook) || context.warm.nudge(context, webhook) {
         return Ok(Ran::NotLeased);
     }
     let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else {
@@ -158,21 +170,71 @@ pub async fn run(context: &LaneContext, webhook: WebhookId) -> Result<Ran, Probl
     if lease.breaker.has_failed() {
         place.set_slow(true);
     }
-    let lease = Arc::new(lease);
-    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
-    let entry = context.running.enter(webhook, keeper.standing());
-    let turn = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&entry.nudge), &mut place);
-    let sent = turn.run(first).await;
+    let held = Held { lease: Arc::new(lease), ledger: Arc::default(), since: Instant::now() };
+    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&held.lease), until);
+    let (entry, words) = context.running.enter(&held.lease, keeper.standing());
+    let first = First { batch: first, looks: false };
+    conduct(context, Begun { held, keeper, entry, words }, first, place).await
+}
+
+/// Lets a turn send, then keeps the lane warm or releases its lease.
+async fn conduct(
+    context: &LaneContext,
+    begun: Begun,
+    first: First,
+    mut place: Place,
+) -> Result<Ran, Problem> {
+    let held = begun.held.clone();
+    let webhook = held.lease.webhook;
+    let (turn, entry) = Turn::new(context, begun, &mut place);
+    let Ended { result, stays, mut words } = turn.run(first).await;
+    if let Some(until) = stays
+        && context.warm.keep(context, &held, until)
+    {
+        drop(entry);
+        drop(place);
+        while let Ok(word) = words.try_recv() {
+            warm::hear_again(context, &held.lease, word);
+        }
+        return result.map(|()| Ran::Done);
+    }
     drop(entry);
-    let more = context.leasing.end(&lease).await;
+    let (more, ()) =
+        tokio::join!(context.leasing.end(&held.lease), context.warm.forget(webhook, held.lease.token));
     drop(place);
-    sent?;
+    result?;
     if more? {
         context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
         Ok(Ran::More)
     } else {
         Ok(Ran::Done)
     }
+}
+
+/// A lease, and what its turns have in common.
+#[derive(Clone, Debug)]
+struct Held {
+    lease: Arc<Lease>,
+    ledger: Arc<Ledger>,
+    /// When it was granted.
+    since: Instant,
+}
+
+/// A turn that is about to run.
+struct Begun {
+    held: Held,
+    keeper: Keeper,
+    entry: Entry,
+    words: mpsc::UnboundedReceiver<Word>,
+}
+
+/// What a running turn is told of its lane.
+#[derive(Debug)]
+enum Word {
+    /// This is due.
+    Due(Box<Notice>),
+    /// The webhook was changed: the lane has to be leased anew.
+    Changed,
 }
 
 /// The lanes that this process runs now.
@@ -184,13 +246,17 @@ struct Running(Arc<Mutex<HashMap<WebhookId, Turning>>>);
 struct Turning {
     nudge: Arc<Notify>,
     standing: LeaseState,
+    lease: Arc<Lease>,
+    words: mpsc::UnboundedSender<Word>,
 }
 
 impl Running {
-    fn enter(&self, webhook: WebhookId, standing: LeaseState) -> Entry {
+    fn enter(&self, lease: &Arc<Lease>, standing: LeaseState) -> (Entry, mpsc::UnboundedReceiver<Word>) {
         let nudge = Arc::new(Notify::new());
-        self.lanes().insert(webhook, Turning { nudge: Arc::clone(&nudge), standing });
-        Entry { running: self.clone(), webhook, nudge }
+        let (words, heard) = mpsc::unbounded_channel();
+        let turning = Turning { nudge: Arc::clone(&nudge), standing, lease: Arc::clone(lease), words };
+        self.lanes().insert(lease.webhook, turning);
+        (Entry { running: self.clone(), webhook: lease.webhook, nudge }, heard)
     }
 
     /// Makes the turn of a lane look for due deliveries; `false` if none runs here, or only one that has lost
@@ -202,6 +268,36 @@ impl Running {
         };
         turning.nudge.notify_one();
         true
+    }
+
+    /// Tells the turn of a lane what is due, or makes it look. Gives the notice back if no turn of the lane runs here, or
+    /// only one that has lost its lease.
+    fn tell(&self, webhook: WebhookId, token: i64, notice: Option<Notice>) -> Result<(), Option<Notice>> {
+        let lanes = self.lanes();
+        let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
+            return Err(notice);
+        };
+        let judged = notice.as_ref().map(|notice| judge(&turning.lease, token, notice));
+        let word = match (judged, notice) {
+            (Some(Judged::Takes), Some(notice)) => Word::Due(Box::new(notice)),
+            (Some(Judged::Changed), _) => Word::Changed,
+            _ => {
+                turning.nudge.notify_one();
+                return Ok(());
+            }
+        };
+        if turning.words.send(word).is_err() {
+            // it is just ending, and looks for more when it releases the lease
+            turning.nudge.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Ends the turn under a lease: nothing more begins.
+    fn end(&self, webhook: WebhookId, token: i64) {
+        if let Some(turning) = self.lanes().get(&webhook).filter(|turning| turning.lease.token == token) {
+            let _ = turning.words.send(Word::Changed);
+        }
     }
 
     fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<WebhookId, Turning>> {

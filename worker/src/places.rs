@@ -286,6 +286,12 @@ impl Places {
         state.admit();
     }
 
+    /// Whether none is taken now.
+    #[must_use]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.lock().paused
+    }
+
     /// How the places are used.
     #[must_use]
     pub fn in_use(&self) -> Use {

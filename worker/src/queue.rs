@@ -107,5 +107,6 @@ mod take_over;
 pub use ack_layer::{AckLayer, AckService};
 pub use backend::{RedisStream, spawn};
 pub use config::{Config, MAX_CONCURRENCY};
+pub(crate) use consumer::unique_name;
 pub use control::{Activity, QueueControl, Wish};
 pub use entry::{Dead, DeadReason, Deliveries};

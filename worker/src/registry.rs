@@ -113,6 +113,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     if let Err(error) = obey(&context.services, &controls).await {
         tracing::warn!(error = %causes(&error), "cannot read the operator's settings of the queues; the dispatcher will read them again");
     }
+    let warming = tokio::spawn(lanes::keep_warm(context.lanes.clone()));
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     let allocating = tokio::spawn(allocation::keep(context.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));
@@ -126,6 +127,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     for control in controls {
         control.handle.closed().await;
     }
+    // it ends by itself, within the same limit
+    let _ = warming.await;
     context.leases.hand_back().await;
     dispatching.abort();
     // what it does not finish is undone, and its marks stay

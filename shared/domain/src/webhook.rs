@@ -23,8 +23,8 @@
 //! - A destination that fails repeatedly is probed, one call at a time, at growing intervals ([`breaker`]); its backlog
 //!   waits without using attempts.
 //! - A webhook whose destination is gone (410), or only failed for five days, is disabled, which is audited.
-//! - While a webhook is inactive or disabled its deliveries are kept and not sent (a worker in the middle of a turn
-//!   notices within a second); deleting it cancels them.
+//! - While a webhook is inactive or disabled its deliveries are kept and not sent; deleting it cancels them. Both are
+//!   answered when no call can begin any more.
 //! - Due times and leases follow the clock of Postgres.
 //!
 //! # Adding an event type

@@ -31,7 +31,7 @@
 //! event, the place of each delivery in its lane, and their ids, which are derived from it. So everything is in the order of the
 //! record's versions, whether it is sorted by time or by id.
 //!
-//! The statement answers [`Recorded`]. Its own parameters come first: those of the caller start at `$9`. For rows that come
+//! The statement answers [`Recorded`]: what became due with it, as [`Hint`]s. Its own parameters come first: those of the caller start at `$9`. For rows that come
 //! of several requests, each with an origin, [`record_changes!`](crate::record_changes) does the same.
 //!
 //! [`Change`] is the transaction around one or several such statements: it collects due ids, records the idempotent answer,
@@ -53,8 +53,8 @@ use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
-use crate::ids::{OrganisationId, WebhookId};
-use crate::queue::{Queue, Queues};
+use crate::ids::OrganisationId;
+use crate::queue::{Hint, Queue};
 
 /// What a recorded change amounts to.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +63,8 @@ pub struct Recorded {
     pub changed: i64,
     /// The time of Postgres at which they were.
     pub at: DateTime<Utc>,
-    /// Active webhooks that have something due now.
-    pub lanes: Vec<WebhookId>,
+    /// What is due now, of active webhooks.
+    pub lanes: Vec<Hint>,
 }
 
 /// What recorded changes of several origins amount to.
@@ -76,8 +76,8 @@ pub struct RecordedEach {
     pub versions: Vec<i64>,
     /// The moment of each change, by the clock of Postgres.
     pub moments: Vec<DateTime<Utc>>,
-    /// Active webhooks that have something due now.
-    pub lanes: Vec<WebhookId>,
+    /// What is due now, of active webhooks.
+    pub lanes: Vec<Hint>,
 }
 
 /// What recorded changes of several kinds amount to.
@@ -87,8 +87,8 @@ pub struct RecordedRows {
     pub entities: Vec<Uuid>,
     /// The version that each of them has since.
     pub versions: Vec<i64>,
-    /// Active webhooks that have something due now.
-    pub lanes: Vec<WebhookId>,
+    /// What is due now, of active webhooks.
+    pub lanes: Vec<Hint>,
 }
 
 /// A type of event.
@@ -208,7 +208,9 @@ macro_rules! recorded {
                 -- a name that `changed` does not have means what stands outside
                 CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS told
                 CROSS JOIN LATERAL (
-                    SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake
+                    SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
+                           -- an ordered lane takes no notices
+                           array_agg(CASE WHEN NOT w.ordered THEN w.changed_at END) AS versions
                     FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (told.eshops) AND w.event IN ("# + $event + r#", '*')
                 ) heard
             ),
@@ -229,11 +231,25 @@ macro_rules! recorded {
                 -- due at once, also where the clock has been set back
                 SELECT uuid_v7_at(moment), heard.webhook, heard.eshop, change.id, least(moment, clock_timestamp()), moment
                 FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS heard (webhook, eshop)
+                RETURNING id, webhook_id, event_id
             )
             SELECT "# + $changed + r#",
-                   ARRAY(SELECT DISTINCT heard.webhook
-                         FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
-                         WHERE heard.active) AS "lanes!: _""#
+                   -- a `Notice` each where they are few, with the ids that were written
+                   CASE WHEN (SELECT count(*) FROM due) <= 64 THEN ARRAY(
+                       SELECT (due.webhook_id, CASE WHEN heard.version IS NOT NULL THEN json_build_object(
+                           'delivery', due.id, 'webhookVersion', heard.version, 'event', told.id, 'type', "# + $event + r#",
+                           'entity', entity, 'at', moment,
+                           'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,
+                           'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END)
+                       FROM due JOIN change AS told ON told.id = due.event_id
+                       CROSS JOIN LATERAL unnest(webhooks, awake, versions) AS heard (webhook, active, version)
+                       WHERE heard.webhook = due.webhook_id AND heard.active)
+                   ELSE ARRAY(
+                       SELECT (webhook, NULL::text) FROM (
+                           SELECT DISTINCT heard.webhook
+                           FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
+                           WHERE heard.active) AS woken)
+                   END AS "lanes!: _""#
             $(, $parameter)*
         )
         .fetch_one($connection)
@@ -245,7 +261,7 @@ macro_rules! recorded {
 pub struct Change<'s> {
     services: &'s Services,
     held: Held,
-    lanes: Vec<WebhookId>,
+    lanes: Vec<Hint>,
     turns: Vec<(Queue, Uuid, HandOver)>,
     ended: Vec<EndedJob>,
     orders: OrderCounts,
@@ -347,13 +363,14 @@ impl<'s> Change<'s> {
     }
 
     /// Remembers lanes that are due; what is committed by its statement is handed over at once.
-    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = WebhookId>) {
+    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = impl Into<Hint>>) {
+        let lanes = lanes.into_iter().map(Into::into);
         if let Held::Connection(_) = self.held {
-            hand_over(&self.services.queues, lanes.into_iter().collect());
+            hand_over(self.services, lanes.collect());
             return;
         }
         for lane in lanes {
-            if !self.lanes.contains(&lane) {
+            if lane.notice().is_some() || !self.lanes.contains(&lane) {
                 self.lanes.push(lane);
             }
         }
@@ -386,7 +403,7 @@ impl<'s> Change<'s> {
             self.services.metrics.job_ended(job.kind, job.outcome, job.took);
         }
         self.services.metrics.orders_moved(self.orders);
-        hand_over(&self.services.queues, self.lanes);
+        hand_over(self.services, self.lanes);
         for (queue, share, hand_over) in self.turns {
             hand_over(self.services, queue, share).await;
         }
@@ -409,9 +426,7 @@ impl<'s> Change<'s> {
     }
 }
 
-/// After a commit: hands lanes that are due to the queue.
-pub fn hand_over(queues: &Queues, lanes: Vec<WebhookId>) {
-    if !lanes.is_empty() {
-        queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
-    }
+/// After a commit: hands what is due to the queue, or to those who hold the lanes.
+pub fn hand_over(services: &Services, lanes: Vec<Hint>) {
+    services.queues.hand_over_hints(&services.vault, lanes);
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
@@ -32,7 +33,18 @@ pub enum VaultError {
 
 /// Seals and opens secrets. The first key seals; every key opens.
 #[derive(Clone)]
-pub struct Vault(Arc<Vec<(String, Aes256Gcm)>>);
+pub struct Vault(Arc<Vec<(String, Aes256Gcm)>>, Arc<OnceLock<Transit>>);
+
+/// Seals what is on its way to another process of the service. There may be thousands of these a second, too many for the
+/// random nonces of one key over the years: each process has a key of its own, which is sealed beside, and counts.
+struct Transit {
+    key: Aes256Gcm,
+    sealed_key: Vec<u8>,
+    count: AtomicU64,
+}
+
+/// The place for which the key of a process is sealed.
+const TRANSIT_KEY: &str = "transit.key";
 
 const NONCE_BYTES: usize = 12;
 
@@ -40,7 +52,7 @@ impl Vault {
     /// Reads the keys of the setting.
     pub fn new(keys: &SecretString) -> Result<Self, VaultError> {
         let keys = keys.expose_secret().split(',').map(Self::read_key).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self(Arc::new(keys)))
+        Ok(Self(Arc::new(keys), Arc::default()))
     }
 
     fn read_key(text: &str) -> Result<(String, Aes256Gcm), VaultError> {
@@ -68,6 +80,36 @@ impl Vault {
         Ok(bytes)
     }
 
+    /// Seals what another process opens for this place within a moment. It is not for what is stored.
+    pub fn seal_in_transit(&self, place: &str, text: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let transit = if let Some(transit) = self.1.get() {
+            transit
+        } else {
+            let key: [u8; 32] = random_bytes();
+            let sealed_key = self.seal(TRANSIT_KEY, &key)?;
+            let transit = Transit { key: Aes256Gcm::new(&key.into()), sealed_key, count: AtomicU64::new(0) };
+            self.1.get_or_init(|| transit)
+        };
+        let count = transit.count.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let sealed = transit
+            .key
+            .encrypt(&counted(count), Payload { msg: text, aad: place.as_bytes() })
+            .map_err(|_| VaultError::Corrupted)?;
+        let length = u8::try_from(transit.sealed_key.len()).map_err(|_| VaultError::MalformedKey)?;
+        Ok([&[length], &transit.sealed_key[..], &count, &sealed].concat())
+    }
+
+    /// Opens what was sealed in transit for this place.
+    pub fn open_in_transit(&self, place: &str, bytes: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let (length, rest) = bytes.split_first().ok_or(VaultError::Corrupted)?;
+        let (sealed_key, rest) = rest.split_at_checked(usize::from(*length)).ok_or(VaultError::Corrupted)?;
+        let (count, sealed) = rest.split_first_chunk().ok_or(VaultError::Corrupted)?;
+        let key = self.open(TRANSIT_KEY, sealed_key)?;
+        let key = Aes256Gcm::new_from_slice(&key).map_err(|_| VaultError::Corrupted)?;
+        key.decrypt(&counted(*count), Payload { msg: sealed, aad: place.as_bytes() })
+            .map_err(|_| VaultError::Corrupted)
+    }
+
     /// Opens what was sealed for this place.
     pub fn open(&self, place: &str, bytes: &[u8]) -> Result<Vec<u8>, VaultError> {
         let (length, rest) = bytes.split_first().ok_or(VaultError::Corrupted)?;
@@ -83,6 +125,13 @@ impl Vault {
             .decrypt(&Nonce::from(nonce), Payload { msg: sealed, aad: place.as_bytes() })
             .map_err(|_| VaultError::Corrupted)
     }
+}
+
+/// The nonce of a count.
+fn counted(count: [u8; 8]) -> Nonce<aes_gcm::aead::consts::U12> {
+    let mut nonce = [0; NONCE_BYTES];
+    nonce[NONCE_BYTES - 8..].copy_from_slice(&count);
+    Nonce::from(nonce)
 }
 
 impl Vault {
@@ -229,6 +278,23 @@ mod tests {
         let sealed = vault.seal("webhook.secret:1", b"hush").unwrap();
         assert_eq!(vault.open("webhook.secret:1", &sealed).unwrap(), b"hush");
         assert_eq!(vault.open("webhook.secret:2", &sealed), Err(VaultError::Corrupted));
+    }
+
+    #[test]
+    fn what_is_in_transit_opens_in_another_process_only_unchanged_and_in_its_place() {
+        let key = key("k1");
+        let [sender, receiver] = [(); 2].map(|()| Vault::new(&key.clone().into()).unwrap());
+        let sealed = ["one", "two"].map(|text| sender.seal_in_transit("notice:1", text.as_bytes()).unwrap());
+        assert_eq!(receiver.open_in_transit("notice:1", &sealed[0]).unwrap(), b"one");
+        assert_eq!(receiver.open_in_transit("notice:1", &sealed[1]).unwrap(), b"two");
+        assert_eq!(receiver.open_in_transit("notice:2", &sealed[0]), Err(VaultError::Corrupted));
+        for at in 0..sealed[0].len() {
+            let mut changed = sealed[0].clone();
+            changed[at] ^= 1;
+            assert!(receiver.open_in_transit("notice:1", &changed).is_err());
+            assert!(receiver.open_in_transit("notice:1", &sealed[0][..at]).is_err());
+        }
+        assert!(sender.open("notice:1", &sealed[0]).is_err(), "and it is not what is stored");
     }
 
     #[test]

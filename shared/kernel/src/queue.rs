@@ -1,13 +1,14 @@
 //! The write side of the queues: puts the ids of due work on Redis Streams for free workers.
 //!
-//! **Postgres is the record.** An entry carries an id and nothing else, so an empty Redis loses nothing: the
-//! dispatcher finds in Postgres what is due and puts it on its queue again. An entry may reach a worker twice;
-//! the claim in Postgres decides who does the work.
+//! **Postgres is the record.** An entry carries an id, and nothing that is not in Postgres, so an empty Redis loses
+//! nothing: the dispatcher finds in Postgres what is due and puts it on its queue again. An entry may reach a worker
+//! twice; the claim in Postgres decides who does the work.
 //!
 //! - [`Queue`]: the queues there are. One more is one more variant, its name, and a worker registered for it.
 //! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key names the entry that holds the id.
 //!   The read side (`worker::queue`) removes the marker before the handler reads Postgres, so work that becomes due from
 //!   then on is queued again.
+//! - [`Hint`]: the id of a lane, with the contents of a delivery if a worker holds the lane.
 //! - [`control`]: an operator's settings of a queue, stored in Postgres; [`RedisHealth`]: whether Redis can be used.
 //! - [`QueueKeys`]: all keys of a queue, under one hash tag, which Redis Cluster keeps in one slot.
 //!
@@ -18,12 +19,14 @@
 pub mod control;
 mod hand_over;
 mod keys;
+mod notice;
 mod probe;
 mod stats;
 mod workers;
 
 pub use hand_over::HAND_OVER_CAPACITY;
 pub use keys::{Queue, QueueKeys};
+pub use notice::{Hint, NOTICE_BYTES, NOTICES_WAITING, Notice};
 pub use probe::{Memory, RedisHealth, RedisState};
 pub use stats::QueueStats;
 pub use workers::{Reader, Worker, grouped};
@@ -36,8 +39,10 @@ use redis::Script;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 
 use crate::config::RedisSettings;
+use crate::crypto::Vault;
 use crate::outage::Outage;
 use hand_over::HandOver;
+use notice::{HINTS, PUT_HINTS, STREAM_LIVES, Sealed};
 
 /// The consumer group of every queue's stream. Readers share the work by being members of it.
 pub const GROUP: &str = "workers";
@@ -195,6 +200,11 @@ impl Queues {
         self.hand_over.send(queue, ids);
     }
 
+    /// The same for hints of lanes, whose contents are sealed.
+    pub fn hand_over_hints(&self, vault: &Vault, hints: impl IntoIterator<Item = Hint>) {
+        self.hand_over.send_hints(vault, hints);
+    }
+
     /// The state of a queue.
     ///
     /// # Errors
@@ -248,11 +258,37 @@ impl Writer {
 
     async fn put_within(&self, queue: Queue, ids: &[String], limit: Duration) -> Result<usize, QueueError> {
         let put = tokio::time::timeout(limit, self.put(queue, ids)).await;
-        let put = put.unwrap_or(Err(QueueError::Timeout(limit)));
+        self.counted(queue, ids.len(), put.unwrap_or(Err(QueueError::Timeout(limit))))
+    }
+
+    async fn put_hints_within(&self, hints: &[Sealed], limit: Duration) -> Result<usize, QueueError> {
+        let put = tokio::time::timeout(limit, self.put_hints(hints)).await;
+        self.counted(Queue::Lane, hints.len(), put.unwrap_or(Err(QueueError::Timeout(limit))))
+    }
+
+    fn counted<T>(&self, queue: Queue, count: usize, put: Result<T, QueueError>) -> Result<T, QueueError> {
         if put.is_err() {
-            self.failed[queue as usize].fetch_add(u64::try_from(ids.len()).unwrap_or(u64::MAX), Relaxed);
+            self.failed[queue as usize].fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Relaxed);
         }
         put
+    }
+
+    async fn put_hints(&self, hints: &[Sealed]) -> Result<usize, QueueError> {
+        let keys = self.keys(Queue::Lane);
+        let mut connection = self.connection.clone();
+        let mut added = 0;
+        for hints in hints.chunks(HINTS) {
+            let mut call = PUT_HINTS.key(keys.stream());
+            call.arg(marker_life_ms()).arg(NOTICES_WAITING);
+            call.arg(u64::try_from(STREAM_LIVES.as_millis()).unwrap_or(u64::MAX)).arg(keys.of_holder(""));
+            for hint in hints {
+                let id = hint.lane.to_string();
+                call.key(keys.holder(&id)).key(keys.marker(&id));
+                call.arg(id).arg(hint.notice.as_deref().unwrap_or_default());
+            }
+            added += call.invoke_async::<usize>(&mut connection).await?;
+        }
+        Ok(added)
     }
 
     async fn put(&self, queue: Queue, ids: &[String]) -> Result<usize, QueueError> {

@@ -15,7 +15,7 @@ const RENEWAL: Duration = Duration::from_secs(1);
 
 /// A lease counts as ended this long before its end, because a call that starts still has to leave the
 /// process.
-const MARGIN: Duration = Duration::from_millis(500);
+pub(super) const MARGIN: Duration = Duration::from_millis(500);
 
 /// Until when a lease is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,14 @@ impl LeaseState {
     /// Whether a call may start now.
     pub(crate) fn holds(&self) -> bool {
         self.0.borrow().allows()
+    }
+
+    /// Until when calls may start, unless the lease is renewed; `None` if none may start any more.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match *self.0.borrow() {
+            Hold::Until(end) => Some(end),
+            Hold::ToEnd | Hold::Lost => None,
+        }
     }
 }
 
@@ -69,7 +77,9 @@ impl Keeper {
     {
         let (tell, standing) = watch::channel(Hold::Until(until));
         let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
+            // a lease that was renewed a while ago is renewed sooner, though not by a turn of a moment
+            let first = until.checked_sub(lane::LEASE.saturating_sub(RENEWAL)).unwrap_or(until);
+            let mut ticks = tokio::time::interval_at(first.max(Instant::now() + MARGIN), RENEWAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut ending = false;
             loop {
@@ -117,6 +127,11 @@ impl Keeper {
     /// The state of the lease, for others.
     pub(crate) fn standing(&self) -> LeaseState {
         self.standing.clone()
+    }
+
+    /// Until when calls may start, unless the lease is renewed; `None` if none may start any more.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.standing.until()
     }
 
     /// Whether no call may start any more.

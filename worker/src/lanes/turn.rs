@@ -9,23 +9,23 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::breaker::{Breaker, Sign};
-use longshore_shared::webhook::lane::{self, BATCH, Batch, Cursor, End, From as Start, Lease};
-use tokio::sync::Notify;
+use longshore_shared::webhook::lane::{self, BATCH, Batch, Cursor, Due, End, From as Start, Lease};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::LaneContext;
 use super::crowd::Member;
 use super::keeper::Keeper;
 use super::ledger::Ledger;
 use super::parcel::{NoRoom, Parcel, Target};
+use super::{Begun, Held, LaneContext, Word};
 use crate::places::Place;
 
 /// How long a turn sends before it makes way for others.
 const SLICE: Duration = Duration::from_secs(2);
 
-/// How long a turn lasts at most, not counting calls under way at that time.
-const LONGEST: Duration = Duration::from_secs(30);
+/// How long a lease lasts at most, not counting calls under way at that time.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// How long calls under way may take to end a slice. A call that hangs longer holds its place anyway, so the
 /// turn continues.
@@ -74,6 +74,25 @@ struct Sent {
     took: Duration,
 }
 
+/// What a turn begins with.
+#[derive(Debug, Default)]
+pub(super) struct First {
+    /// What it sends first; nothing if it has to fetch that.
+    pub(super) batch: Option<Batch>,
+    /// It has to look whether more is due, too.
+    pub(super) looks: bool,
+}
+
+/// How a turn ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) result: Result<(), Problem>,
+    /// Nothing more is due and nothing failed: the lane may stay leased, and the lease is valid until then.
+    pub(super) stays: Option<Instant>,
+    /// What the turn did not hear any more.
+    pub(super) words: mpsc::UnboundedReceiver<Word>,
+}
+
 /// A turn; see the module.
 pub(super) struct Turn<'c> {
     context: &'c LaneContext,
@@ -81,6 +100,7 @@ pub(super) struct Turn<'c> {
     keeper: Keeper,
     member: Member,
     nudge: Arc<Notify>,
+    words: mpsc::UnboundedReceiver<Word>,
     target: Arc<Target>,
     ledger: Arc<Ledger>,
     /// The state of the breaker after the calls of this turn.
@@ -92,6 +112,10 @@ pub(super) struct Turn<'c> {
     cursor: Option<Cursor>,
     /// The last look from the start found everything that is due.
     dry: bool,
+    /// More may be due than was found; notices then wait for their turn in the row.
+    backlog: bool,
+    /// Something became due while a fetch was under way, which may not have seen it.
+    missed: bool,
     look_again: Instant,
     /// How long to wait before looking again.
     look_after: Duration,
@@ -106,45 +130,46 @@ pub(super) struct Turn<'c> {
 }
 
 impl<'c> Turn<'c> {
-    pub(super) fn new(
-        context: &'c LaneContext,
-        lease: Arc<Lease>,
-        keeper: Keeper,
-        nudge: Arc<Notify>,
-        place: &'c mut Place,
-    ) -> Self {
+    /// A turn under a lease, and its entry among the running ones.
+    pub(super) fn new(context: &'c LaneContext, begun: Begun, place: &'c mut Place) -> (Self, super::Entry) {
+        let Begun { held: Held { lease, ledger, since }, keeper, entry, words } = begun;
         let target = Target::new(Arc::clone(&lease), context);
         let now = Instant::now();
-        Self {
+        let turn = Self {
             context,
             breaker: lease.breaker,
             lease,
             keeper,
             member: context.crowd.join(),
-            nudge,
+            nudge: Arc::clone(&entry.nudge),
+            words,
             target: Arc::new(target),
-            ledger: Arc::default(),
+            ledger,
             waiting: VecDeque::new(),
             under_way: FuturesUnordered::new(),
             fetching: None,
             cursor: None,
             dry: false,
+            backlog: true,
+            missed: false,
             look_again: now,
             look_after: LOOK_AGAIN,
             place,
             not_before: now,
             moved: now,
             gate: Gate::Open(now + SLICE),
-            ends: now + LONGEST,
+            ends: since + LONGEST,
             failure: None,
-        }
+        };
+        (turn, entry)
     }
 
-    /// Sends the batch in `first`, then due deliveries until none is left, the slice is over, or the lease or
+    /// Sends what it begins with, then due deliveries until none is left, the slice is over, or the lease or
     /// the process ends.
-    pub(super) async fn run(mut self, first: Option<Batch>) -> Result<(), Problem> {
-        if let Some(batch) = first {
+    pub(super) async fn run(mut self, first: First) -> Ended {
+        if let Some(batch) = first.batch {
             self.fetched(Ok(batch));
+            self.dry &= !first.looks;
         }
         let stop = self.context.stop.clone();
         let mut last_records = None;
@@ -164,10 +189,8 @@ impl<'c> Turn<'c> {
                 () = self.member.aged() => self.place.began(),
                 fetched = fetched(&mut self.fetching) => self.fetched(fetched),
                 () = self.ledger.settled() => {}
-                () = self.nudge.notified() => {
-                    self.dry = false;
-                    self.look_after = LOOK_AGAIN;
-                }
+                () = self.nudge.notified() => self.look(),
+                Some(word) = self.words.recv() => self.heard(word),
                 () = self.keeper.changed() => {}
                 () = stop.cancelled(), if last_records.is_none() => {
                     self.shut();
@@ -182,7 +205,48 @@ impl<'c> Turn<'c> {
             }
         }
         self.place.remember(self.place.is_slow() || self.breaker.has_failed());
-        self.failure.map_or(Ok(()), Err)
+        let is_well = !self.breaker.has_failed()
+            && !self.lease.ordered
+            && self.ledger.is_empty()
+            && !self.ledger.is_closed();
+        let stays = if matches!(self.gate, Gate::Open(_)) && is_well { self.keeper.until() } else { None };
+        Ended { result: self.failure.map_or(Ok(()), Err), stays, words: self.words }
+    }
+
+    /// Something else is due, too.
+    fn look(&mut self) {
+        self.dry = false;
+        self.missed |= self.fetching.is_some();
+        self.look_after = LOOK_AGAIN;
+    }
+
+    fn heard(&mut self, word: Word) {
+        let notice = match word {
+            Word::Changed => return self.shut(),
+            Word::Due(notice) => *notice,
+        };
+        let takes = matches!(self.gate, Gate::Open(_))
+            && !self.breaker.is_open()
+            && !self.backlog
+            && self.waiting.len() < BATCH
+            && Instant::now() >= self.not_before;
+        if takes {
+            if self.fetching.is_none() {
+                self.ledger.forget();
+            }
+            self.take(Due::from(notice));
+        } else {
+            // or what is due would wait for as long as notices come
+            self.backlog |= self.waiting.len() >= BATCH;
+            self.look();
+        }
+    }
+
+    /// Lets a delivery wait for its call, unless it is in hand or was just settled.
+    fn take(&mut self, due: Due) {
+        if self.ledger.take(due.id, due.attempts) {
+            self.waiting.push_back(Parcel::from(due));
+        }
     }
 
     fn go_on(&mut self) {
@@ -252,7 +316,7 @@ impl<'c> Turn<'c> {
         self.context.had_no_room(&no_room.why);
         self.ledger.put_down([no_room.delivery]);
         self.not_before = self.moved + NO_ROOM;
-        (self.dry, self.cursor) = (false, None);
+        (self.dry, self.backlog, self.cursor) = (false, true, None);
     }
 
     /// Starts to fetch the next batch while part of this one still waits.
@@ -266,6 +330,8 @@ impl<'c> Turn<'c> {
         if !wanted || self.fetching.is_some() || !self.keeper.holds() {
             return;
         }
+        self.ledger.forget();
+        self.missed = false;
         // read before the fetch begins: a delivery settled later may still be in its snapshot
         let from = Start { after: self.cursor, in_hand: self.ledger.in_hand() };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
@@ -283,14 +349,16 @@ impl<'c> Turn<'c> {
             Ok(_) if self.gate == Gate::Shut => {}
             Ok(batch) => {
                 let from_start = self.cursor.is_none();
-                self.dry = from_start && !batch.is_full;
+                if from_start {
+                    self.backlog = batch.is_full;
+                }
+                self.dry = from_start && !batch.is_full && !std::mem::take(&mut self.missed);
                 self.look_after =
                     if batch.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
                 self.look_again = Instant::now() + self.look_after;
                 self.cursor = batch.cursor;
-                for parcel in batch.due.into_iter().map(Parcel::from) {
-                    self.ledger.take(parcel.delivery);
-                    self.waiting.push_back(parcel);
+                for due in batch.due {
+                    self.take(due);
                 }
             }
         }

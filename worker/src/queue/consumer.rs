@@ -307,7 +307,7 @@ fn spawn_here(future: impl Future<Output = ()> + Send + 'static) -> AbortOnDropH
 }
 
 /// Host, process and a random number.
-fn unique_name() -> String {
+pub(crate) fn unique_name() -> String {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     // The standard library seeds every `RandomState` with system randomness, which is enough for a name.
     format!("{}-{}-{:016x}", host.trim(), std::process::id(), RandomState::new().hash_one(0))

@@ -13,3 +13,4 @@ mod rotation;
 mod statistics;
 pub mod support;
 mod verifiers;
+mod warm;

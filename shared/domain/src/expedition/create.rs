@@ -31,10 +31,11 @@ use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::idempotency::KeyClaim;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, StockId, WebhookId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, StockId};
 use longshore_kernel::input::{self, Object, Schema};
 use longshore_kernel::metrics::OrderCounts;
 use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Hint;
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::{is_contention, is_locked, violated_constraint};
@@ -297,7 +298,7 @@ pub(super) fn is_taken(error: &sqlx::Error) -> bool {
 }
 
 /// What inserting orders amounts to: the webhooks that have something due, and what to count.
-type Inserted = (Vec<WebhookId>, OrderCounts);
+type Inserted = (Vec<Hint>, OrderCounts);
 
 /// Locks the stocks of those orders that are to be sent, then inserts all.
 async fn place(

@@ -24,9 +24,10 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::{EshopId, ExpeditionId, WebhookId};
+use longshore_kernel::ids::{EshopId, ExpeditionId};
 use longshore_kernel::input::{self, Given, Object, Reader, Rule, Schema, object};
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
+use longshore_kernel::queue::Hint;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
 use longshore_kernel::tombstone;
@@ -418,7 +419,7 @@ pub(super) async fn write(
     connection: &mut PgConnection,
     origins: &[&Origin],
     orders: &[Edited],
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<Vec<Hint>, sqlx::Error> {
     let id = |edited: &Edited| edited.stored.order.id.get();
     let ids: Vec<Uuid> = orders.iter().map(id).collect();
     let with_items: Vec<Uuid> = orders.iter().filter(|edited| edited.gives_items()).map(id).collect();

@@ -27,10 +27,11 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::sha256;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
 use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, int32};
 use longshore_kernel::metrics::OrderCounts;
 use longshore_kernel::problem::{QUOTA_REACHED, Violation};
+use longshore_kernel::queue::Hint;
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 
@@ -152,7 +153,7 @@ pub struct Applied {
     /// Rows that were refused, by their position.
     pub refused: Vec<(usize, Vec<Violation>)>,
     /// Webhooks that have something due.
-    lanes: Vec<WebhookId>,
+    lanes: Vec<Hint>,
     counts: OrderCounts,
 }
 

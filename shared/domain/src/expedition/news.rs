@@ -27,8 +27,9 @@ use crate::job::halving::{Refused, Statement, halve};
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{ExpeditionId, OrganisationId, StockId, WebhookId, WmsId};
+use longshore_kernel::ids::{ExpeditionId, OrganisationId, StockId, WmsId};
 use longshore_kernel::problem::Violation;
+use longshore_kernel::queue::Hint;
 use longshore_kernel::services::Services;
 
 /// Items of the orders that are looked at together: an order may have a thousand.
@@ -55,7 +56,7 @@ pub struct Applied {
     /// Reports that were refused, by their position.
     pub refused: Vec<(usize, Vec<Violation>)>,
     /// Webhooks that have something due.
-    lanes: Vec<WebhookId>,
+    lanes: Vec<Hint>,
 }
 
 /// A report, and the order that it is about, if there is one.

@@ -20,9 +20,10 @@ use crate::record::{FieldChange, changes_json};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, StockId, WebhookId};
+use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, StockId};
 use longshore_kernel::input::{self, Object, Reader, Rule, array, int32, object, text};
 use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::queue::Hint;
 use longshore_kernel::refused::Parameters;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -496,7 +497,7 @@ async fn write(
     origin: &Origin,
     order: &Order,
     step: &mut Step,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<Vec<Hint>, sqlx::Error> {
     let stocks: StockColumns = step.ledger.settle().into_iter().collect();
     let (old, state) = (&order.state, &step.state);
     // first: a status that takes an order back follows from it

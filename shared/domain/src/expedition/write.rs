@@ -17,7 +17,8 @@ use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{self, FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{ExpeditionId, WebhookId};
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::queue::Hint;
 
 /// Entity type in the audit.
 pub(super) const ENTITY: &str = "expedition";
@@ -269,7 +270,7 @@ pub(super) async fn write(
     origins: &[&Origin],
     transitions: &[Transition<'_>],
     ledger: &mut Ledger,
-) -> Result<(HashMap<ExpeditionId, i64>, Vec<WebhookId>), sqlx::Error> {
+) -> Result<(HashMap<ExpeditionId, i64>, Vec<Hint>), sqlx::Error> {
     let changed: Vec<&Transition<'_>> = transitions.iter().filter(|t| t.is_change()).collect();
     if changed.is_empty() {
         return Ok(Default::default());

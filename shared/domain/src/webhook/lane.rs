@@ -5,6 +5,9 @@
 //! delivery each, this is most of the work. [`due`] finds lanes with deliveries to send that are not on the queue;
 //! [`retries`] finds those with a retry, as soon as it is due.
 //!
+//! A lane may stay leased after its turn, without anything due: [`look`] renews all such leases of a worker and finds what is due
+//! in them.
+//!
 //! Two rules keep a delivery from being sent twice in a turn. A fetch continues *after* the last row of the previous one; and
 //! one that starts from the beginning gets the ids that are still in progress: those whose outcome was not known to be
 //! committed *before this fetch began*. A third keeps it from being sent by two turns: the first fetch sees what the turn
@@ -20,11 +23,13 @@ mod outcome;
 mod owner;
 mod retry;
 mod scan;
+mod warm;
 
 pub use self::fetch::{BATCH, Batch, Cursor, Due, FEW, From, fetch};
-pub(in crate::webhook) use self::lease::until_ending;
 pub use self::lease::{LEASE, Lease, Leased, PostgresTime, Renewed, lease, release, renew};
+pub(in crate::webhook) use self::lease::{hold_back, until_ending};
 pub use self::outcome::{Attempt, End, Outcome, Reported, record};
 pub use self::owner::owners;
 pub use self::retry::{Retries, retries};
 pub use self::scan::{Scan, Way, due, due_by};
+pub use self::warm::{Looked, look};

@@ -14,6 +14,7 @@ pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
 use super::delivery;
+use super::lane;
 use super::signature;
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
@@ -216,10 +217,12 @@ pub async fn update(
         }
     }
     let new = edit.apply(&old)?;
-    set(&mut change, services, context, id, &new).await?;
+    let held = set(&mut change, services, context, id, &new).await?;
     let webhook = shown(change.connection(), context.scope(), id).await?;
     let answer = Answer::updated(location(id), webhook.version, webhook.json);
-    change.answer(context.claim, answer).await
+    let answer = change.answer(context.claim, answer).await?;
+    until_paused(services, id, held).await;
+    Ok(answer)
 }
 
 /// Activates or deactivates a webhook (`PUT /api/eshop-webhook/activate|deactivate/{id}`). Deliveries that became due while
@@ -245,12 +248,27 @@ pub async fn set_active_if(
     let old = lock(&mut change, services, context.scope(), id).await?;
     check(old.version)?;
     let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
-    set(&mut change, services, context, id, &new).await?;
-    change.answer(context.claim, Answer::done()).await
+    let held = set(&mut change, services, context, id, &new).await?;
+    let answer = change.answer(context.claim, Answer::done()).await?;
+    until_paused(services, id, held).await;
+    Ok(answer)
+}
+
+/// After a deactivation was committed: waits until the holder of the lane begins no more calls.
+async fn until_paused(services: &Services, id: WebhookId, held: Option<i64>) {
+    if let Some(token) = held {
+        lane::until_ending(services, id, token).await;
+    }
 }
 
 /// Deletes a webhook (`DELETE /api/eshop-webhook/{id}`); its deliveries that are not done are cancelled.
+///
+/// Before that its lane is held back until no worker can begin a call: with the webhook goes the lane, by which a worker
+/// would confirm that. If the deletion then fails, the lane is free again within seconds.
 pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
+    if let Some(token) = lane::hold_back(&services.db, context.scope(), id).await? {
+        lane::until_ending(services, id, token).await;
+    }
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
     let found = sqlx::query_scalar!(
@@ -339,14 +357,14 @@ pub(super) async fn lock(
     })
 }
 
-/// Writes what differs, and nothing where nothing does.
+/// Writes what differs, and nothing where nothing does. Where it deactivates, returns the token of the holder of the lane.
 async fn set(
     change: &mut Change<'_>,
     services: &Services,
     context: &Context,
     id: WebhookId,
     new: &edit::Fields,
-) -> Result<(), Problem> {
+) -> Result<Option<i64>, Problem> {
     let sealed = match &new.new_authentication {
         Some(authentication) => seal_authentication(&services.vault, id, authentication)?,
         None => None,
@@ -366,7 +384,7 @@ async fn set(
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
                  disabled_reason = CASE WHEN $12 THEN NULL ELSE w.disabled_reason END,
-                 version = w.version + 1
+                 rotations = w.rotations + (w.active AND NOT $12)::int, version = w.version + 1
              FROM old
              WHERE w.id = old.id AND ($15 OR (old.event, old.destination, old.active, old.max_in_flight, old.ordered)
                  IS DISTINCT FROM ($10, $11, $12, $13, $14))
@@ -413,5 +431,6 @@ async fn set(
     if change.note(recorded) > 0 && new.active {
         change.note_lanes([id]);
     }
-    Ok(())
+    // as a rotation: no lease is granted, and none renewed unchanged, to a worker that has read the webhook as it was
+    if new.pauses { Ok(rotation::fence(change, id).await?) } else { Ok(None) }
 }

@@ -53,6 +53,8 @@ pub struct QueueKeys {
     dead: String,
     marker: String,
     probe: String,
+    holder: String,
+    of_holder: String,
 }
 
 impl QueueKeys {
@@ -63,6 +65,8 @@ impl QueueKeys {
             dead: format!("{tag}:dead"),
             marker: format!("{tag}:on:"),
             probe: format!("{tag}:probe"),
+            holder: format!("{tag}:holder:"),
+            of_holder: format!("{tag}:to:"),
         }
     }
 
@@ -90,6 +94,18 @@ impl QueueKeys {
         format!("{}{id}", self.marker)
     }
 
+    /// The registration of the process that holds a lane: the token of its lease, a space, and its name.
+    #[must_use]
+    pub fn holder(&self, id: &str) -> String {
+        format!("{}{id}", self.holder)
+    }
+
+    /// The stream of what is for one holder; without a name, what the names of such streams start with.
+    #[must_use]
+    pub fn of_holder(&self, name: &str) -> String {
+        format!("{}{name}", self.of_holder)
+    }
+
     /// The command that takes the markers of ids away; for a connection of the caller's choice. `ids` is not empty.
     #[must_use]
     pub fn clear_markers<I: AsRef<str>>(&self, ids: impl IntoIterator<Item = I>) -> redis::Cmd {
@@ -111,6 +127,8 @@ mod tests {
         assert_eq!(keys.stream(), "{shop:q:lane}:s");
         assert_eq!(keys.dead(), "{shop:q:lane}:dead");
         assert_eq!(keys.marker("a{b}c"), "{shop:q:lane}:on:a{b}c");
+        assert_eq!(keys.holder("a"), "{shop:q:lane}:holder:a");
+        assert_eq!(keys.of_holder("box-7"), "{shop:q:lane}:to:box-7");
     }
 
     #[test]

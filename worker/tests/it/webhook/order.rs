@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::support::{Hook, World};
 
 impl World {
-    async fn product(&self, sku: &str) -> Uuid {
+    pub async fn product(&self, sku: &str) -> Uuid {
         let body = json!({
             "organisation": self.tenant.organisation, "eshops": [self.tenant.eshop], "productSku": sku, "internalSku": sku,
             "name": "at first", "imeiCheckRequired": false, "active": true,

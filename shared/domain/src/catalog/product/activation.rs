@@ -27,7 +27,7 @@ pub async fn set_active(
     if recorded.changed == 0 && !exists(services, context, id).await? {
         return Err(Problem::not_found(ENTITY));
     }
-    hand_over(&services.queues, recorded.lanes);
+    hand_over(services, recorded.lanes);
     Ok(Answer::done())
 }
 

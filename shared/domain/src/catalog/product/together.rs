@@ -51,17 +51,17 @@ impl Batcher {
 
     fn gathers(&self, services: &Services) -> &Gathers {
         self.0.get_or_init(|| {
-            let (reads, writes, queues) = (services.db.clone(), services.db.clone(), services.queues.clone());
+            let (reads, writes) = (services.db.clone(), services.clone());
             Gathers {
                 reads: Gather::start(MOST, AT_ONCE, move |asked: Vec<Asked>| {
                     let pool = reads.main.clone();
                     async move { Ok(find_each(&pool, &asked).await?) }
                 }),
                 writes: Gather::start(MOST, AT_ONCE, move |given: Vec<Write>| {
-                    let (pool, queues) = (writes.main.clone(), queues.clone());
+                    let services = writes.clone();
                     async move {
-                        let written = write(&mut *pool.acquire().await?, &given).await?;
-                        hand_over(&queues, written.lanes);
+                        let written = write(&mut *services.db.main.acquire().await?, &given).await?;
+                        hand_over(&services, written.lanes);
                         Ok(written.done)
                     }
                 }),

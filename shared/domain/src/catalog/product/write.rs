@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::columns::{Columns, record_products};
 use super::record::{FieldChange, Product};
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::WebhookId;
+use longshore_kernel::queue::Hint;
 use longshore_kernel::record_changes;
 
 /// A product as it is to be.
@@ -41,7 +41,7 @@ pub(super) struct Written {
     /// What each is that was written.
     pub(super) done: Vec<Option<Stamp>>,
     /// Active webhooks that have something due now.
-    pub(super) lanes: Vec<WebhookId>,
+    pub(super) lanes: Vec<Hint>,
 }
 
 /// Writes products, each over the version that was read. Skips products with a newer version, and products that are locked

@@ -18,7 +18,8 @@ use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState}
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{ExpeditionId, WebhookId, WmsId};
+use longshore_kernel::ids::{ExpeditionId, WmsId};
+use longshore_kernel::queue::Hint;
 
 /// Writes everything; returns the webhooks that have something due.
 pub(super) async fn write(
@@ -26,7 +27,7 @@ pub(super) async fn write(
     origin: &Origin,
     folds: &[Fold<'_>],
     ledger: &mut Ledger,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<Vec<Hint>, sqlx::Error> {
     let movements = Movements::of(folds, ledger);
     movements.write(connection, origin, folds).await?;
     parcels::write(connection, folds).await?;
@@ -195,7 +196,7 @@ async fn write_orders(
     folds: &[Fold<'_>],
     ledger: &mut Ledger,
     mut tracking: HashMap<Uuid, Vec<(&'static str, Value)>>,
-) -> Result<Vec<WebhookId>, sqlx::Error> {
+) -> Result<Vec<Hint>, sqlx::Error> {
     let stocks: StockColumns = ledger.settle().into_iter().collect();
     let Columns { ids, statuses, canceling, errors, packed, sent, delivered } = Columns::of(folds);
     let complete: Vec<Option<bool>> = folds.iter().map(Fold::is_complete).collect();

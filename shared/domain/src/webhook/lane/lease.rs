@@ -12,8 +12,9 @@ use super::fetch::{self, Batch, FEW};
 use crate::webhook::breaker::Breaker;
 use crate::webhook::signature::Signer;
 use crate::webhook::subscription;
+use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EventId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -243,19 +244,21 @@ impl Row {
 pub enum Renewed {
     /// It lasts [`LEASE`] from before it was asked for.
     Yes,
-    /// So it does, but the webhook was changed, or is no longer active: what is under way may end, and nothing may begin.
+    /// So it does, but the webhook was changed, is no longer active, or is held: what is under way may end, and nothing may
+    /// begin.
     ToEnd,
     /// It is lost, or the webhook leads elsewhere.
     No,
 }
 
-/// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret waits for that.
+/// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret, a
+/// deactivation and a deletion wait for that.
 pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
     // the rotations of the lane are read under its lock: a rotation that was committed since the statement began is seen
     let as_leased = sqlx::query_scalar!(
         r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
            WHERE l.webhook_id = $1 AND l.token = $2
-           RETURNING l.rotations = $5 AND EXISTS (
+           RETURNING l.rotations = $5 AND coalesce(l.held_until <= now(), true) AND EXISTS (
                SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
         lease.webhook.get(),
         lease.token,
@@ -273,10 +276,40 @@ pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed
     })
 }
 
-/// Waits until no call can begin with the secrets that were read under this lease: its holder has confirmed that it begins
-/// no more calls, has released it, or it has expired. The holder learns it from its next renewal, or cannot renew the
-/// lease: so this takes at most [`LEASE`] after the commit of the change, even if Postgres is unavailable.
-pub(in crate::webhook) async fn until_ending(db: &Database, webhook: WebhookId, token: i64) {
+/// Grants no lease of a lane for [`HELD_BACK`], and returns the token of its holder, which may begin no more calls from its next
+/// renewal on. Nothing where the caller may not see the webhook.
+pub(in crate::webhook) async fn hold_back(
+    db: &Database,
+    scope: &Scope,
+    webhook: WebhookId,
+) -> Result<Option<i64>, Problem> {
+    let lane = sqlx::query!(
+        r#"UPDATE webhook_lane l
+           SET held_until = greatest(l.held_until, clock_timestamp() + make_interval(secs => $4))
+           WHERE l.webhook_id = $3 AND EXISTS (
+               SELECT FROM webhook w
+               WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND w.id = l.webhook_id)
+           RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        webhook.get(),
+        HELD_BACK.as_secs_f64(),
+    )
+    .fetch_optional(&db.main)
+    .await?;
+    Ok(lane.filter(|lane| lane.held).map(|lane| lane.token))
+}
+
+/// How long a lane is held back at most: longer than a deletion waits for a lock.
+const HELD_BACK: Duration = Duration::from_secs(10);
+
+/// Waits until no call can begin with what was read under this lease: its holder has confirmed that it begins no more
+/// calls, has released it, or it has expired. A hint makes the holder of a lane without a turn look at once. Any other
+/// learns it from its next renewal, or cannot renew the lease: so this takes at most [`LEASE`] after the commit of the
+/// change, even if Postgres is unavailable.
+pub(in crate::webhook) async fn until_ending(services: &Services, webhook: WebhookId, token: i64) {
+    services.queues.hand_over_hints(&services.vault, [webhook.into()]);
+    let db = &services.db;
     let waited = async {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {

@@ -73,13 +73,13 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: WebhookId
     let stored = Answer::updated(location(id), webhook.version, webhook.json);
     let answer = answer_with_secret(change, context, stored, &secret).await?;
     if let Some(token) = held {
-        lane::until_ending(&services.db, id, token).await;
+        lane::until_ending(services, id, token).await;
     }
     Ok(answer)
 }
 
-/// Counts the rotation in the lane; returns the token of its holder.
-async fn fence(change: &mut Change<'_>, webhook: WebhookId) -> Result<Option<i64>, sqlx::Error> {
+/// Counts a rotation, or a deactivation, in the lane; returns the token of its holder.
+pub(super) async fn fence(change: &mut Change<'_>, webhook: WebhookId) -> Result<Option<i64>, sqlx::Error> {
     let lane = sqlx::query!(
         r#"UPDATE webhook_lane SET rotations = rotations + 1 WHERE webhook_id = $1
            RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
