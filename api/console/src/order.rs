@@ -11,7 +11,7 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list::fields::expedition::ExpeditionStatus as Status;
+use longshore_shared::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_shared::operate::order::inspection::{
     self, AHEAD, DEEDS, DELIVERIES, Deed, Delivery, Inspection, Item, LACKS, Lack, Order, PARCELS, Parcel,
 };
@@ -69,7 +69,7 @@ fn parts_of(visit: &Visit<permit::Read>, found: &Inspection) -> Parts {
         ("history".into(), history(visit, found, now)),
     ];
     if visit.can(Permission::ReadWebhooks) {
-        parts.push(("told".into(), told(found, now)));
+        parts.push(("deliveries".into(), deliveries(found, now)));
     }
     parts
 }
@@ -96,12 +96,38 @@ fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>)
             div { dt { "E-shop" } dd { (piece::eshop(order.eshop_id, &order.eshop)) ", " (piece::organisation(order.organisation_id, &order.organisation)) } }
             div { dt { "External id" } dd { (text(order.external_id.as_deref())) } }
             div { dt { "Shipped from" } dd { (order.warehouse) ", " (order.wms) } }
-            div { dt { "Carrier" } dd { (text(order.carrier.as_deref())) @if let Some(service) = &order.carrier_service { ", " (service) } } }
+            div { dt { "Carrier" } dd { (text(order.carrier.as_deref())) @if let Some(service) = &order.carrier_service { ", " (service) }
+                @if let Some(position) = order.chosen_by { " " span.muted { "chosen by the preference at position " (position) } } } }
+            @if let Some(state) = order.handover { div { dt { "Hand-over" } dd { (handover(order, state, now)) } } }
             div { dt { "Delivered to" } dd { (text(order.country.as_deref())) } }
             div { dt { "Tracking" } dd { (text(order.tracking_number.as_deref())) } }
             div { dt { "To leave on" } dd { @match order.required_date { Some(date) => (date), None => (none()) } } }
             div { dt { "Created" } dd { (full_time(order.created_at, now)) } }
             div { dt { "Version" } dd { (order.version) " " span.muted { "changed " (time(order.changed_at, now)) } } }
+        }
+    }
+}
+
+/// Where its hand-over to the system of the warehouse is.
+fn handover(order: &Order, state: HandoverState, now: DateTime<Utc>) -> Markup {
+    let what = match state {
+        HandoverState::Pending => "Due: the warehouse has not been called.",
+        HandoverState::Sending => "Called; the warehouse has not answered.",
+        HandoverState::Accepted => "The warehouse has it.",
+        HandoverState::Withdrawing => "Asked back; the warehouse has not answered.",
+        HandoverState::Refused => "The warehouse refused it.",
+        HandoverState::Withdrawn => "The warehouse has given it back.",
+    };
+    html! {
+        (what)
+        @if let Some(since) = order.handover_since { " " span.muted { "Since " (time(since, now)) "." } }
+        @if let Some(error) = &order.handover_error { " " span.refused { (error) } }
+        @if let Some(next) = order.handover_next_attempt_at.filter(|_| order.handover_attempts > Some(0)) {
+            " " span.muted { "Next call " (time(next, now)) "." }
+        }
+        span.muted {
+            @if let Some(number) = order.handover_number { " Number " (number) "." }
+            @if let Some(id) = &order.wms_internal_id { " The warehouse calls it " (id) "." }
         }
     }
 }
@@ -314,7 +340,7 @@ fn parcel_row(parcel: &Parcel, now: DateTime<Utc>) -> Markup {
             td.name { strong { (parcel.number) } }
             td.name data-label="Tracking number" { (text(parcel.tracking_number.as_deref())) }
             td.name data-label="Carrier's number" { (text(parcel.carrier_tracking_number.as_deref())) }
-            // as text: the address was told by others
+            // as text: the address comes from others
             td.text data-label="Address" { (text(parcel.tracking_url.as_deref())) }
             td data-label="Reported" { (time(parcel.created_at, now)) }
         }
@@ -348,13 +374,13 @@ fn deed_line(deed: &Deed, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Who was told.
-fn told(found: &Inspection, now: DateTime<Utc>) -> Markup {
+/// The deliveries of its events.
+fn deliveries(found: &Inspection, now: DateTime<Utc>) -> Markup {
     html! {
-        section aria-labelledby="told-title" {
-            h2 #told-title { "Webhooks told " span.muted { "newest first" } }
+        section aria-labelledby="deliveries-title" {
+            h2 #deliveries-title { "Webhook deliveries " span.muted { "newest first" } }
             @if found.deliveries.is_empty() && found.listeners == 0 {
-                (empty("No webhook of the e-shop listens to orders.", "Nobody is told of this order."))
+                (empty("No webhook of the e-shop listens to orders.", "No event of this order is sent."))
             } @else if found.deliveries.is_empty() {
                 (empty("No deliveries.", "Deliveries are kept for 30 days."))
             } @else {

@@ -3,11 +3,11 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::operate::order::attention::{self, Attention};
+use longshore_shared::operate::order::attention::{self, Attention, WAITING};
 use maud::{Markup, html};
 
 use crate::layout::Section;
-use crate::piece::{empty, number, time};
+use crate::piece::{empty, number, time, time_or_none, up_to};
 use crate::visit::Visit;
 
 /// `GET /console/order/attention`.
@@ -17,6 +17,7 @@ pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
     let content = html! {
         p.trail { a href="/console/order" { "Orders" } " / needs attention" }
         h1 { "What needs attention" }
+        (silent(&found, now))
         (refused(&found, now))
         (awaited(&found, now))
         (marked(&found, now))
@@ -38,6 +39,41 @@ fn section(id: &str, title: &str, name: &str, head: &Markup, rows: &[Markup], ot
             }
         }
     }
+}
+
+fn silent(found: &Attention, now: DateTime<Utc>) -> Markup {
+    let head = html! { tr {
+        th { "Warehouse" } th { "System" } th.number { "Orders waiting" } th { "Waits longest" } th.number { "Cancels unanswered" }
+    } };
+    let row = |warehouse: &attention::Silent| {
+        html! {
+            tr {
+                td.name { strong { (warehouse.wms) } " " span.muted { (warehouse.organisation) } }
+                td.text {
+                    @if warehouse.is_paused { "Paused. " }
+                    @match warehouse.failing_since {
+                        Some(since) => { span.refused { "Failing " (time(since, now)) } },
+                        None => "Answers",
+                    }
+                    @if let Some(error) = &warehouse.error { ": " (error) }
+                }
+                td.number data-label="Orders waiting" { (up_to(warehouse.waiting, WAITING)) }
+                td data-label="Waits longest" { (time_or_none(warehouse.waiting_since, now)) }
+                td.number data-label="Cancels unanswered" {
+                    @match warehouse.first_unanswered {
+                        Some(first) => a href={"/console/order/" (first)} { (up_to(warehouse.unanswered, WAITING)) },
+                        None => "0",
+                    }
+                }
+            }
+        }
+    };
+    let rows: Vec<_> = found.silent.iter().map(row).collect();
+    let otherwise = empty(
+        "Every warehouse answers.",
+        "Warehouses are listed here whose system fails, keeps orders waiting for five minutes, or has not answered a cancel for an hour.",
+    );
+    section("silent-title", "Hand-over", "Warehouses, table", &head, &rows, &otherwise)
 }
 
 fn refused(found: &Attention, now: DateTime<Utc>) -> Markup {

@@ -6,7 +6,7 @@ use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, Failing, S
 use longshore_shared::kernel::horizon::{self, Holder, Horizon};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{RedisHealth, RedisState};
-use longshore_shared::operate::order::attention as orders;
+use longshore_shared::operate::order::attention::{self as orders, Silent};
 use longshore_shared::operate::standing::{Shown, Standing, Verdict};
 use longshore_shared::webhook::health::{self, Unwell};
 use maud::{Markup, html};
@@ -20,7 +20,7 @@ const LATE: f64 = 60.0;
 
 /// Webhooks that are looked at to name their hosts; all of them are counted.
 const NAMED: i64 = 50;
-/// Hosts that are named.
+/// Hosts, and warehouses, that are named.
 const HOSTS: usize = 5;
 
 struct Matter {
@@ -32,9 +32,10 @@ struct Matter {
 
 pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -> Result<Markup, Problem> {
     let due = stands.deliveries;
-    let (jobs, orders, webhooks, unwell, horizon) = tokio::try_join!(
+    let (jobs, orders, silent, webhooks, unwell, horizon) = tokio::try_join!(
         jobs::read(visit.db(), visit.scope()),
         orders::count(visit.db(), visit.scope()),
+        orders::silent(visit.db(), visit.scope()),
         health::attention(visit.db(), visit.scope()),
         health::unwell(visit.db(), visit.scope(), NAMED),
         horizon(visit),
@@ -60,6 +61,7 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
         });
     }
     matters.extend(of_hosts(&unwell, now));
+    matters.extend(silent.iter().take(HOSTS).map(|warehouse| of_warehouse(warehouse, now)));
     matters.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
     for Behind { ahead, kind, eshop, started_at, jobs } in &jobs.behind {
         let many = if *jobs == 1 { "job waits" } else { "jobs wait" };
@@ -166,6 +168,26 @@ fn of_host(host: &str, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Matte
 fn host(destination: &str) -> String {
     let url = url::Url::parse(destination).ok();
     url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| destination.to_owned())
+}
+
+/// A warehouse whose system fails, is behind, or has not answered a cancel.
+fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Matter {
+    let lasted = warehouse.since().map(|since| seconds((now - since).as_seconds_f64()));
+    let lasted = lasted.map(|lasted| format!(" for {lasted}")).unwrap_or_default();
+    let what = match (&warehouse.error, warehouse.failing_since) {
+        (Some(error), Some(_)) => format!("{error}{lasted}"),
+        (None, Some(_)) => format!("failing{lasted}"),
+        _ if warehouse.is_paused => format!("paused, behind{lasted}"),
+        _ => format!("behind{lasted}"),
+    };
+    let waiting = up_to(warehouse.waiting, orders::WAITING);
+    let cancels = match warehouse.unanswered {
+        0 => String::new(),
+        many => format!(", {} unanswered for over an hour", counted(many, "cancel", "cancels")),
+    };
+    let sentence =
+        format!("{} ({}): {what}, {waiting} orders waiting{cancels}.", warehouse.wms, warehouse.organisation);
+    Matter { tone: Tone::Bad, word: "warehouse", sentence, address: ORDERS.to_owned() }
 }
 
 /// Jobs of an e-shop that have failed since they last succeeded.

@@ -328,7 +328,7 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
     let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
     let shown = connector.open(&page(&id)).await.expect(200).text;
     assert!(
-        shown.contains("/rollback\"") && !shown.contains("/status\"") && !shown.contains("Webhooks told"),
+        shown.contains("/rollback\"") && !shown.contains("/status\"") && !shown.contains("Webhook deliveries"),
         "{shown}"
     );
     connector.open(&format!("{}/status", page(&id))).await.expect(403);
@@ -400,4 +400,58 @@ async fn what_needs_attention_is_grouped_and_leads_to_its_orders(
     let token = other.token(&api.services, Role::Admin).await.unwrap();
     let stranger = Browser::new(api, &token).open("/console/order/attention").await.expect(200).text;
     assert!(!stranger.contains("MUG") && stranger.contains("No incorrect orders."), "{stranger}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_warehouse_that_does_not_answer_is_named_with_what_waits_for_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let yard = Yard::new(&options).await;
+    let (api, owner) = (&yard.world.api, &yard.world.owner);
+    let browser = yard.browser(Role::Admin).await;
+    let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let setting = format!("/api/partner-integration/wms-setting/{}", api.tenant.wms);
+    let body = json!({"baseUrl": "http://127.0.0.1:9/wms", "credentials": {"type": "none"}});
+    api.post(&admin, &setting, body).await.expect(200);
+    yard.stock(9).await;
+    let waits = yard.order("WAITS", 1, &json!({"send": true})).await;
+    let canceling = yard.order("CANCELING", 1, &json!({"send": true})).await;
+    let due = browser.open(&page(&waits)).await.expect(200).text;
+    assert!(due.contains("Due: the warehouse has not been called."), "{due}");
+    let well = browser.open("/console/order/attention").await.expect(200).text;
+    assert!(well.contains("Every warehouse answers."), "{well}");
+    // it has answered that it has both, then fails; one is asked back
+    for statement in [
+        "UPDATE expedition_handover SET handover_state = 'accepted', handover_next_attempt_at = NULL, wms_internal_id = 'W-' || id",
+        "UPDATE wms_lane SET failures = 6, failing_since = now() - interval '6 minutes', error = 'HTTP 500', error_at = now()",
+    ] {
+        sqlx::query(statement).execute(owner).await.unwrap();
+    }
+    let cancel = format!("/api/expedition/{canceling}/cancel");
+    api.put(&admin, &cancel, Value::Null).await.expect(202);
+    sqlx::query("UPDATE expedition SET status_since = now() - interval '2 hours' WHERE id = $1")
+        .bind(canceling.parse::<Uuid>().unwrap())
+        .execute(owner)
+        .await
+        .unwrap();
+    let accepted = browser.open(&page(&waits)).await.expect(200).text;
+    assert!(accepted.contains("The warehouse has it.") && accepted.contains(&format!("W-{waits}")), "{accepted}");
+    let asked = browser.open(&page(&canceling)).await.expect(200).text;
+    assert!(asked.contains("Asked back; the warehouse has not answered."), "{asked}");
+    let shown = browser.open("/console/order/attention").await.expect(200).text;
+    for part in ["HTTP 500", "data-label=\"Orders waiting\">1<", "Failing "] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(shows(&shown, &canceling) && !shows(&shown, &waits), "{shown}");
+    let overview = browser.open("/console").await.expect(200).text;
+    assert!(
+        overview.contains("HTTP 500 for 6 min") && overview.contains("1 cancel unanswered for over an hour"),
+        "{overview}"
+    );
+    // of another organisation, nothing
+    let other = Tenant::create(&api.services, "Others").await.unwrap();
+    let token = other.token(&api.services, Role::Admin).await.unwrap();
+    let stranger = Browser::new(api, &token).open("/console/order/attention").await.expect(200).text;
+    assert!(!stranger.contains("HTTP 500"), "{stranger}");
 }

@@ -1,5 +1,5 @@
-//! Orders and stocks that need attention: refused orders by their error, what is waited for longest, marks that stay, and stocks
-//! of which the warehouse has begun to pick more than there is.
+//! Orders and stocks that need attention: warehouses whose system fails or does not answer a cancel, refused orders by their
+//! error, what is waited for longest, marks that stay, and stocks of which the warehouse has begun to pick more than there is.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -16,12 +16,22 @@ const SHOWN: i64 = 20;
 /// A mark that is older than this, in seconds, needs attention: the allocator looks several times a second.
 const MARKED_SECONDS: f64 = 60.0;
 
+/// Orders that wait this long for their warehouse need attention, in seconds.
+const BEHIND_SECONDS: f64 = 300.0;
+/// A cancel that the warehouse has not answered for this long needs attention, in seconds.
+const UNANSWERED_SECONDS: f64 = 3_600.0;
+
+/// Orders of a warehouse that wait for its system, and unanswered cancels, that are counted.
+pub const WAITING: i64 = 1_000;
+
 /// Orders being picked, of each organisation and status, that the overview looks at; it does so every two seconds.
 const GLANCED: i64 = 1_000;
 
 /// All of it.
 #[derive(Clone, Debug)]
 pub struct Attention {
+    /// Warehouses whose system fails, is behind, or has not answered a cancel; the longest first.
+    pub silent: Vec<Silent>,
     /// Refused orders by error, the most first, of [`COUNTED`] orders of each organisation.
     pub refused: Vec<Refused>,
     /// What orders wait for, the longest wait first, of [`COUNTED`] orders of each organisation.
@@ -30,6 +40,37 @@ pub struct Attention {
     pub marked: Vec<Marked>,
     /// Stocks of which orders that are being picked hold more than there is.
     pub short: Vec<Short>,
+}
+
+/// A wms whose system fails, is behind, or has not answered a cancel.
+#[derive(Clone, Debug)]
+pub struct Silent {
+    /// Name of the wms.
+    pub wms: String,
+    /// Name of its organisation.
+    pub organisation: String,
+    /// Whether no call begins because an operator paused it.
+    pub is_paused: bool,
+    /// Since when its system fails; absent while it does not.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// The last failure.
+    pub error: Option<String>,
+    /// Orders that wait for a call or its answer, up to [`WAITING`] of each state.
+    pub waiting: i64,
+    /// Since when the oldest of them waits.
+    pub waiting_since: Option<DateTime<Utc>>,
+    /// Cancels without an answer for over an hour, up to [`WAITING`].
+    pub unanswered: i64,
+    /// The oldest order of these.
+    pub first_unanswered: Option<ExpeditionId>,
+}
+
+impl Silent {
+    /// Since when it needs attention.
+    #[must_use]
+    pub fn since(&self) -> Option<DateTime<Utc>> {
+        self.failing_since.or(self.waiting_since)
+    }
 }
 
 /// Refused orders with the same error.
@@ -117,13 +158,14 @@ pub struct Counts {
 
 /// Looks for all of it. What belongs to a place and not to an e-shop is left out for a caller that is bound to one.
 pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
-    let (refused, awaited, marked, short) = tokio::try_join!(
+    let (silent, refused, awaited, marked, short) = tokio::try_join!(
+        silent(db, scope),
         refused(db, scope),
         awaited(db, scope),
         marked(db, scope, SHOWN),
         short(db, scope, COUNTED, SHOWN)
     )?;
-    Ok(Attention { refused, awaited, marked, short })
+    Ok(Attention { silent, refused, awaited, marked, short })
 }
 
 /// Counts.
@@ -135,6 +177,50 @@ pub async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
     )?;
     let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
     Ok(Counts { refused, marked: count(marked.len()), short: count(short.len()) })
+}
+
+/// Looks for warehouses whose system fails, is behind, or has not answered a cancel. Nothing for a caller that is bound to an
+/// e-shop: a wms belongs to no e-shop.
+pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem> {
+    let found = sqlx::query_as!(
+        Silent,
+        r#"SELECT m.name AS wms, o.name AS organisation, s.paused AS is_paused, l.failing_since, l.error,
+                  w.orders AS "waiting!", w.since AS waiting_since, c.orders AS "unanswered!",
+                  c.first AS "first_unanswered: ExpeditionId"
+           FROM wms_setting s
+           JOIN wms m ON m.id = s.wms_id
+           JOIN organisation o ON o.id = s.organisation_id
+           JOIN wms_lane l ON l.wms_id = s.wms_id
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS orders, min(h.handover_since) AS since FROM (
+                   (SELECT handover_since FROM expedition_handover
+                    WHERE handover_wms_id = s.wms_id AND handover_state = 'pending' LIMIT $3)
+                   UNION ALL
+                   (SELECT handover_since FROM expedition_handover
+                    WHERE handover_wms_id = s.wms_id AND handover_state IN ('sending', 'withdrawing') LIMIT $3)
+               ) AS h
+           ) AS w
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS orders, (array_agg(e.id ORDER BY e.status_since))[1] AS first FROM (
+                   SELECT id, status_since FROM expedition
+                   WHERE organisation_id = s.organisation_id AND status = 'waiting_for_cancel' AND wms_id = s.wms_id
+                     AND status_since < now() - make_interval(secs => $4)
+                   ORDER BY status_since LIMIT $3
+               ) AS e
+           ) AS c
+           WHERE s.active AND in_scope($1, s.organisation_id) AND $2::uuid IS NULL
+             AND (l.failing_since IS NOT NULL OR c.orders > 0 OR w.since < now() - make_interval(secs => $5))
+           ORDER BY coalesce(l.failing_since, w.since), m.name LIMIT $6"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        WAITING,
+        UNANSWERED_SECONDS,
+        BEHIND_SECONDS,
+        SHOWN,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
 }
 
 async fn count_refused(db: &Database, scope: &Scope) -> Result<i64, Problem> {

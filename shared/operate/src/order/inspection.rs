@@ -1,4 +1,4 @@
-//! One order: where it is, what it waits for, when that will come, and who was told.
+//! One order: where it is, what it waits for, when that will come, and the deliveries of its events.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
@@ -74,6 +74,8 @@ pub struct Order {
     pub carrier: Option<String>,
     /// Name of the service.
     pub carrier_service: Option<String>,
+    /// Position of the carrier preference that chose them; absent where the order named them, or the preference is gone.
+    pub chosen_by: Option<i32>,
     /// Country of delivery.
     pub country: Option<String>,
     /// Its status.
@@ -82,6 +84,18 @@ pub struct Order {
     pub status_since: DateTime<Utc>,
     /// Where its hand-over is.
     pub handover: Option<HandoverState>,
+    /// Which hand-over of the order that is.
+    pub handover_number: Option<i32>,
+    /// Since when it is there.
+    pub handover_since: Option<DateTime<Utc>>,
+    /// Calls of the warehouse that have begun in that state.
+    pub handover_attempts: Option<i32>,
+    /// When the warehouse is called next.
+    pub handover_next_attempt_at: Option<DateTime<Utc>>,
+    /// What its last call came to, if it failed or was refused.
+    pub handover_error: Option<String>,
+    /// What the warehouse calls the order.
+    pub wms_internal_id: Option<String>,
     /// Whether its reservation is paused.
     pub is_paused: bool,
     /// Who has a higher one is served first.
@@ -158,7 +172,7 @@ pub struct Parcel {
     pub carrier_tracking_number: Option<String>,
     /// Where it can be followed.
     pub tracking_url: Option<String>,
-    /// When it was told.
+    /// When it was reported.
     pub created_at: DateTime<Utc>,
 }
 
@@ -255,8 +269,11 @@ pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Opti
                   e.eshop_id, s.name AS eshop, w.name AS warehouse, m.name AS wms,
                   (SELECT name FROM carrier c WHERE c.id = d.carrier_id) AS carrier,
                   (SELECT name FROM carrier_service v WHERE v.id = d.carrier_service_id) AS carrier_service,
+                  (SELECT position FROM carrier_preference f WHERE f.id = d.carrier_preference_id) AS chosen_by,
                   d.delivery_country AS country, e.status AS "status: ExpeditionStatus", e.status_since,
-                  n.handover_state AS "handover: HandoverState",
+                  n.handover_state AS "handover: HandoverState", n.handover_number AS "handover_number?",
+                  n.handover_since AS "handover_since?", n.handover_attempts AS "handover_attempts?",
+                  n.handover_next_attempt_at, n.handover_error, n.wms_internal_id,
                   e.reservation_paused AS is_paused, e.priority, e.errors, p.product_sku AS "waits_for?",
                   k.marked_at IS NOT NULL AS "is_marked!", e.sum_of_quantity AS pieces, e.expedited_completely,
                   d.required_expedition_date AS required_date, d.tracking_number, e.packed_at, e.sent_at, e.delivered_at,
