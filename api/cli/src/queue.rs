@@ -4,7 +4,7 @@ use std::io::{Write as _, stderr, stdout};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use longshore_client::Queue;
+use longshore_client::{Call, Queue};
 
 use crate::remote::{self, Remote};
 use crate::{Exit, table};
@@ -15,7 +15,7 @@ pub(super) enum QueueCommand {
     /// List queues: their states, and the work that waits.
     List(List),
     /// Pause a queue: workers start no more of its work.
-    Pause(One),
+    Pause(Pause),
     /// Resume a queue.
     Resume(One),
 }
@@ -35,12 +35,28 @@ pub(super) struct One {
     remote: Remote,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct Pause {
+    #[command(flatten)]
+    one: One,
+    /// Why, for the audit and for those who find the queue paused; up to 200 characters.
+    #[arg(long)]
+    reason: Option<String>,
+}
+
 impl QueueCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run().await,
-            Self::Pause(one) => one.pause(true).await,
-            Self::Resume(one) => one.pause(false).await,
+            Self::Pause(pause) => {
+                let Pause { one, reason } = pause;
+                let call = one.remote.client()?.pause_queue(&one.name, reason.as_deref());
+                one.report(call).await
+            }
+            Self::Resume(one) => {
+                let call = one.remote.client()?.resume_queue(&one.name);
+                one.report(call).await
+            }
         }
     }
 }
@@ -66,6 +82,8 @@ impl List {
             "workers",
             "concurrency",
             "resumesAt",
+            "pause.by",
+            "pause.reason",
         ];
         let heads = [
             "queue",
@@ -78,6 +96,8 @@ impl List {
             "workers",
             "concurrency",
             "resumes",
+            "paused by",
+            "reason",
         ];
         table::write(&mut stdout().lock(), &heads, &table::rows(&answer["queues"], &paths))?;
         Ok(Exit::Done)
@@ -85,8 +105,8 @@ impl List {
 }
 
 impl One {
-    async fn pause(self, paused: bool) -> anyhow::Result<Exit> {
-        let answer = self.remote.client()?.pause_queue(&self.name, paused).answer().await?;
+    async fn report(self, call: Call<Queue>) -> anyhow::Result<Exit> {
+        let answer = call.answer().await?;
         if self.remote.json {
             writeln!(stdout(), "{}", remote::json(&answer)?)?;
             return Ok(Exit::Done);

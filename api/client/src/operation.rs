@@ -215,9 +215,14 @@ impl Client {
         self.get("/api/queue")
     }
 
-    /// Pauses a queue, by its name, or resumes it.
-    pub fn pause_queue(&self, name: &str, paused: bool) -> Call<Queue> {
-        self.put(format!("/api/queue/{name}/{}", if paused { "pause" } else { "resume" }))
+    /// Pauses a queue, by its name.
+    pub fn pause_queue(&self, name: &str, reason: Option<&str>) -> Call<Queue> {
+        self.put(format!("/api/queue/{name}/pause")).json(&json!({"reason": reason}))
+    }
+
+    /// Resumes a queue, by its name.
+    pub fn resume_queue(&self, name: &str) -> Call<Queue> {
+        self.put(format!("/api/queue/{name}/resume"))
     }
 
     /// Lists audit records.

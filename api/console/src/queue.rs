@@ -263,7 +263,8 @@ pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Na
 /// `POST /console/queue/{name}/pause`.
 pub(super) async fn pause(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
     let reason = act.form.text("reason")?;
-    operate::queue::pause(act.visit.services(), &act.visit.may, name, reason).await?;
+    let body = json!({"reason": reason});
+    operate::queue::pause(act.visit.services(), &act.visit.may, name, Some(body)).await?;
     Ok(done(BACK, Done::Paused, None))
 }
 

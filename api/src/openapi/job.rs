@@ -82,7 +82,7 @@ fn queues() -> [Operation; 4] {
     let standing = json!({
         "name": "chunk", "state": "working", "paused": false, "resumesAt": null, "concurrency": null, "reachable": true,
         "depth": 12, "inFlight": 4, "oldestSeconds": 1.5, "workers": 2,
-        "recorded": {"open": 12, "running": 4, "due": 8, "oldestDueSeconds": 1.6},
+        "recorded": {"open": 12, "running": 4, "due": 8, "oldestDueSeconds": 1.6}, "pause": null,
     });
     let wishes = |operation: Operation| {
         operation
@@ -97,6 +97,9 @@ fn queues() -> [Operation; 4] {
     };
     let to_update =
         body_of(&operated::body_to_update()).about("The settings of a queue.").explain(&[CONCURRENCY]);
+    let to_pause = body_of(&operated::body_to_pause())
+        .about("Why the queue is paused; the body may be absent.")
+        .explain(&[("reason", "Kept in the audit, and shown while the queue is paused.")]);
     [
         operation(queue::list_queues, "Reads the state of all queues")
             .says("Also works while Redis is full or not available. Values that only Redis has are null while it cannot be reached.")
@@ -118,6 +121,8 @@ fn queues() -> [Operation; 4] {
             .body("QueueToUpdate", to_update, json!({"concurrency": 16}))
             .refuses(&[400]),
         wishes(operation(queue::pause_queue, "Pauses a queue"))
+            .body("QueueToPause", to_pause, json!({"reason": "the destination is being moved"}))
+            .refuses(&[400])
             .says(
                 "Workers start no more work of the queue; running work continues. A pause of `upkeep` also stops retention, scheduled syncs and charts. It ends automatically after one hour.",
             ),
@@ -158,6 +163,11 @@ fn stands() -> Shape {
             ),
             ("oldestDueSeconds", "How long the oldest due work has been waiting; null if nothing is due."),
         ]);
+    let pause = object()
+        .required("by", any_text())
+        .required("at", timestamp())
+        .required("reason", or_null(any_text()))
+        .about("Who paused a queue, when, and why.");
     wish()
         .about("The state and the settings of a queue.")
         .required("state", one_of(&Verdict::WORDS))
@@ -167,6 +177,7 @@ fn stands() -> Shape {
         .required("oldestSeconds", or_null(any_number()))
         .required("workers", or_null(any_integer()))
         .required("recorded", recorded.called("QueueRecorded"))
+        .required("pause", or_null(pause.called("QueuePause")))
         .explain(&[
             (
                 "state",

@@ -66,8 +66,8 @@ async fn a_wish_is_stored_and_audited_once(_: PgPoolOptions, options: PgConnectO
     let api = &world.api;
     let wish = |paused: bool, concurrency: Value| json!({"name": "chunk", "paused": paused, "resumesAt": null, "concurrency": concurrency});
     for (action, body, expected) in [
-        ("/pause", Value::Null, wish(true, Value::Null)),
-        ("/pause", Value::Null, wish(true, Value::Null)),
+        ("/pause", json!({"reason": "moving"}), wish(true, Value::Null)),
+        ("/pause", json!({"reason": "again"}), wish(true, Value::Null)),
         ("", json!({"concurrency": 1}), wish(true, json!(1))),
         ("", json!({"concurrency": 1024}), wish(true, json!(1024))),
         ("/resume", Value::Null, wish(false, json!(1024))),
@@ -81,6 +81,8 @@ async fn a_wish_is_stored_and_audited_once(_: PgPoolOptions, options: PgConnectO
             (&chunk["paused"], &chunk["concurrency"]),
             (&expected["paused"], &expected["concurrency"])
         );
+        let reason = if chunk["paused"] == true { json!("moving") } else { Value::Null };
+        assert_eq!(chunk["pause"]["reason"], reason);
         assert_eq!(find(&shown, "lane")["paused"], false);
     }
     let audited: Vec<(String, Value)> =
@@ -89,7 +91,7 @@ async fn a_wish_is_stored_and_audited_once(_: PgPoolOptions, options: PgConnectO
             .await
             .unwrap();
     let expected = [
-        ("queue.pause", json!({"paused": [false, true]})),
+        ("queue.pause", json!({"paused": [false, true], "reason": [null, "moving"]})),
         ("queue.update", json!({"concurrency": [null, 1]})),
         ("queue.update", json!({"concurrency": [1, 1024]})),
         ("queue.resume", json!({"paused": [true, false]})),
@@ -148,6 +150,9 @@ async fn a_wish_is_within_bounds_and_for_an_existing_queue(_: PgPoolOptions, opt
         let reply = api.put(&api.superadmin, &format!("{PATH}/lane"), body).await.expect(400);
         assert_eq!(reply.violations(), [violation]);
     }
+    let long = json!({"reason": "x".repeat(201)});
+    let reply = api.put(&api.superadmin, &format!("{PATH}/lane/pause"), long).await.expect(400);
+    assert_eq!(reply.violations(), ["reason invalid_length"]);
     for name in ["Chunk", "chunks", "%2e"] {
         for action in ["", "/pause", "/resume"] {
             let path = format!("{PATH}/{name}{action}");

@@ -9,13 +9,13 @@ use longshore_kernel::access::Actor;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::input::{Given, Reader, Rule, int32, object, or_null};
+use longshore_kernel::input::{Given, Reader, Rule, int32, object, or_null, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::queue::control::MAX_CONCURRENCY;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Ends the pauses whose time is over, as the schedule's doing, and says how many there were. Any number of workers may look
 /// at once.
@@ -63,19 +63,22 @@ struct Edit {
 /// Characters of the reason of a pause.
 pub const REASON_LENGTH: usize = 200;
 
-/// Pauses a queue (`PUT /api/queue/{name}/pause`); answers with the wish. The audit keeps the reason.
+/// Pauses a queue (`PUT /api/queue/{name}/pause`); answers with the wish. The body may be absent; the audit keeps its reason.
 pub async fn pause(
     services: &Services,
     context: &Context,
     name: &str,
-    reason: Option<String>,
+    body: Option<Value>,
 ) -> Result<Answer, Problem> {
-    if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_LENGTH || reason.contains('\0')) {
-        let message = format!("must have at most {REASON_LENGTH} characters and must not contain U+0000");
-        return Err(Problem::violation("reason", "invalid_length", message));
-    }
+    let queue = find(name)?;
+    let reason = Reader::read(body.unwrap_or_else(|| Value::Object(Map::new())), body_to_pause())?;
     let edit = Edit { paused: Some(true), reason, ..Edit::default() };
-    set(services, context, "queue.pause", find(name)?, edit).await
+    set(services, context, "queue.pause", queue, edit).await
+}
+
+/// The body of a pause: why.
+pub fn body_to_pause() -> impl Rule<Out = Option<String>> {
+    object(|body| Some(body.nullable("reason", text(0..=REASON_LENGTH)).value()))
 }
 
 /// Resumes a queue (`PUT /api/queue/{name}/resume`); answers with the wish.

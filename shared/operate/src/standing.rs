@@ -102,6 +102,9 @@ impl Shown {
                 "due": self.recorded.due,
                 "oldestDueSeconds": self.recorded.oldest_seconds,
             },
+            "pause": self.pause.as_ref().map(|pause| {
+                json!({"by": pause.by, "at": moment(pause.at), "reason": pause.reason})
+            }),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_http::extract::{Failure, JsonBody, May, Segment, permit};
+use longshore_http::extract::{Failure, JsonBody, May, OptionalJson, Segment, permit};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::operate::queue;
 use longshore_shared::operate::standing;
@@ -30,13 +30,14 @@ pub async fn update_queue(
     Ok(view::answer(&queue::update(&services, &may, &name, body.value).await?)?)
 }
 
-/// `PUT /api/queue/{name}/pause`: starts nothing more; running work continues.
+/// `PUT /api/queue/{name}/pause`: starts nothing more; running work continues. The body may be absent.
 pub async fn pause_queue(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageQueues>,
     Segment(name): Segment,
+    OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&queue::pause(&services, &may, &name, None).await?)?)
+    Ok(view::answer(&queue::pause(&services, &may, &name, body).await?)?)
 }
 
 /// `PUT /api/queue/{name}/resume`.

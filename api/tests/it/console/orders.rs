@@ -328,7 +328,9 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
     let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
     let shown = connector.open(&page(&id)).await.expect(200).text;
     assert!(
-        shown.contains("/rollback\"") && !shown.contains("/status\"") && !shown.contains("Webhook deliveries"),
+        shown.contains("/rollback\"")
+            && !shown.contains("/status\"")
+            && !shown.contains("Webhook deliveries"),
         "{shown}"
     );
     connector.open(&format!("{}/status", page(&id))).await.expect(403);
@@ -436,7 +438,10 @@ async fn a_warehouse_that_does_not_answer_is_named_with_what_waits_for_it(
         .await
         .unwrap();
     let accepted = browser.open(&page(&waits)).await.expect(200).text;
-    assert!(accepted.contains("The warehouse has it.") && accepted.contains(&format!("W-{waits}")), "{accepted}");
+    assert!(
+        accepted.contains("The warehouse has it.") && accepted.contains(&format!("W-{waits}")),
+        "{accepted}"
+    );
     let asked = browser.open(&page(&canceling)).await.expect(200).text;
     assert!(asked.contains("Asked back; the warehouse has not answered."), "{asked}");
     let shown = browser.open("/console/order/attention").await.expect(200).text;
