@@ -42,6 +42,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{Notice, Queue};
@@ -191,8 +192,12 @@ async fn conduct(
     if let Some(until) = stays
         && context.warm.keep(context, &held, until)
     {
+        let nudge = Arc::clone(&entry.nudge);
         drop(entry);
         drop(place);
+        if nudge.notified().now_or_never().is_some() {
+            context.warm.nudge(context, webhook);
+        }
         while let Ok(word) = words.try_recv() {
             warm::hear_again(context, &held.lease, word);
         }

@@ -127,8 +127,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     for control in controls {
         control.handle.closed().await;
     }
-    // it ends by itself, within the same limit
-    let _ = warming.await;
+    // it ends by itself; leases that it does not give back in time expire
+    let _ = tokio::time::timeout(GRACE, warming).await;
     context.leases.hand_back().await;
     dispatching.abort();
     // what it does not finish is undone, and its marks stay

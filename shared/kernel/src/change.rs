@@ -236,7 +236,7 @@ macro_rules! recorded {
             SELECT "# + $changed + r#",
                    -- a `Notice` each where they are few, with the ids that were written
                    CASE WHEN (SELECT count(*) FROM due) <= 64 THEN ARRAY(
-                       SELECT (due.webhook_id, CASE WHEN heard.version IS NOT NULL THEN json_build_object(
+                       SELECT (due.webhook_id, CASE WHEN heard.version IS NOT NULL AND pg_column_size(told.data) <= 16384 THEN json_build_object(
                            'delivery', due.id, 'webhookVersion', heard.version, 'event', told.id, 'type', "# + $event + r#",
                            'entity', entity, 'at', moment,
                            'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,

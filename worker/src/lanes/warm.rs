@@ -26,11 +26,13 @@
 
 mod table;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use futures::FutureExt as _;
 use futures::future::join_all;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::ids::WebhookId;
@@ -76,7 +78,8 @@ pub(super) enum Judged {
 /// Judges the notice of an entry that was added for the lease of this token.
 pub(super) fn judge(lease: &Lease, token: i64, notice: &Notice) -> Judged {
     let age = lease.time.now() - notice.at;
-    if token != lease.token || lease.ordered {
+    // what was made before the lease began may have been sent under an earlier one, whose ledger is gone
+    if token != lease.token || lease.ordered || notice.at <= lease.time.read_at() {
         Judged::Looks
     } else if notice.webhook_version != lease.version {
         Judged::Changed
@@ -123,7 +126,11 @@ async fn tick(context: &LaneContext) {
             || now.saturating_duration_since(kept.used) >= IDLE
             || now.saturating_duration_since(kept.held.since) >= LONGEST
     });
-    give_back(context, &ended).await;
+    if !ended.is_empty() {
+        // beside the others, which a lane that is locked by a change must not delay
+        let back = context.clone();
+        warm.0.tasks.spawn(async move { give_back(&back, &ended).await });
+    }
     // those with a turn, too: turns of a moment, one after the other, do not renew their lease themselves
     let all = warm.lanes().values().map(|kept| kept.held.clone()).collect();
     look(context, all).await;
@@ -255,7 +262,14 @@ async fn turn(context: &LaneContext, webhook: WebhookId, token: i64) {
     };
     let Some(place) = entered else { return context.warm.does_not_begin(webhook, token) };
     let Some((begun, first)) = context.warm.begin(context, webhook, token) else { return };
-    if let Err(error) = conduct(context, begun, first, place).await {
-        tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a turn of a warm lane ended early");
+    match AssertUnwindSafe(conduct(context, begun, first, place)).catch_unwind().await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a turn of a warm lane ended early");
+        }
+        Err(_) => {
+            tracing::error!(webhook.id = %webhook, "a turn of a warm lane panicked; its lease will expire");
+            context.warm.forget(webhook, token).await;
+        }
     }
 }

@@ -8,7 +8,7 @@ use longshore_shared::kernel::gather::Gather;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::queue::Notice;
 use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::{self, Batch, Due, Lease, Looked};
+use longshore_shared::webhook::lane::{self, BATCH, Batch, Due, Lease, Looked};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -180,12 +180,13 @@ impl Warm {
             }
             let begins = waiting.is_none();
             let start = waiting.get_or_insert_default();
-            if notice.is_some() {
-                kept.used = Instant::now();
-            } else {
-                start.looks = true;
+            match notice {
+                Some(notice) if start.notices.len() < BATCH => {
+                    kept.used = Instant::now();
+                    start.notices.push(notice);
+                }
+                _ => start.looks = true,
             }
-            start.notices.extend(notice);
             if !begins {
                 return true;
             }

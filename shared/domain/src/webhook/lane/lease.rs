@@ -65,6 +65,12 @@ impl PostgresTime {
         Self { now, read }
     }
 
+    /// The moment that was read: the lease had begun.
+    #[must_use]
+    pub fn read_at(&self) -> DateTime<Utc> {
+        self.now
+    }
+
     /// The current moment; behind by the time that reading it took.
     #[must_use]
     pub fn now(&self) -> DateTime<Utc> {
@@ -257,7 +263,8 @@ pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed
     // the rotations of the lane are read under its lock: a rotation that was committed since the statement began is seen
     let as_leased = sqlx::query_scalar!(
         r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
-           WHERE l.webhook_id = $1 AND l.token = $2
+           -- one that was released is not taken again by a statement that comes after that
+           WHERE l.webhook_id = $1 AND l.token = $2 AND l.leased_until > '-infinity'
            RETURNING l.rotations = $5 AND coalesce(l.held_until <= now(), true) AND EXISTS (
                SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
         lease.webhook.get(),

@@ -40,7 +40,9 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
            ), held AS MATERIALIZED (
                SELECT l.webhook_id FROM given g CROSS JOIN LATERAL (
                    SELECT webhook_id FROM webhook_lane
+                   -- not one that was released meanwhile
                    WHERE webhook_lane.webhook_id = g.webhook_id AND webhook_lane.token = g.token
+                     AND webhook_lane.leased_until > '-infinity'
                    FOR NO KEY UPDATE SKIP LOCKED
                ) l
            ), renewed AS (
@@ -54,6 +56,7 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
                        SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = g.version) AS as_leased
            )
            SELECT g.webhook_id AS "webhook!: WebhookId", g.token AS "token!", renewed.as_leased AS "as_leased?",
+                  renewed.nothing_before AS "nothing_before?",
                   (SELECT l.token FROM webhook_lane l WHERE l.webhook_id = g.webhook_id) IS NOT DISTINCT FROM g.token AS "is_theirs!",
                   (SELECT extract(epoch FROM d.next_attempt_at - clock_timestamp())::float8 FROM delivery d
                    WHERE d.webhook_id = g.webhook_id AND d.next_attempt_at >= renewed.nothing_before
@@ -70,8 +73,11 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
     let of = |lease: &&Lease| {
         let row = rows.iter().find(|row| (row.webhook, row.token) == (lease.webhook, lease.token))?;
         let renewed = match row.as_leased {
-            Some(true) => Renewed::Yes,
-            Some(false) => Renewed::ToEnd,
+            // what became due before the beginning that the lease knows is found under a new one
+            Some(true) if row.nothing_before.is_none_or(|beginning| beginning >= lease.nothing_before) => {
+                Renewed::Yes
+            }
+            Some(_) => Renewed::ToEnd,
             None if row.is_theirs => return None,
             None => Renewed::No,
         };

@@ -106,6 +106,28 @@ async fn a_notice_that_comes_again_is_sent_once(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_late_notice_of_what_an_earlier_lease_has_sent_is_not_sent_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let first = Holder::start(&world);
+    first.warm(&world, &hook).await;
+    // the process of the change stalls between its commit and its entry, and the look finds the row
+    let late = changes(&world, &hook, 1).await;
+    until("it is recorded", async || world.ended(&hook, "delivered").await == 2).await;
+    first.stop().await;
+    let second = Holder::start(&world);
+    second.warm(&world, &hook).await;
+    hand_over(&world, late);
+    hand_over(&world, changes(&world, &hook, 1).await);
+    until("the last is recorded", async || world.ended(&hook, "delivered").await == 4).await;
+    let counts = world.receiver.counts_by("webhook-id");
+    assert!(counts.len() == 4 && counts.values().all(|sent| *sent == 1), "{counts:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_notice_after_its_lease_makes_the_lane_leased_anew(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
