@@ -179,7 +179,8 @@ BEGIN
     SET handover_state = n.state, handover_since = now(), handover_attempts = 0,
         handover_number = h.handover_number - CASE WHEN n.state IS NULL THEN 1 ELSE 0 END,
         handover_next_attempt_at = NULL,
-        handover_in_call_until = NULL, handover_error = NULL
+        -- a call that is under way ends before the order is asked back
+        handover_in_call_until = CASE WHEN n.state = 'accepted' THEN h.handover_in_call_until END, handover_error = NULL
     FROM came c JOIN was w ON w.id = c.id
     CROSS JOIN LATERAL (
         SELECT o.handover_state AS old,

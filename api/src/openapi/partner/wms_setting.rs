@@ -11,6 +11,7 @@ use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
     Shape, VERSION, any_integer, any_text, boolean, id, members, named, object, or_null, timestamp,
 };
+use crate::openapi::webhook::OF_AUTHENTICATION;
 use crate::routes::partner::wms_setting;
 
 /// The operations on settings of wms.
@@ -50,7 +51,12 @@ pub(super) fn operations() -> Vec<Operation> {
 fn to_store() -> Shape {
     members(&body::schema())
         .about("A setting of a wms to store.")
-        .part("credentials", called_credentials)
+        .part("credentials", |credentials| {
+            credentials
+                .explain(OF_AUTHENTICATION)
+                .about("The credentials for calls to the warehouse.")
+                .called("WmsCredentials")
+        })
         .explain(MEANINGS)
 }
 

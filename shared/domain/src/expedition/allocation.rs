@@ -265,7 +265,9 @@ async fn unmark(connection: &mut PgConnection, stocks: &[StockId]) -> Result<(),
                LEFT JOIN expedition_handover n ON n.id = e.id
                WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
                  AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')
-                 AND NOT is_handed_over(e.status, n.handover_state)))",
+                 AND (NOT is_handed_over(e.status, n.handover_state)
+                      -- its first call is recorded, and may yet be put down before it is made
+                      OR n.handover_state = 'sending' AND n.handover_attempts <= 1 AND n.handover_in_call_until > now())))",
         stocks as &[StockId],
     )
     .execute(connection)

@@ -129,7 +129,8 @@ pub(super) fn send(order: &Order, ledger: &mut Ledger) -> State {
     if errors.is_none() {
         return State { errors, is_address_checked, ..book(order, ledger) };
     }
-    State { status: Status::Incorrect, errors, is_address_checked, ..State::default() }
+    let handover = order.state.handover;
+    State { status: Status::Incorrect, errors, is_address_checked, handover, ..State::default() }
 }
 
 /// Books an order that holds nothing and waits for nothing.

@@ -49,8 +49,16 @@ pub(super) struct Stored {
 }
 
 /// Columns of an item that a body does not give.
-const OF_THE_SERVICE: &[&str] =
-    &["id", "expedition_id", "bundle_position", "expedited", "created_at", "changed_at"];
+const OF_THE_SERVICE: &[&str] = &[
+    "id",
+    "expedition_id",
+    "bundle_position",
+    "expedited",
+    "assigned_lot",
+    "serial_numbers",
+    "created_at",
+    "changed_at",
+];
 
 impl Stored {
     /// What of a body is not so already. A record that was read and is sent back changes nothing, even where it refers to

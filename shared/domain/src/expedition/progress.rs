@@ -551,7 +551,8 @@ async fn write(
                  expedited_completely = coalesce($23, expedited_completely), canceling_from = $28,
                  version = version + $29::boolean::int
              WHERE id = $17
-             RETURNING id, version, changed_at, organisation_id, eshop_id
+             RETURNING id, version, CASE WHEN $29::boolean THEN changed_at ELSE clock_timestamp() END AS changed_at,
+                       organisation_id, eshop_id
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $24::jsonb AS changes,
                 $25::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,

@@ -174,6 +174,32 @@ async fn a_call_that_is_wrong_waits_a_quarter_of_an_hour_and_others_go_on(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_that_are_always_answered_with_errors_hold_up_no_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    // the breaker opens by them
+    for n in 0..6 {
+        let order = depot.send(&format!("BAD-{n}")).await;
+        for _ in 0..9 {
+            depot.system.misbehave(On::Order(order.get()), Mischief::Status(500));
+        }
+    }
+    for _ in 0..3 {
+        depot.drain().await;
+        depot.time_passes().await;
+    }
+    assert!(depot.lane("probe_at").await.is_some());
+    let good = depot.send("GOOD").await;
+    for _ in 0..2 {
+        depot.drain().await;
+        depot.time_passes().await;
+    }
+    depot.must_be(good, "awaiting_processing", Some("accepted")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_order_waits_while_one_of_its_stocks_holds_too_much(_: PgPoolOptions, options: PgConnectOptions) {
     let depot = Depot::new(&options).await;
     let order = depot.send("A-1").await;

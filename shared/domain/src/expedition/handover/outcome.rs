@@ -145,7 +145,7 @@ struct Columns<'o> {
     numbers: Vec<i32>,
     answers: Vec<&'static str>,
     takes: Vec<bool>,
-    firsts: Vec<bool>,
+    attempts: Vec<i32>,
     internal: Vec<Option<&'o str>>,
     errors: Vec<Option<&'o str>>,
     waits: Vec<f64>,
@@ -169,7 +169,7 @@ impl<'o> Columns<'o> {
             columns.numbers.push(outcome.number);
             columns.answers.push(answer);
             columns.takes.push(outcome.ask == Ask::Take);
-            columns.firsts.push(outcome.attempt <= 1);
+            columns.attempts.push(i32::try_from(outcome.attempt).unwrap_or(i32::MAX));
             columns.internal.push(internal);
             columns.errors.push(error);
             columns.waits.push(wait);
@@ -193,9 +193,9 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
         ENTITY,
         None,
         "WITH given AS MATERIALIZED (
-             SELECT * FROM unnest($9::uuid[], $10::int[], $11::text[], $12::boolean[], $13::boolean[], $14::text[], $15::text[],
+             SELECT * FROM unnest($9::uuid[], $10::int[], $11::text[], $12::boolean[], $13::int[], $14::text[], $15::text[],
                                   $16::float8[])
-                 AS g (id, number, answer, takes, first, internal_id, error, wait)
+                 AS g (id, number, answer, takes, attempt, internal_id, error, wait)
          ), locked AS MATERIALIZED (
              SELECT g.*, e.organisation_id FROM given g
              CROSS JOIN LATERAL (
@@ -205,7 +205,8 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
              UPDATE expedition_handover h
              SET handover_state = CASE
                      WHEN h.handover_state = 'sending' AND g.answer = 'taken' THEN 'accepted'
-                     WHEN h.handover_state = 'sending' AND g.answer = 'not_called' AND g.first THEN 'pending'
+                     WHEN h.handover_state = 'sending' AND g.answer = 'not_called' AND g.attempt = 1
+                         AND h.handover_in_call_until > now() THEN 'pending'
                      ELSE h.handover_state END,
                  handover_since = CASE WHEN h.handover_state = 'sending' AND g.answer = 'taken' THEN now() ELSE h.handover_since END,
                  handover_attempts = CASE WHEN g.answer = 'not_called' THEN greatest(0, h.handover_attempts - 1)
@@ -222,6 +223,9 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
              FROM locked g
              WHERE h.id = ANY (ARRAY[g.id]) AND h.handover_number = g.number
                AND (h.handover_state = 'withdrawing' OR g.takes AND h.handover_state IN ('sending', 'accepted'))
+               -- of a call that failed or was not made: not once another has begun
+               AND (g.answer = 'taken' OR h.handover_state = 'withdrawing' AND g.takes OR h.handover_state = 'accepted'
+                    OR h.handover_attempts = g.attempt)
              -- one that was accepted before, by a report, is told once
              RETURNING h.id, g.organisation_id, h.handover_number, h.wms_internal_id,
                        g.answer = 'taken' AND h.handover_state = 'accepted' AND h.handover_since = now() AS is_accepted
@@ -237,7 +241,7 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
         &columns.numbers,
         &columns.answers as &[&str],
         &columns.takes,
-        &columns.firsts,
+        &columns.attempts,
         &columns.internal as &[Option<&str>],
         &columns.errors as &[Option<&str>],
         &columns.waits,

@@ -152,6 +152,13 @@ impl<'o> Fold<'o> {
 
     /// One that is cancelled does not come back: what was packed has left the stock nevertheless.
     fn take_of_canceled(&mut self, row: &Row) -> Result<(), Refused> {
+        if row.number.is_some_and(|number| number > self.fixed.number.unwrap_or(0)) {
+            return Err(Refused::new(
+                "expedition",
+                "not_handed_over",
+                "it was not handed over by this number",
+            ));
+        }
         if row.is_packed() {
             let number = row.number.or(self.fixed.number).unwrap_or(0);
             return Err(self.stray(row, number, "it is canceled"));
