@@ -275,16 +275,21 @@ impl Running {
         true
     }
 
-    /// Tells the turn of a lane what is due, or makes it look. Gives the notice back if no turn of the lane runs here, or
+    /// Passes on to the turn of a lane what is due, or makes it look. Gives the notice back if no turn of the lane runs here, or
     /// only one that has lost its lease.
-    fn tell(&self, webhook: WebhookId, token: i64, notice: Option<Notice>) -> Result<(), Option<Notice>> {
+    fn pass_on(
+        &self,
+        webhook: WebhookId,
+        token: i64,
+        notice: Option<Box<Notice>>,
+    ) -> Result<(), Option<Box<Notice>>> {
         let lanes = self.lanes();
         let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
             return Err(notice);
         };
         let judged = notice.as_ref().map(|notice| judge(&turning.lease, token, notice));
         let word = match (judged, notice) {
-            (Some(Judged::Takes), Some(notice)) => Word::Due(Box::new(notice)),
+            (Some(Judged::Takes), Some(notice)) => Word::Due(notice),
             (Some(Judged::Changed), _) => Word::Changed,
             _ => {
                 turning.nudge.notify_one();

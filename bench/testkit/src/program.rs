@@ -44,7 +44,11 @@ impl Ran {
     /// # Panics
     /// When it is another.
     #[track_caller]
-    #[expect(clippy::return_self_not_must_use, reason = "most callers only check")]
+    #[expect(
+        clippy::must_use_candidate,
+        clippy::return_self_not_must_use,
+        reason = "most callers only check"
+    )]
     pub fn ends_with(self, status: i32) -> Self {
         assert_eq!(self.status, Some(status), "{self:?}");
         self

@@ -133,13 +133,15 @@ impl Target {
     fn meaning(&self, due: &Due, answer: &Result<Reply, CallError>) -> Answer {
         let reply = match answer {
             // an answer that breaks off says nothing: the call is made again, which is safe, and nothing is taken back by it
-            Ok(Reply { fault: Some(fault), .. }) => return failed(due, fault.to_string(), false, None, None),
+            Ok(Reply { fault: Some(fault), .. }) => {
+                return failed(due, &fault.to_string(), false, None, None);
+            }
             Ok(reply) => reply,
             Err(CallError::Local(why)) => {
                 tracing::warn!(error = why, "this machine has no resources for another call of a warehouse");
                 return Answer::NotCalled;
             }
-            Err(error) => return failed(due, error.to_string(), false, None, None),
+            Err(error) => return failed(due, &error.to_string(), false, None, None),
         };
         match (due.ask, reply.status.as_u16()) {
             (Ask::Take, 200 | 201 | 202 | 204) => Answer::Taken(internal_id(&json_of(reply))),
@@ -159,19 +161,13 @@ impl Target {
                     300..400 => "redirects are not followed".to_owned(),
                     _ => format!("answered {status}"),
                 };
-                failed(due, error, is_ours, asked, hold)
+                failed(due, &error, is_ours, asked, hold)
             }
         }
     }
 }
 
-fn failed(
-    due: &Due,
-    error: String,
-    is_ours: bool,
-    asked: Option<Duration>,
-    hold: Option<Duration>,
-) -> Answer {
+fn failed(due: &Due, error: &str, is_ours: bool, asked: Option<Duration>, hold: Option<Duration>) -> Answer {
     let wait = schedule::wait(due.attempt, asked, is_ours, random_offset());
     Answer::Failed { error: error.replace('\0', "\u{fffd}"), wait, hold: hold.map(schedule::hold) }
 }

@@ -148,7 +148,7 @@ async fn tick(context: &LaneContext) {
 
 /// Hears an entry of this process' stream.
 fn hear(context: &LaneContext, Heard { webhook, token, notice }: Heard) {
-    let Err(notice) = context.running.tell(webhook, token, notice) else { return };
+    let Err(notice) = context.running.pass_on(webhook, token, notice.map(Box::new)) else { return };
     let held = {
         let lanes = context.warm.lanes();
         lanes.get(&webhook).filter(|kept| matches!(kept.state, State::Idle(..))).map(|kept| kept.held.clone())
@@ -157,7 +157,7 @@ fn hear(context: &LaneContext, Heard { webhook, token, notice }: Heard) {
         (None, _) => false,
         (Some(_), None) => context.warm.nudge(context, webhook),
         (Some(held), Some(notice)) => match judge(&held.lease, token, &notice) {
-            Judged::Takes => context.warm.start(context, webhook, token, Some(notice)),
+            Judged::Takes => context.warm.start(context, webhook, token, Some(*notice)),
             Judged::Looks => context.warm.nudge(context, webhook),
             Judged::Changed => {
                 end(context, &held);

@@ -70,7 +70,7 @@ async fn a_body_that_changes_an_order_is_told_as_the_record_shows_it_and_nothing
     assert_eq!(world.events(&order, 2).await, []);
     // references, in any status
     world.act(&order, "send", Value::Null).await.expect(200);
-    let before = world.events(&order, 0).await.len() as i64;
+    let before = i64::try_from(world.events(&order, 0).await.len()).unwrap();
     let patched = world.on(Method::PATCH, &order, "", json!({"ref1": "R"})).await.expect(200).json();
     let events = world.events(&order, before).await;
     let [(kind, data)] = &events[..] else { panic!("{events:?}") };
@@ -87,7 +87,7 @@ async fn late_parcels_are_told_all_together_and_a_change_of_the_status_is_told_a
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     let order = world.at("awaiting_processing", "1").await;
     let report = |number: &str| json!({"status": "waiting_for_the_carrier", "parcels": [{"extPackageNumber": number, "extPackageTrackingNumber": "Z"}]});
-    let before = world.events(&order, 0).await.len() as i64;
+    let before = i64::try_from(world.events(&order, 0).await.len()).unwrap();
     world.report(&order, report("1")).await.expect(200);
     let events = world.events(&order, before).await;
     assert_eq!(events.len(), 1, "{events:?}");

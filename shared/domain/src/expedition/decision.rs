@@ -166,7 +166,7 @@ fn withdraw(order: &Order, status: Status) -> State {
         other => other,
     };
     let canceling_from = (status == Status::WaitingForCancel).then_some(order.state.status);
-    State { status, handover, canceling_from, ..order.state.clone() }
+    State { status, canceling_from, handover, ..order.state.clone() }
 }
 
 fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {

@@ -38,8 +38,9 @@ async fn take(place: &Place, news: &[Value]) {
 
 /// A report of an order, with further members.
 fn news(id: &str, order: ExpeditionId, members: Value) -> Value {
+    let Value::Object(members) = members else { panic!("{members}") };
     let mut news = json!({"id": id, "expedition": order});
-    news.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    news.as_object_mut().unwrap().extend(members);
     news
 }
 

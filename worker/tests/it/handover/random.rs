@@ -92,15 +92,15 @@ async fn run(options: &PgConnectOptions, seed: u64) {
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_is_canceled_is_not_in_the_warehouse_one(_: PgPoolOptions, options: PgConnectOptions) {
-    run(&options, 1).await;
+    Box::pin(run(&options, 1)).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_is_canceled_is_not_in_the_warehouse_two(_: PgPoolOptions, options: PgConnectOptions) {
-    run(&options, 20_261_125).await;
+    Box::pin(run(&options, 20_261_125)).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_is_canceled_is_not_in_the_warehouse_three(_: PgPoolOptions, options: PgConnectOptions) {
-    run(&options, 77_777).await;
+    Box::pin(run(&options, 77_777)).await;
 }

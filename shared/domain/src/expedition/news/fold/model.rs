@@ -56,7 +56,7 @@ fn fixed(number: Option<i32>) -> Fixed {
     Fixed { is_called: true, number, ..Fixed::default() }
 }
 
-fn row(id: usize, members: Value) -> Row {
+fn row(id: usize, members: &Value) -> Row {
     let mut row = json!({"id": format!("N{id}"), "expedition": Uuid::from_u128(1)});
     row.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     super::super::row::read_row(row, moment(10_000)).unwrap()
@@ -108,7 +108,7 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
             }
             told.push(json!({"parcels": [parcel], "wmsInternalId": "W"}));
         }
-        told.into_iter().enumerate().map(|(id, members)| row(id, members)).collect()
+        told.into_iter().enumerate().map(|(id, members)| row(id, &members)).collect()
     })
 }
 
@@ -124,8 +124,8 @@ struct End {
     internal_id: Option<String>,
 }
 
-/// Tells reports in chunks of these sizes, as one transaction after the other.
-fn tell(mut order: Order, fixed: Fixed, rows: &[Row], sizes: &[usize]) -> End {
+/// Takes reports in chunks of these sizes, as one transaction after the other.
+fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> End {
     let (mut known, mut left, mut sizes) = (Known::default(), HashMap::new(), sizes.iter().cycle());
     let mut taken: Vec<&str> = Vec::new();
     let mut rest = rows;
@@ -175,8 +175,8 @@ proptest! {
         handover in prop_oneof![Just(HandoverState::Sending), Just(HandoverState::Accepted)],
     ) {
         let order = order(Status::AwaitingProcessing, Some(handover));
-        let straight = tell(order.clone(), fixed(Some(1)), &rows, &[1]);
-        let mixed = tell(order, fixed(Some(1)), &shuffled, &sizes);
+        let straight = fold_all(order.clone(), &fixed(Some(1)), &rows, &[1]);
+        let mixed = fold_all(order, &fixed(Some(1)), &shuffled, &sizes);
         let latest = rows.iter().filter_map(|row| row.status).max().unwrap();
         prop_assert_eq!(straight.status, latest);
         prop_assert_eq!(straight.left.is_empty(), !latest.is_packed());
@@ -188,7 +188,7 @@ proptest! {
 }
 
 /// Takes one report; returns the code of its refusal.
-fn one(fold: &mut Fold<'_>, members: Value) -> Result<(), &'static str> {
+fn one(fold: &mut Fold<'_>, members: &Value) -> Result<(), &'static str> {
     fold.take(&row(0, members), moment(1)).map_err(|refused| refused.violation.code)
 }
 
@@ -217,7 +217,7 @@ fn a_number_decides_whether_the_warehouse_has_the_order() {
         let order = order(Status::AwaitingProcessing, state);
         let mut fold = Fold::new(&order, (Known::default(), fixed(Some(latest))));
         let report = json!({"status": "take_out", "number": number});
-        assert_eq!(one(&mut fold, report), expected, "{state:?} {latest} {number:?}");
+        assert_eq!(one(&mut fold, &report), expected, "{state:?} {latest} {number:?}");
     }
     // by hand
     for (status, is_called, number, expected) in [
@@ -234,7 +234,7 @@ fn a_number_decides_whether_the_warehouse_has_the_order() {
         let fixed = Fixed { is_called, ..fixed(None) };
         let mut fold = Fold::new(&order, (Known::default(), fixed));
         let report = json!({"status": "completion", "number": number});
-        assert_eq!(one(&mut fold, report), expected, "{status} {is_called} {number:?}");
+        assert_eq!(one(&mut fold, &report), expected, "{status} {is_called} {number:?}");
     }
 }
 
@@ -248,7 +248,7 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
     let told = |order: &Order, reports: &[Value]| {
         let mut fold = Fold::new(order, (Known::default(), fixed(Some(1))));
         for report in reports {
-            one(&mut fold, report.clone()).unwrap();
+            one(&mut fold, report).unwrap();
         }
         let State { status, canceling_from, handover, .. } = fold.state;
         (status, canceling_from, handover, fold.cancel, fold.left.is_some())
@@ -261,10 +261,13 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
     let withdrawing = Some(HandoverState::Withdrawing);
     let has = Some(HandoverState::Accepted);
     assert_eq!(
-        told(&order, &[accepted.clone()]),
+        told(&order, std::slice::from_ref(&accepted)),
         (Status::Canceled, None, Some(HandoverState::Withdrawn), None, false)
     );
-    assert_eq!(told(&order, &[refused.clone()]), (Status::TakeOut, None, has, Some("refused"), false));
+    assert_eq!(
+        told(&order, std::slice::from_ref(&refused)),
+        (Status::TakeOut, None, has, Some("refused"), false)
+    );
     assert_eq!(
         told(&order, &[picked, completed.clone()]),
         (Status::WaitingForCancel, Some(Status::Completion), withdrawing, None, false)
@@ -287,9 +290,9 @@ fn an_order_has_a_bounded_number_of_parcels() {
         json!({"parcels": parcels.collect::<Vec<_>>()})
     };
     for from in (0..MAX_PARCELS).step_by(100) {
-        one(&mut fold, parcels(from, 100)).unwrap();
+        one(&mut fold, &parcels(from, 100)).unwrap();
     }
-    assert_eq!(one(&mut fold, parcels(MAX_PARCELS - 1, 2)), Err("too_many"));
-    one(&mut fold, parcels(MAX_PARCELS - 2, 2)).unwrap();
+    assert_eq!(one(&mut fold, &parcels(MAX_PARCELS - 1, 2)), Err("too_many"));
+    one(&mut fold, &parcels(MAX_PARCELS - 2, 2)).unwrap();
     assert_eq!(fold.known.parcels.len(), MAX_PARCELS);
 }
