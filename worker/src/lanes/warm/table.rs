@@ -18,7 +18,7 @@ use crate::lanes::keeper::{Keeper, LeaseState, MARGIN};
 use crate::lanes::turn::{First, LONGEST};
 use crate::lanes::{Begun, Held, LaneContext};
 
-/// The warm lanes of the process; cheap to clone. None is kept until [`keep`].
+/// The warm lanes of the process; cheap to clone. None is kept until [`keep`](super::keep).
 #[derive(Clone, Debug)]
 pub(in crate::lanes) struct Warm(pub(super) Arc<Table>);
 
