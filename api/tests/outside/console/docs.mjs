@@ -38,7 +38,7 @@ async function main() {
     console.log(`an operation opened in ${took} ms`);
 
     await page.keyboard.press("/");
-    await page.keyboard.type("rotate secret");
+    await page.keyboard.type("rotate secret webhook");
     await page.locator("#found a").first().waitFor();
     await judge(page, "docs-search");
     await page.keyboard.press("Enter");
