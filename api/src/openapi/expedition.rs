@@ -20,7 +20,7 @@ use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, about, any_integer, any_text, array_of, body_of, bytes, id, members, named, object, one_of,
+    Said, Shape, any_integer, any_text, array_of, body_of, bytes, id, members, named, object, one_of,
     or_null, text, timestamp,
 };
 use crate::routes::expedition::{
@@ -136,20 +136,13 @@ pub(super) fn operations() -> Vec<Operation> {
         ),
         operation(invoices::upload_expedition_invoice, "Uploads the invoice of an order")
             .says(&format!(
-                "A PDF of at most {} MiB, in JSON or in a form. The format is detected from the content. It takes the place of the invoice that the order has. 409 `wrong_status` if the order is `delivered` or `canceled`.",
+                "A PDF of at most {} MiB. The format is detected from the content. It takes the place of the invoice that the order has. 409 `wrong_status` if the order is `delivered` or `canceled`.",
                 LARGEST / (1024 * 1024)
             ))
-            .says("In a form, the file is the first part with the name `invoice` or `file`; other parts are ignored.")
+            .says("A form (`multipart/form-data`) is accepted, too: the file is its first part with the name `invoice` or `file`; other parts are ignored.")
             .body("InvoiceUpload", invoice_as_json(), json!({
                 "fileName": "invoice-42.pdf", "contentType": "application/pdf", "data": ENCODED_PDF,
             }))
-            .schema(
-                "InvoiceForm",
-                object()
-                    .about("An invoice in a form.")
-                    .required("invoice", about(bytes(), "The file with the invoice.")),
-            )
-            .form("multipart/form-data", named("InvoiceForm"), Some(json!({"invoice": PDF})))
             .answers(201, "The stored invoice.", named("ExpeditionInvoice"), Some(invoice()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410]),

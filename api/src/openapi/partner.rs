@@ -119,9 +119,9 @@ pub(super) fn operations() -> Vec<Operation> {
                 "Up to 100 reports are done within the request. For more, or after 10 seconds, the answer is 202; the same request with the same `Idempotency-Key` then shows how far the job is. `errors` has the first 100 item errors so far.",
             )
             .schema("NewsRow", report)
-            .schema("News", reports)
+            .schema("NewsSync", reports)
             .schema("NewsJob", answered())
-            .form(JSON, named("News"), Some(json!({"wms": WMS, "news": [reported()]})))
+            .form(JSON, named("NewsSync"), Some(json!({"wms": WMS, "news": [reported()]})))
             .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"wms": WMS}), reported()))))
             .answers(200, "The job, which has ended.", named("NewsJob"), Some(done()))
             .answers(202, "The job: accepted, not ended.", named("NewsJob"), None)

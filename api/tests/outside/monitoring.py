@@ -55,7 +55,25 @@ def traffic():
     path = "/api/partner-integration/eshop/sync/products"
     job = world.call("POST", path, os.environ["CONNECTOR_TOKEN"], sync, {"Prefer": "wait=60"})[1]
     assert job["state"] == "succeeded", job
-    return wait_for("a counted call", lambda: (told := samples()).get("longshore_webhook_attempts_total") and told)
+    order_that_waits_for_its_warehouse()
+    counted = {"longshore_webhook_attempts_total", "longshore_handover_oldest_seconds"}
+    return wait_for("a counted call, and an order that waits", lambda: counted <= (told := samples()).keys() and told)
+
+
+def order_that_waits_for_its_warehouse():
+    """The system of its warehouse does not answer."""
+    user = os.environ["USER_TOKEN"]
+    setting = "/api/partner-integration/wms-setting/" + os.environ["WMS_ID"]
+    world.call("POST", setting, os.environ["SUPERADMIN_TOKEN"], {"baseUrl": "http://127.0.0.1:1"})
+    stocks = {"eshop": os.environ["ESHOP_ID"], "warehouseId": os.environ["WAREHOUSE_ID"], "stocks": [{"productSku": "WATCHED-1", "quantity": 1}]}
+    world.call("POST", "/api/partner-integration/eshop/sync/product-stocks", user, stocks, {"Prefer": "wait=60"})
+    order = {
+        "eshop": os.environ["ESHOP_ID"], "warehouse": os.environ["WAREHOUSE_ID"], "wms": os.environ["WMS_ID"], "send": True,
+        "orderNumber": "WATCHED-1", "value": 1, "currency": "EUR", "carrier": os.environ["CARRIER_ID"],
+        "billingLastName": "Byron", "billingStreet": "Quay Street 12", "billingCity": "Bristol", "billingZip": "BS1 4QA",
+        "billingCountry": "GB", "items": [{"productSku": "WATCHED-1", "quantity": 1}],
+    }
+    assert world.call("POST", "/api/expedition", user, order)[1]["handover"], "no hand-over is due"
 
 
 def expressions():

@@ -101,7 +101,7 @@ fn rows_of_a_sync_are_typed() {
         ("ProductSync", "products", "ProductRow"),
         ("StockSync", "stocks", "StockRow"),
         ("ExpeditionSync", "expeditions", "ExpeditionRow"),
-        ("News", "news", "NewsRow"),
+        ("NewsSync", "news", "NewsRow"),
     ] {
         let items = &document["components"]["schemas"][sync]["properties"][rows]["items"];
         assert_eq!(items["$ref"], format!("#/components/schemas/{row}"));

@@ -359,7 +359,8 @@ const FIELDS: &[Field] = &[
           WHERE v.expedition_id = {t}.id)",
     )
     .or_null(),
-    Field::text("invoiceOriginalName", of_invoice!("original_name")).or_null(),
+    // not in criteria: generators of clients spell it like `invoice.originalName`
+    Field::text("invoiceOriginalName", of_invoice!("original_name")).or_null().alone(),
     Field::boolean("withInvoice", "(EXISTS (SELECT FROM expedition_invoice v WHERE v.expedition_id = {t}.id))").hidden(),
     // of later stages
     Field::boolean("withComplaint", "false").alone(),
