@@ -24,7 +24,9 @@ impl Sample {
             .collect();
         let is_update = |operation: &Operation| {
             // a file is no record
-            let is_record = operation.bodies.iter().all(|(media, ..)| media == "application/json");
+            let is_file = operation.path.ends_with("/invoice");
+            let is_record =
+                !is_file && operation.bodies.iter().all(|(media, ..)| media == "application/json");
             [Method::PUT, Method::POST].contains(&operation.method)
                 && reads.contains(&operation.path)
                 && is_record
