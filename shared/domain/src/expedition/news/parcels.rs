@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::fold::Fold;
-use crate::expedition::progress::Parcel;
+use crate::expedition::report::Parcel;
 
 /// Parcels that are new, or known in another way since.
 pub(super) fn new_parcels<'f>(fold: &'f Fold<'_>) -> impl Iterator<Item = &'f Parcel> {

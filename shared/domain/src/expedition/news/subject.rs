@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::row::{About, Row};
 use crate::expedition::order::Order;
-use crate::expedition::progress::{Parcel, Times};
+use crate::expedition::report::{Parcel, Times};
 use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, WmsId};
 
 /// What reports change of an order, besides its items and stocks.
