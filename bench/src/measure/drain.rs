@@ -78,7 +78,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Vec<R
             ours.push(drained);
         }
     }
-    let floor = Floor { figure: median(floors), is: BARE_LOOP };
+    let floor = Floor::median(floors, BARE_LOOP);
     let what = format!("webhook drain, {deliveries} due deliveries, lanes: {lanes}");
     let rate = median(ours.iter().map(|drained| drained.rate).collect());
     let mut rows = vec![Row::relative(what, rate, "1/s", floor, Reach::RatioAtLeast(0.6))];

@@ -63,7 +63,7 @@ pub(super) struct Taken {
 impl Taken {
     /// A percentile of the service and of the floor.
     pub(super) fn percentile(&self, percent: usize) -> (f64, Floor) {
-        (percentile(&self.ours, percent), Floor { figure: percentile(&self.floors, percent), is: CHAIN })
+        (percentile(&self.ours, percent), Floor::of(percentile(&self.floors, percent), CHAIN))
     }
 }
 
@@ -119,7 +119,8 @@ where
         posts.spawn(async move { posted.await.map(|()| (n, started)) });
     }
     let started = posts.join_all().await.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    receiver.wait_for_ids(started.len(), LOST).await?;
+    // its ids are those of all rounds so far
+    receiver.wait_for_ids((round + 1) * started.len(), LOST).await?;
     let mut first: HashMap<String, Instant> = HashMap::new();
     for receipt in receiver.take() {
         let body = receipt.json()?;

@@ -50,7 +50,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         site.api.delete_webhook(webhook.id).await?;
     }
     let what = format!("{count} single updates, {CONNECTIONS} connections, to the last webhook");
-    let floor = Floor { figure: median(floors), is: BARE_LOOP };
+    let floor = Floor::median(floors, BARE_LOOP);
     let mut rows = vec![Row::relative(what, median(figures), "1/s", floor, Reach::RatioAtLeast(0.17))];
     rows.extend(meter::rows(&format!("{count} single updates"), &taken, Reach::Anywhere, Reach::Anywhere));
     Ok(rows)
