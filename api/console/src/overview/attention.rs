@@ -252,8 +252,8 @@ fn of_redis(redis: &RedisHealth) -> Option<Matter> {
 }
 
 fn of_queue(queue: &Shown) -> Option<Matter> {
-    let told = [Verdict::Working, Verdict::Idle, Verdict::NotDue, Verdict::Away, Verdict::Refused];
-    if told.contains(&queue.verdict()) {
+    let quiet = [Verdict::Working, Verdict::Idle, Verdict::NotDue, Verdict::Away, Verdict::Refused];
+    if quiet.contains(&queue.verdict()) {
         return None;
     }
     let (tone, word, sentence) = in_words(queue);
