@@ -167,10 +167,12 @@ impl Chart<'_> {
 
     /// The list of what happened in a step.
     fn address(&self, step: usize) -> Option<String> {
-        let (path, place) = self.list?.split_once('#').map_or((self.list?, ""), |(path, place)| (path, place));
+        let (path, place) =
+            self.list?.split_once('#').map_or((self.list?, ""), |(path, place)| (path, place));
         let bounds = [self.at(step), self.at(step + 1)].map(|at| at.format("%Y-%m-%dT%H:%M:%S").to_string());
         let [since, until] = bounds.each_ref().map(String::as_str);
-        let query = Serializer::new(String::new()).extend_pairs([("since", since), ("until", until)]).finish();
+        let query =
+            Serializer::new(String::new()).extend_pairs([("since", since), ("until", until)]).finish();
         let mark = if path.contains('?') { '&' } else { '?' };
         let place = if place.is_empty() { String::new() } else { format!("#{place}") };
         Some(format!("{path}{mark}{query}{place}"))

@@ -167,18 +167,16 @@ fn durations(steps: Steps<'_>, title: &str, points: &[Point], words: [&'static s
     let [long, usual] = words;
     let summary =
         worst.map_or_else(|| "none".to_owned(), |ms| format!("{long} at most {}", milliseconds(ms)));
-    let of =
-        |value: fn(&Point) -> Option<f64>, class| Series { class, values: points.iter().map(value).collect(), apart: false };
+    let of = |value: fn(&Point) -> Option<f64>, class| Series {
+        class,
+        values: points.iter().map(value).collect(),
+        apart: false,
+    };
     let lines = vec![of(|point| point.p95_ms, "p95"), of(|point| point.median_ms, "median")];
     chart(steps, title, &summary, (vec![], lines), &[("p95", long), ("median", usual)], Unit::Milliseconds)
 }
 
-fn backlog(
-    steps: Steps<'_>,
-    title: &str,
-    waiting: &[Option<Waiting>],
-    value: fn(&Waiting) -> i64,
-) -> Markup {
+fn backlog(steps: Steps<'_>, title: &str, waiting: &[Option<Waiting>], value: fn(&Waiting) -> i64) -> Markup {
     let values: Vec<_> = waiting.iter().map(|waiting| waiting.as_ref().map(|w| float(value(w)))).collect();
     let step = TimeDelta::minutes(steps.minutes.into());
     let last = waiting

@@ -52,11 +52,7 @@ pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -
     })
 }
 
-async fn find(
-    visit: &Visit<permit::Read>,
-    id: ExpeditionId,
-    wanted: &Wanted,
-) -> Result<Inspection, Problem> {
+async fn find(visit: &Visit<permit::Read>, id: ExpeditionId, wanted: &Wanted) -> Result<Inspection, Problem> {
     let found = inspection::inspect(visit.db(), visit.scope(), id, wanted).await?;
     let mut found = found.ok_or_else(|| Problem::not_found("expedition"))?;
     if !visit.can(Permission::ReadAudit) {
@@ -95,12 +91,7 @@ fn parts_of(visit: &Visit<permit::Read>, found: &Inspection, refused: &Refused) 
 }
 
 /// What happened to it.
-fn history(
-    visit: &Visit<permit::Read>,
-    found: &Inspection,
-    refused: &Refused,
-    now: DateTime<Utc>,
-) -> Markup {
+fn history(visit: &Visit<permit::Read>, found: &Inspection, refused: &Refused, now: DateTime<Utc>) -> Markup {
     let id = found.order.id;
     html! {
         (timeline::draw(&visit.asked, refused, &format!("/console/order/{id}"), id.get(), &found.timeline, now))

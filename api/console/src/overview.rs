@@ -15,12 +15,12 @@ use longshore_shared::kernel::queue::{RedisHealth, RedisState};
 use longshore_shared::operate::{self, standing};
 use maud::{Markup, html};
 
-use super::{attention, course};
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{Tone, badge, milliseconds, number};
 use super::queue::{in_words, title};
 use super::visit::Visit;
+use super::{attention, course};
 
 /// How long a part may take to answer before it counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -42,13 +42,14 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
 }
 
 /// `GET /console/queue/{name}`: one of them, with its course.
-pub(super) async fn show_one(Name(name): Name, visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
+pub(super) async fn show_one(
+    Name(name): Name,
+    visit: Visit<permit::ReadQueues>,
+) -> Result<Response, Failure> {
     let here = format!("/console/queue/{name}");
     let span = course::span(&visit.asked);
-    let (parts, past) = tokio::try_join!(
-        parts(&visit),
-        operate::course::read(visit.db(), visit.scope(), span)
-    )?;
+    let (parts, past) =
+        tokio::try_join!(parts(&visit), operate::course::read(visit.db(), visit.scope(), span))?;
     let own = format!("card-{name}");
     let content = html! {
         p.trail { a href=(BACK) { "Queues" } }

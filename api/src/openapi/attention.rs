@@ -27,10 +27,11 @@ pub(super) fn operations() -> Vec<Operation> {
             ),
             ("note", "What others should know."),
         ]);
-    let to_mute = body_of(&attention::body_to_mute()).about("For how long a line is hidden, and why.").explain(&[
-        ("for", "How long the line is hidden: an hour, eight hours, a day or a week."),
-        ("reason", "Why; shown with the mute."),
-    ]);
+    let to_mute =
+        body_of(&attention::body_to_mute()).about("For how long a line is hidden, and why.").explain(&[
+            ("for", "How long the line is hidden: an hour, eight hours, a day or a week."),
+            ("reason", "Why; shown with the mute."),
+        ]);
     let answers = |operation: Operation| {
         operation
             .schema("Silence", silence())

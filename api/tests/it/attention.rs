@@ -32,8 +32,7 @@ async fn execute(world: &World, statement: &'static str, id: Uuid) {
     sqlx::query(statement).bind(id).execute(&world.owner).await.unwrap();
 }
 
-const FAILS: &str =
-    "UPDATE webhook_lane SET failures = failures + 1, failing_since = coalesce(failing_since, clock_timestamp()) WHERE webhook_id = $1";
+const FAILS: &str = "UPDATE webhook_lane SET failures = failures + 1, failing_since = coalesce(failing_since, clock_timestamp()) WHERE webhook_id = $1";
 const RECOVERS: &str = "UPDATE webhook_lane SET failures = 0, failing_since = NULL WHERE webhook_id = $1";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -126,7 +125,10 @@ async fn a_mute_hides_a_line_for_its_time_and_is_listed_without_it(
     execute(&world, RECOVERS, hook).await;
     let listed = api.get(&api.viewer, PATH).await.expect(200).json();
     assert_eq!(listed["absent"][0]["line"], seen["id"]);
-    assert_eq!((listed["absent"][0]["reason"].as_str(), listed["absent"].as_array().unwrap().len()), (Some("a move"), 1));
+    assert_eq!(
+        (listed["absent"][0]["reason"].as_str(), listed["absent"].as_array().unwrap().len()),
+        (Some("a move"), 1)
+    );
     // it ends by itself
     execute(&world, FAILS, hook).await;
     sqlx::query("UPDATE attention_silence SET until = now()").execute(&world.owner).await.unwrap();

@@ -84,9 +84,10 @@ pub async fn of_eshop(
     span: Span,
 ) -> Result<Narrow, Problem> {
     let steps = steps(db, span).await?;
+    let organisations = [organisation];
     let (jobs, calls) = tokio::try_join!(
-        jobs(db, &[organisation], Some(eshop), &steps),
-        calls(db, Some(&[organisation]), Some(eshop), None, &steps),
+        jobs(db, &organisations, Some(eshop), &steps),
+        calls(db, Some(&organisations), Some(eshop), None, &steps),
     )?;
     Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs })
 }

@@ -393,7 +393,12 @@ mod tests {
     fn a_timeline_ends_where_the_first_of_its_sources_is_cut() {
         // one source was cut at 901; an entry of 900 of another would stand before records that were not read
         let shown = i64::try_from(SHOWN).unwrap();
-        let timeline = merged([source(1_001 - shown..=1_000), source([950, 900, 5].into_iter()), Vec::new(), Vec::new()]);
+        let timeline = merged([
+            source(1_001 - shown..=1_000),
+            source([950, 900, 5].into_iter()),
+            Vec::new(),
+            Vec::new(),
+        ]);
         assert_eq!(timeline.entries.len(), SHOWN);
         assert_eq!(timeline.older, timeline.entries.last().map(Entry::at));
         assert!(timeline.entries.iter().all(|entry| entry.at().timestamp() >= 901));

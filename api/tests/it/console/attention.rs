@@ -39,7 +39,9 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
 
     let page = admin.open("/console").await.expect(200).text;
     assert!(page.contains(&format!("href=\"{}\" data-ask", path("acknowledge"))), "{page}");
-    assert!(page.contains(&format!("href=\"{}\" data-ask", path("mute"))) && !page.contains("acknowledged-title"));
+    assert!(
+        page.contains(&format!("href=\"{}\" data-ask", path("mute"))) && !page.contains("acknowledged-title")
+    );
     // who may not has no button, and lines of the service have none for an admin
     let shown = Browser::new(api, &api.viewer).open("/console").await.expect(200).text;
     assert!(shown.contains("hooks.alpine.example (") && !shown.contains("data-ask"), "{shown}");
@@ -49,9 +51,16 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
     assert_eq!(reply.header("location"), Some("/console?done=acknowledged"));
     let page = admin.open("/console").await.expect(200).text;
     let seen = group(&page, "acknowledged-title");
-    assert!(seen.contains("hooks.alpine.example (") && seen.contains("admin of a test has seen it"), "{page}");
+    assert!(
+        seen.contains("hooks.alpine.example (") && seen.contains("admin of a test has seen it"),
+        "{page}"
+    );
     assert!(seen.contains("&lt;b&gt;they move&lt;/b&gt;") && seen.contains(&path("end")), "{page}");
-    assert_eq!(page.matches("hooks.alpine.example (").count(), 2, "the line and the name of its button: {page}");
+    assert_eq!(
+        page.matches("hooks.alpine.example (").count(),
+        2,
+        "the line and the name of its button: {page}"
+    );
 
     let asked = admin.open(&path("mute")).await.expect(200).text;
     assert!(asked.contains("<option value=\"8h\">8 hours</option>") && asked.contains("required"), "{asked}");
@@ -63,7 +72,10 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
         assert!(muted.contains("hooks.alpine.example (") && muted.contains("until the evening"), "{page}");
         assert!(muted.contains("muted by admin of a test") && !page.contains("acknowledged-title"), "{page}");
     }
-    sqlx::query("UPDATE webhook_lane SET failures = 0, failing_since = NULL").execute(&world.owner).await.unwrap();
+    sqlx::query("UPDATE webhook_lane SET failures = 0, failing_since = NULL")
+        .execute(&world.owner)
+        .await
+        .unwrap();
     let page = admin.open("/console").await.expect(200).text;
     assert!(group(&page, "muted-title").contains("not there now"), "{page}");
     let reply = admin.act(&path("end"), &[]).await.expect(303);

@@ -1,5 +1,7 @@
 //! Webhooks by health, and the actions on one of them.
 
+use std::time::Duration;
+
 use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
 use longshore_shared::webhook::delivery::search::PAGE;
 use longshore_shared::webhook::health;

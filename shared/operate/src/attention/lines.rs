@@ -240,8 +240,7 @@ fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Line {
     let sentence =
         format!("{} ({}): {what}, {waiting} orders waiting{cancels}.", warehouse.wms, warehouse.organisation);
     let owner = Owner::Organisation(warehouse.organisation_id);
-    let line =
-        Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, ORDERS.to_owned());
+    let line = Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, ORDERS.to_owned());
     Line { word: "warehouse", cause: warehouse.since(), ..line }
 }
 
@@ -291,8 +290,7 @@ struct Sum {
 impl Sum {
     fn line(self) -> Option<Line> {
         let [one, many] = self.says;
-        let sentence =
-            format!("{} {}", up_to(self.count, COUNTED), if self.count == 1 { one } else { many });
+        let sentence = format!("{} {}", up_to(self.count, COUNTED), if self.count == 1 { one } else { many });
         let line = Line::new(self.kind, "", Owner::Caller, sentence, self.page.to_owned());
         (self.count > 0).then_some(Line {
             severity: self.severity,
