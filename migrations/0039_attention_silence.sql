@@ -1,5 +1,5 @@
--- What people have seen of what needs attention, and what they hide for a time (shared/operate/src/attention.rs). The lines
--- themselves are read from what they are about, whenever somebody looks.
+-- What operators have seen of what needs attention, and what they hide for a time (shared/operate/src/attention.rs). The lines
+-- themselves are read from what they are about, and are not stored.
 CREATE TABLE attention_silence (
     id uuid PRIMARY KEY,
     -- null: of the whole service

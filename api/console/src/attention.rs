@@ -43,7 +43,7 @@ pub(super) fn draw(visit: &Visit<permit::ReadQueues>, found: &Attention) -> Mark
     }
 }
 
-/// What is new, what somebody has seen, and what is muted.
+/// What is new, what was acknowledged, and what is muted.
 fn parts(visit: &Visit<permit::ReadQueues>, found: &Attention, of_a_kind: usize) -> Markup {
     let of = |mode: Option<Mode>| {
         let is_of = move |line: &&Line| line.silence.as_ref().map(|silence| silence.mode) == mode;
@@ -75,7 +75,7 @@ fn parts(visit: &Visit<permit::ReadQueues>, found: &Attention, of_a_kind: usize)
     }
 }
 
-/// The first lines of each kind of which there may be many, and how many are left out.
+/// The first lines of each kind that can have many, and how many are left out.
 fn first_of_each_kind(lines: Vec<&Line>, of_a_kind: usize) -> (Vec<&Line>, usize) {
     let mut seen: HashMap<Kind, usize> = HashMap::new();
     let all = lines.len();
@@ -107,10 +107,10 @@ fn row(visit: &Visit<permit::ReadQueues>, line: &Line, now: DateTime<Utc>) -> Ma
             @if may {
                 div.buttons {
                     @if line.silence.is_some() {
-                        a.button href={(path) "/end"} data-ask="" { "End" span.hidden { ": " (line.sentence) } }
+                        a.button href={(path) "/end"} data-ask="" { "End" span.hidden { " " (line.sentence) } }
                     } @else {
-                        a.button href={(path) "/acknowledge"} data-ask="" { "Acknowledge" span.hidden { ": " (line.sentence) } }
-                        a.button href={(path) "/mute"} data-ask="" { "Mute" span.hidden { ": " (line.sentence) } }
+                        a.button href={(path) "/acknowledge"} data-ask="" { "Acknowledge" span.hidden { " " (line.sentence) } }
+                        a.button href={(path) "/mute"} data-ask="" { "Mute" span.hidden { " " (line.sentence) } }
                     }
                 }
             }
@@ -126,13 +126,13 @@ fn absent(visit: &Visit<permit::ReadQueues>, silence: &Silence, now: DateTime<Ut
             p { (badge(Tone::Quiet, "not there now")) span { (silence.sentence) } }
             (said(silence, now))
             @if visit.can(Permission::WriteAttention) && is_own {
-                div.buttons { a.button href={(HERE) "/" (silence.line) "/end"} data-ask="" { "End" span.hidden { ": " (silence.sentence) } } }
+                div.buttons { a.button href={(HERE) "/" (silence.line) "/end"} data-ask="" { "End" span.hidden { " " (silence.sentence) } } }
             }
         }
     }
 }
 
-/// What somebody said.
+/// An acknowledgement or a mute in words.
 pub(super) fn said(silence: &Silence, now: DateTime<Utc>) -> Markup {
     html! {
         p.muted.said-by {

@@ -35,7 +35,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let answers = |operation: Operation| {
         operation
             .schema("Silence", silence())
-            .answers(200, "What is now said about the line.", named("Silence"), Some(said.clone()))
+            .answers(200, "The acknowledgement or the mute.", named("Silence"), Some(said.clone()))
             .refuses(&[400, 404, 409])
     };
     let lasts = format!(
@@ -67,7 +67,7 @@ pub(super) fn operations() -> Vec<Operation> {
         )),
         answers(
             operation(handlers::mute_attention, "Mutes a line")
-                .says("Hides the line for a time, whatever happens to it meanwhile. Replaces an acknowledgement or a mute of the line.")
+                .says("Hides the line for a time, even if something new happens. Replaces an acknowledgement or a mute of the line.")
                 .body("LineToMute", to_mute, json!({"for": "8h", "reason": "maintenance of the warehouse until the evening"})),
         ),
         operation(handlers::end_silence, "Ends an acknowledgement or a mute")
@@ -104,7 +104,7 @@ fn line_schema() -> Shape {
 
 fn silence() -> Shape {
     object()
-        .about("What somebody said about a line.")
+        .about("An acknowledgement or a mute of a line.")
         .required("line", id())
         .required("mode", one_of(&Mode::WORDS))
         .required("sentence", any_text())
@@ -115,7 +115,7 @@ fn silence() -> Shape {
         .explain(&[
             ("line", "The id of the line."),
             ("sentence", "What the line said then."),
-            ("by", "Who said it."),
+            ("by", "Who acknowledged or muted the line."),
             ("at", "When."),
             ("until", "When it ends."),
             ("reason", "The note, or the reason of the mute."),

@@ -71,7 +71,7 @@ async fn an_acknowledged_line_is_quiet_until_something_new_happens(
     execute(&world, FAILS, hook).await;
     let again = line(&world, &admin, "destination").await;
     assert_eq!((&again["id"], &again["silence"]), (&seen["id"], &Value::Null));
-    // whoever acknowledges what was there before has not seen this either
+    // an acknowledgement of what was there before does not cover this either
     api.put(&admin, &path(&seen, "acknowledge"), json!({"cause": seen["cause"]})).await.expect(200);
     assert_eq!(line(&world, &admin, "destination").await["silence"], Value::Null);
     // without a body, it is what is there now; a cause in the future covers no more than that
@@ -266,7 +266,7 @@ async fn an_acknowledgement_of_the_service_ends_with_its_line(_: PgPoolOptions, 
     assert_eq!(left, ["muted"]);
     let id: Uuid = paused["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(audited(&world, id).await.unwrap(), ("attention.end".to_owned(), "upkeep".to_owned()));
-    // the next pause is another one, whether or not somebody looked meanwhile
+    // the next pause is another one, even if nothing looked meanwhile
     assert_ne!(pause().await["id"], paused["id"]);
 }
 

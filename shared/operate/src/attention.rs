@@ -1,11 +1,11 @@
 //! What needs attention now (`docs/reference/attention.md`): one list for the console and for programs.
 //!
-//! A *line* says what is wrong, in a sentence. It is read from what it is about whenever somebody looks, and is not stored. Its
+//! A *line* says what is wrong, in a sentence. It is read from what it is about, and is not stored. Its
 //! id is made from its kind and its subject, so it is the same for as long as it is about the same thing. Its *cause* is a
 //! moment that moves on when something new happens: a destination that fails again after it recovered, one more failed job.
 //!
-//! A *silence* is what somebody said about a line, and is stored. An acknowledgement ("I have seen it") covers the line while
-//! its cause does not move on. A mute hides the line for a time, whatever happens. A line has one silence; a new one replaces
+//! A *silence* is an acknowledgement or a mute of a line, and is stored. An acknowledgement ("I have seen it") covers the line while
+//! its cause does not move on. A mute hides the line for a time. A line has one silence; a new one replaces
 //! it. Each has an end.
 //!
 //! A line is of the service (Redis, a queue), of an organisation (a destination, a warehouse), or a sum over what the caller
@@ -134,7 +134,7 @@ pub struct Line {
     pub page: String,
     /// The moment that moves on when something new happens; absent where only its end can be seen.
     pub cause: Option<DateTime<Utc>>,
-    /// What somebody said about it, as long as that holds.
+    /// Its acknowledgement or mute, as long as that holds.
     pub silence: Option<Silence>,
 }
 

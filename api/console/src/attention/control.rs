@@ -69,7 +69,7 @@ pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Fail
     let line = find(&visit, id).await?;
     let explanation = html! {
         (line_in_words(&line))
-        p.muted { "The line moves to the muted ones for that time, whatever happens to it." }
+        p.muted { "The line moves to the muted ones for that time, even if something new happens." }
     };
     let fields = html! {
         label { "For"

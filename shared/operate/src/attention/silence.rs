@@ -36,14 +36,14 @@ const READ: i64 = 2_000;
 words! {
     /// What a silence is.
     pub enum Mode ("mode") {
-        /// Somebody has seen the line.
+        /// An operator has seen the line.
         Acknowledged = "acknowledged",
         /// The line is hidden.
         Muted = "muted",
     }
 }
 
-/// What somebody said about a line.
+/// An acknowledgement or a mute of a line.
 #[derive(Clone, Debug)]
 pub struct Silence {
     /// The line.
@@ -137,7 +137,7 @@ struct Wish {
     reason: Option<String>,
 }
 
-/// Says that somebody has seen a line (`PUT /api/attention/{id}/acknowledge`). The body may be absent.
+/// Says that an operator has seen a line (`PUT /api/attention/{id}/acknowledge`). The body may be absent.
 pub async fn acknowledge(
     services: &Services,
     context: &Context,
