@@ -109,7 +109,7 @@ if (live && window.EventSource) {
     const at = fresh.toISOString();
     const today = at.slice(0, 10) === new Date().toISOString().slice(0, 10);
     const since = `Not up to date since ${at.slice(today ? 11 : 0, 19).replace("T", " ")} UTC, trying again.`;
-    // told once, however often it is tried
+    // said once, however often it is tried
     if (bar.textContent !== since) bar.textContent = since;
     timer = setTimeout(again, wait * (0.75 + Math.random() / 2));
     wait = Math.min(wait * 2, LONGEST);
