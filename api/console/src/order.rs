@@ -96,7 +96,7 @@ fn history(visit: &Visit<permit::Read>, found: &Inspection, refused: &Refused, n
     html! {
         (timeline::draw(&visit.asked, refused, &format!("/console/order/{id}"), id.get(), &found.timeline, now))
         @if visit.can(Permission::ReadWebhooks) && found.listeners == 0 {
-            p.muted { "No webhook of the e-shop listens to orders, so no event of this order is sent." }
+            p.muted { "No webhook of the e-shop listens to orders. No event of this order is sent." }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `/api/attention`: what needs attention, acknowledgements and mutes (`docs/reference/attention.md`).
+//! `/api/attention`: what needs attention, acknowledgements and mutes (`docs/reference/attention.md#lines`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/api/attention` (`docs/reference/attention.md`): lines, acknowledgements, mutes.
+//! `/api/attention` (`docs/reference/attention.md#lines`): lines, acknowledgements, mutes.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,8 @@ async fn an_acknowledged_line_is_quiet_until_something_new_happens(
     for token in [&admin, &api.superadmin, &api.viewer] {
         let now = line(&world, token, "destination").await;
         assert_eq!((&now["id"], &now["silence"]["mode"]), (&seen["id"], &json!("acknowledged")), "{now}");
-        assert_eq!(now["silence"]["sentence"], seen["sentence"]);
+        let said = now["silence"]["sentence"].as_str().unwrap();
+        assert!(said.starts_with("hooks.alpine.example (Gifts shop): failing for "), "{said}");
     }
     // it recovers and fails again: that has not been seen
     execute(&world, RECOVERS, hook).await;

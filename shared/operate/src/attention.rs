@@ -1,4 +1,4 @@
-//! What needs attention now (`docs/reference/attention.md`): one list for the console and for programs.
+//! What needs attention now (`docs/reference/attention.md#lines`): one list for the console and for programs.
 //!
 //! A *line* says what is wrong, in a sentence. It is read from what it is about, and is not stored. Its
 //! id is made from its kind and its subject, so it is the same for as long as it is about the same thing. Its *cause* is a
