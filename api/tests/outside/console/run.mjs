@@ -185,6 +185,23 @@ async function main() {
     assert.equal(receiver.received[0], receiver.received[1], "the same webhook-id");
     console.log("a delivery was redelivered");
 
+    await page.goto(`/console/webhook/${hook}`);
+    const attempts = await page.locator("#calls tbody tr").count();
+    assert.match(await act(page, "Test", "Send a test"), /appears below/);
+    await page.locator("#calls tbody tr").nth(attempts).waitFor();
+    await page.locator(".plot.leads .u-over").first().click();
+    await page.waitForURL(/since=.*until=.*#ended$/);
+    console.log("the answer to a test appeared on the open page, and a chart led to the deliveries of a period");
+
+    // the order that was refused needs attention
+    await page.goto("/console");
+    await page.getByRole("link", { name: /^Acknowledge .* incorrect\.$/ }).click();
+    await page.getByRole("dialog").getByLabel("Note").fill("known");
+    await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+    assert.match(await said(page), /comes back when something new happens/);
+    await page.getByRole("list", { name: "Acknowledged" }).getByText("known").waitFor();
+    console.log("a line of the overview was acknowledged");
+
     await page.getByRole("link", { name: "Orders", exact: true }).click();
     await page.getByLabel("Number or external id").fill("CONSOLE/WAITS");
     await page.getByRole("button", { name: "Search" }).click();
@@ -210,7 +227,7 @@ async function main() {
 
     const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
     const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
-    const more = ["/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
+    const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
     const pages = ["", ...ordersPages, ...found, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
