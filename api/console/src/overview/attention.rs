@@ -187,7 +187,12 @@ fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Matter {
     };
     let sentence =
         format!("{} ({}): {what}, {waiting} orders waiting{cancels}.", warehouse.wms, warehouse.organisation);
-    Matter { tone: Tone::Bad, word: "warehouse", sentence, address: ORDERS.to_owned() }
+    Matter {
+        tone: Tone::Bad,
+        word: "warehouse",
+        sentence,
+        address: format!("/console/wms/{}", warehouse.wms_id),
+    }
 }
 
 /// Jobs of an e-shop that have failed since they last succeeded.

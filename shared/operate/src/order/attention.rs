@@ -8,7 +8,7 @@ use super::COUNTED;
 use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
 
 /// Groups, and stocks, that are shown of each kind.
@@ -19,7 +19,7 @@ const MARKED_SECONDS: f64 = 60.0;
 /// Orders that wait this long for their warehouse need attention, in seconds.
 const BEHIND_SECONDS: f64 = 300.0;
 /// A cancel that the warehouse has not answered for this long needs attention, in seconds.
-const UNANSWERED_SECONDS: f64 = 3_600.0;
+pub(crate) const UNANSWERED_SECONDS: f64 = 3_600.0;
 
 /// Orders of a warehouse that wait for its system, and unanswered cancels, that are counted.
 pub const WAITING: i64 = 1_000;
@@ -45,6 +45,8 @@ pub struct Attention {
 /// A wms whose system fails, is behind, or has not answered a cancel.
 #[derive(Clone, Debug)]
 pub struct Silent {
+    /// The wms.
+    pub wms_id: WmsId,
     /// Name of the wms.
     pub wms: String,
     /// Name of its organisation.
@@ -184,7 +186,7 @@ pub async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
 pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem> {
     let found = sqlx::query_as!(
         Silent,
-        r#"SELECT m.name AS wms, o.name AS organisation, s.paused AS is_paused, l.failing_since, l.error,
+        r#"SELECT m.id AS "wms_id: WmsId", m.name AS wms, o.name AS organisation, s.paused AS is_paused, l.failing_since, l.error,
                   w.orders AS "waiting!", w.since AS waiting_since, c.orders AS "unanswered!",
                   c.first AS "first_unanswered: ExpeditionId"
            FROM wms_setting s
