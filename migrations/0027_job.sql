@@ -39,6 +39,11 @@ CREATE TABLE job (
     -- ones that it sent again.
     released integer NOT NULL DEFAULT 0,
     resent integer NOT NULL DEFAULT 0,
+    -- Of jobs that test a connection (shared/domain/src/job/connection.rs): whether it works, what the call came to, and how
+    -- long that took.
+    connection_works boolean,
+    connection_message text,
+    connection_ms integer,
     chunks_open integer NOT NULL DEFAULT 0 CONSTRAINT open_chunks_are_not_negative CHECK (chunks_open >= 0),
     attempts integer NOT NULL DEFAULT 0,
     error text,
@@ -63,6 +68,8 @@ CREATE TABLE job (
         CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
     CONSTRAINT an_ended_job_has_no_open_chunk
         CHECK (state NOT IN ('succeeded', 'failed', 'cancelled') OR chunks_open = 0),
+    CONSTRAINT a_tested_connection_says_all_of_it
+        CHECK (num_nulls(connection_works, connection_message, connection_ms) IN (0, 3)),
     CONSTRAINT several_organisations_are_no_single_one
         CHECK (organisations IS NULL OR (organisation_id IS NULL AND cardinality(organisations) > 1))
 ) WITH (fillfactor = 70);
@@ -85,6 +92,8 @@ CREATE INDEX job_by_request ON job (request_id) WHERE request_id IS NOT NULL;
 CREATE INDEX job_by_trace ON job (substr(traceparent, 4, 32)) WHERE traceparent IS NOT NULL;
 -- jobs are kept for a while after their end (shared/domain/src/job/retention.rs)
 CREATE INDEX job_by_end ON job (finished_at) WHERE finished_at IS NOT NULL;
+-- the tests of a connection
+CREATE INDEX job_of_a_connection ON job (source, created_at) WHERE kind IN ('integration.test', 'wms.test');
 -- beside job_by_creation, for callers who see several organisations
 CREATE INDEX job_of_several ON job (created_at, id) WHERE organisations IS NOT NULL;
 -- whether an earlier sync is under way: each chunk of a sync looks

@@ -229,6 +229,7 @@ async fn look(
     glance(context, queues, lanes).await?;
     if !is_paused(queues, Queue::Handover) {
         fill::fill(services).await?;
+        fill::empty(services).await?;
     }
     hand_over(context, queues).await?;
     let started = Instant::now();

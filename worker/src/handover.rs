@@ -5,6 +5,7 @@
 //!   lease. If more is due, the wms goes to the end of its queue.
 //! - The lease is kept by the [`Keeper`](crate::lanes::keeper), as that of a webhook.
 //! - A [`call`] is one order being asked for: the signed request, and the meaning of its answer.
+//! - A [`test`] is one call about an order that does not exist, outside of the lane.
 //! - Outcomes of all lanes are recorded together ([`Recorder`]).
 //!
 //! # Guarantees
@@ -15,6 +16,7 @@
 
 mod call;
 mod record;
+mod trial;
 mod turn;
 
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use self::record::Recorder;
+pub use self::trial::test;
 use crate::lanes::keeper::{Keeper, LeaseState};
 use crate::outbound::Client;
 use crate::places::Places;

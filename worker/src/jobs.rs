@@ -3,6 +3,7 @@
 
 mod admin_bulk;
 pub mod chunk;
+mod connection_test;
 mod expedition_bulk;
 mod expedition_news;
 mod expedition_sync;
@@ -26,7 +27,7 @@ use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::kind::{
     ActivateProducts, CancelExpeditions, DeactivateProducts, Job, JobKind, ProcessExpeditions,
     RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, TakeNews,
-    Unusable,
+    TestIntegration, TestWms, Unusable,
 };
 use longshore_shared::job::walking::{self, Step};
 use longshore_shared::kernel::change::Change;
@@ -55,6 +56,8 @@ const JOBS: [Registered; JobKind::ALL.len()] = [
     Registered::new::<DeleteAdmins>(),
     Registered::new::<Recover>(),
     Registered::new::<Redeliver>(),
+    Registered::new::<TestIntegration>(),
+    Registered::new::<TestWms>(),
 ];
 
 /// How often a chunk that lost a race for locks is run again at once.

@@ -27,6 +27,7 @@ pub mod baselinker;
 pub mod failure;
 pub mod feed;
 pub mod row;
+mod trial;
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use longshore_shared::partner::setting::{Integration, Setting};
 
 pub use self::failure::PartnerError;
 pub use self::row::Row;
+pub use self::trial::test;
 use crate::outbound::Client;
 
 /// Maximum number of rows in a page.

@@ -3,8 +3,9 @@
 use std::io::{Write as _, stdout};
 
 use clap::{Args, Subcommand};
-use longshore_client::{Client, ListQuery, Order, Uuid};
+use longshore_client::{Client, Job, ListQuery, Order, Uuid};
 
+use crate::job::followed;
 use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
@@ -16,6 +17,8 @@ pub(super) enum EshopCommand {
     List(List),
     /// Show an e-shop.
     Show(Show),
+    /// Test the connection to the partner of an e-shop, and show the result, which is also the exit status; nothing is changed.
+    Test(Test),
 }
 
 #[derive(Args, Debug)]
@@ -39,11 +42,29 @@ pub(super) struct Show {
     remote: Remote,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct Test {
+    /// Id of the e-shop.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
 impl EshopCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run().await,
             Self::Show(show) => show.run().await,
+            Self::Test(Test { id, detach, remote }) => {
+                let client = remote.client()?;
+                let answer = client.test_integration(id).answer().await?;
+                let job: Job = answer.read()?;
+                followed(&client, &answer, job.id, detach, remote.json).await
+            }
         }
     }
 }

@@ -238,13 +238,19 @@ pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::R
 }
 
 async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
-    let Job { id, kind, state, progress, error, outcome, result, .. } = job;
+    let Job { id, kind, state, progress, error, outcome, result, connection, .. } = job;
     let outcome = match outcome {
         Some(Outcome::Nothing) => " (nothing: every item was refused)",
         Some(Outcome::Partial) => " (partial: some items were refused)",
         _ => "",
     };
     let mut out = stdout();
+    if let Some(connection) = connection {
+        let works = if connection.works { "works" } else { "does not work" };
+        let message = table::shown(&connection.message);
+        writeln!(out, "the connection {works}: {message}, after {} ms", connection.duration_ms)?;
+        return Ok(());
+    }
     writeln!(
         out,
         "job {id} {state}{outcome}: {} changed, {} unchanged, {} refused of {}",

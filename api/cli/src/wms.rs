@@ -1,7 +1,8 @@
-//! `longshore wms`: for those who build the system of a warehouse, which takes orders from Longshore.
+//! `longshore wms`: the systems of warehouses, which take orders from Longshore.
 //!
-//! It calls that system as Longshore does, and never the service. The calls are in [`warehouse`], the rules in
-//! [`rule`]; another rule is a variant and its arm there.
+//! `check` is for those who build one: it calls that system as Longshore does, and never the service. The calls are in
+//! [`warehouse`], the rules in [`rule`]; another rule is a variant and its arm there. `test` has the service call the system of a
+//! wms, with the setting that it has stored.
 
 mod answer;
 mod order;
@@ -15,17 +16,34 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use longshore_client::{Job, Uuid};
 use serde_json::json;
 
 use self::rule::{Rule, Verdict};
 use self::warehouse::{Trouble, Warehouse};
-use crate::{Exit, table};
+use crate::job::followed;
+use crate::remote::Remote;
+use crate::{Exit, read, table};
 
 /// What can be done with the system of a warehouse.
 #[derive(Debug, Subcommand)]
 pub(super) enum WmsCommand {
     /// Check whether a WMS keeps the rules of the hand-over. It gets orders that are made up, and gives each back; use one for tests.
     Check(Check),
+    /// Test the connection to the system of a wms, and show the result, which is also the exit status; nothing is changed.
+    Test(Test),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Test {
+    /// Id of the wms.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
 }
 
 #[derive(Args, Debug)]
@@ -57,6 +75,12 @@ impl WmsCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Check(check) => check.run().await,
+            Self::Test(Test { id, detach, remote }) => {
+                let client = remote.client()?;
+                let answer = client.test_wms(id).answer().await?;
+                let job: Job = answer.read()?;
+                followed(&client, &answer, job.id, detach, remote.json).await
+            }
         }
     }
 }

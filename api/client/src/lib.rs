@@ -31,9 +31,9 @@ pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{ListQuery, Order, Page, Pages, Paging};
 pub use self::operation::WebhookToCreate;
 pub use self::record::{
-    AccessToken, Attempt, AuditRecord, Author, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState,
-    Eshop, Expedition, Health, ItemError, Job, JobResult, JobState, Login, Outcome, Progress, Queue,
-    QueueOverview, WaitsFor, Webhook,
+    AccessToken, Attempt, AuditRecord, Author, Connection, CreatedDelivery, CreatedWebhook, Delivery,
+    DeliveryState, Eshop, Expedition, Health, ItemError, Job, JobResult, JobState, Login, Outcome, Progress,
+    Queue, QueueOverview, WaitsFor, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

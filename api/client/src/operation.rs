@@ -168,6 +168,16 @@ impl Client {
         self.post(format!("/api/eshop-webhook/{id}/test"))
     }
 
+    /// Tests the connection to the partner of an e-shop.
+    pub fn test_integration(&self, eshop: Uuid) -> Call<Job> {
+        self.post(format!("/api/partner-integration/eshop-setting/{eshop}/test"))
+    }
+
+    /// Tests the connection to the system of a warehouse.
+    pub fn test_wms(&self, wms: Uuid) -> Call<Job> {
+        self.post(format!("/api/partner-integration/wms-setting/{wms}/test"))
+    }
+
     /// Sends everything again that has not succeeded since then.
     pub fn recover_webhook(&self, id: Uuid, since: DateTime<Utc>) -> Call<Job> {
         let since = since.to_rfc3339_opts(SecondsFormat::Micros, true);

@@ -144,6 +144,8 @@ pub struct Job {
     pub outcome: Option<Outcome>,
     /// The result of a job that sends deliveries again.
     pub result: Option<JobResult>,
+    /// What a test of a connection found out; `None` until it has ended, and for other jobs.
+    pub connection: Option<Connection>,
     /// What it waits for.
     pub waits_for: Option<WaitsFor>,
     /// Why it failed.
@@ -175,6 +177,8 @@ impl Job {
         "admin.delete",
         "webhook.recover",
         "webhook.redeliver",
+        "integration.test",
+        "wms.test",
     ];
 }
 
@@ -242,6 +246,19 @@ pub struct JobResult {
     pub released: u64,
     /// Failed deliveries that were sent again.
     pub resent: u64,
+}
+
+/// What a test of a connection found out.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Connection {
+    /// Whether it works.
+    pub works: bool,
+    /// What happened.
+    pub message: String,
+    /// How long the call took.
+    pub duration_ms: u64,
 }
 
 /// What a job waits for.

@@ -5,10 +5,14 @@ mod wrong;
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
 use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::job::connection::{self as tests, Test};
+use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::search::{self as jobs, Line as Job};
 use longshore_shared::job::sync_run;
 use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate;
@@ -19,6 +23,7 @@ use longshore_shared::webhook::health::{self, Line as Webhook};
 use maud::{Markup, html};
 
 use super::layout::Section;
+use super::live::{self, Parts};
 use super::piece::{
     self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none,
 };
@@ -35,6 +40,7 @@ const SHOWN: usize = 8;
 struct Found {
     eshop: Eshop,
     setting: Option<Setting>,
+    test: Option<Test>,
     runs: Vec<Run>,
     syncs: Vec<sync_run::Run>,
     jobs: Vec<Job>,
@@ -53,14 +59,39 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
         (standing(&visit, &found, now))
         (wrong::draw(&found, now))
         (activity(&visit, id, &found))
-        @if visit.can(Permission::ReadSettings) { (setting::draw(&visit, id, found.setting.as_ref(), now)) }
+        @if visit.can(Permission::ReadSettings) { div #connected { (setting::draw(&visit, id, found.setting.as_ref(), found.test.as_ref(), now)) } }
         @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
         @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
         (course::script())
     };
-    Ok(visit.page(Section::Syncs, &found.eshop.name, &content))
+    let is_testing = found.test.as_ref().is_some_and(|test| !test.state.is_ended());
+    let live = format!("/console/eshop/{id}/live");
+    Ok(if is_testing {
+        visit.live_page(Section::Syncs, &found.eshop.name, &live, &content)
+    } else {
+        visit.page(Section::Syncs, &found.eshop.name, &content)
+    })
+}
+
+/// `GET /console/eshop/{id}/live`: of the page, the setting with the test of its connection.
+pub(super) async fn follow(Id(id): Id<EshopId>, mut visit: Visit<permit::ReadSettings>) -> Response {
+    visit.subject = Some(id.get());
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadSettings>) -> Result<Parts, Problem> {
+    let id = visit.subject.ok_or_else(|| Problem::not_found("e-shop"))?.into();
+    eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let (setting, test) = connected(visit.db(), id).await?;
+    Ok(vec![("connected".into(), setting::draw(visit, id, setting.as_ref(), test.as_ref(), visit.now()))])
+}
+
+/// The setting of an e-shop, and the last test of its connection.
+async fn connected(db: &Database, id: EshopId) -> Result<(Option<Setting>, Option<Test>), Problem> {
+    let of = id.to_string();
+    tokio::try_join!(eshop::setting(db, id), tests::last(db, JobKind::IntegrationTest, &of))
 }
 
 async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem> {
@@ -72,8 +103,8 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
     let span = course::span(&visit.asked);
-    let (setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at, past) = tokio::try_join!(
-        async { if settings { eshop::setting(db, id).await } else { Ok(None) } },
+    let ((setting, test), runs, syncs, jobs, orders, webhooks, last, succeeded_at, past) = tokio::try_join!(
+        async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, None, Some(id), None).await } else { Ok(Vec::new()) } },
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
@@ -83,7 +114,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
         async { if webhooks { eshop::last_success(db, id).await } else { Ok(None) } },
         operate::course::of_eshop(db, eshop.organisation_id, id, span),
     )?;
-    Ok(Found { eshop, setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at, past })
+    Ok(Found { eshop, setting, test, runs, syncs, jobs, orders, webhooks, last, succeeded_at, past })
 }
 
 /// The charts of what the visitor may see.

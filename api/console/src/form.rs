@@ -170,7 +170,8 @@ impl Refused {
 
     /// What is wrong with what has no field.
     pub(super) fn others(&self, names: &[&str]) -> Vec<String> {
-        let others = self.0.iter().filter(|violation| !names.contains(&violation.property_path.as_str()));
+        let is_of = |violation: &&Violation| names.iter().any(|name| is_of(&violation.property_path, name));
+        let others = self.0.iter().filter(|violation| !is_of(violation));
         others.map(|violation| format!("{} {}", violation.property_path, violation.message)).collect()
     }
 
@@ -183,9 +184,14 @@ impl Refused {
     pub(super) fn message(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
-            .find(|violation| violation.property_path == name)
+            .find(|violation| is_of(&violation.property_path, name))
             .map(|violation| violation.message.as_ref())
     }
+}
+
+/// Whether a path is that of a field, or within the list that the field has.
+fn is_of(path: &str, field: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
 /// The field of the form token.
@@ -219,6 +225,16 @@ mod tests {
         );
         assert_eq!(asked.id::<Uuid>("id").unwrap_err().violations()[0].property_path, "id");
         assert!(asked.id::<Uuid>("absent").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_within_a_list_marks_its_field() {
+        let wrong = Violation::new("conditions.countries[1]", "invalid_value", "must be a country");
+        let refused = Refused(vec![wrong]);
+        assert_eq!(refused.message("conditions.countries"), Some("must be a country"));
+        assert_eq!(refused.message("conditions.country"), None);
+        assert!(refused.others(&["conditions.countries"]).is_empty());
+        assert_eq!(refused.others(&["conditions"]), ["conditions.countries[1] must be a country"]);
     }
 
     #[test]

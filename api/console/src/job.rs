@@ -22,7 +22,9 @@ use uuid::Uuid;
 
 use super::layout::Section;
 use super::live::{self, Parts};
-use super::piece::{self, empty, full_time, job_state, none, number, progress, state, time, took, waits};
+use super::piece::{
+    self, empty, full_time, job_state, milliseconds, none, number, progress, state, time, took, waits,
+};
 use super::visit::Visit;
 
 /// `GET /console/job/{id}`.
@@ -91,7 +93,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
                     @if job.ended() {
                         @if job.state == JobState::Failed {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
-                        } @else if job.state == JobState::Succeeded && job.failed > 0 {
+                        } @else if job.state == JobState::Succeeded && job.failed > 0 && job.connection_works.is_none() {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry refused items" }
                         }
                     } @else {
@@ -106,6 +108,12 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
         }
         @if let Some(outcome) = recovery::outcome(&job.kind, job.released.into(), job.resent.into()) {
             p { strong { (outcome) } @if !job.ended() { " So far." } }
+        }
+        @if let (Some(works), Some(message), Some(ms)) = (job.connection_works, &job.connection_message, job.connection_ms) {
+            p {
+                strong { @if works { "The connection works: " } @else { "The connection does not work: " } }
+                (message) ". " span.muted { "The call took " (milliseconds(f64::from(ms))) "." }
+            }
         }
         @if let Some(error) = &job.error {
             p.error { strong { "Error: " } (error) }

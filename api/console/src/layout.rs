@@ -54,11 +54,12 @@ pub(super) enum Section {
     Failures,
     Webhooks,
     Syncs,
+    Warehouses,
     Audit,
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 8] = [
+    const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Overview, "Overview", "/console"),
         (Self::Orders, "Orders", "/console/order"),
         (Self::Queues, "Queues", "/console/queue"),
@@ -66,6 +67,7 @@ impl Section {
         (Self::Failures, "Failures", "/console/failure"),
         (Self::Webhooks, "Webhooks", "/console/webhook"),
         (Self::Syncs, "Syncs", "/console/sync"),
+        (Self::Warehouses, "Warehouses", "/console/wms"),
         (Self::Audit, "Audit", "/console/audit"),
     ];
 
@@ -77,6 +79,8 @@ impl Section {
             // deliveries belong to the section of their webhook, e-shops to that of their syncs
             "delivery" => Some(Self::Webhooks),
             "eshop" | "organisation" => Some(Self::Syncs),
+            // what is shipped by whom, beside where from
+            "preference" => Some(Self::Warehouses),
             room => {
                 let known = |address: &str| address.strip_prefix("/console/") == Some(room);
                 Self::ALL.iter().find(|(_, _, address)| known(address)).map(|(section, ..)| *section)
@@ -188,6 +192,7 @@ mod tests {
         assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
         assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/preference/7/edit"), Some(Section::Warehouses));
         assert_eq!(Section::of("/console/nothing"), None);
     }
 }

@@ -4,11 +4,12 @@
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`job`],
 //!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
-//!   [`token`].
+//!   [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`piece`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`asset`] has the embedded style sheet and
+//! - [`layout`], [`piece`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows the test of a connection; [`secret`]
+//!   has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
 //!
 //! # Guarantees
@@ -32,6 +33,7 @@ mod asset;
 mod attention;
 mod audit;
 mod chart;
+mod connection;
 mod course;
 mod delivery;
 mod eshop;
@@ -45,15 +47,18 @@ mod order;
 mod organisation;
 mod overview;
 mod piece;
+mod preference;
 mod problem;
 mod product;
 mod queue;
+mod secret;
 mod session;
 mod sync;
 mod timeline;
 mod token;
 mod visit;
 mod webhook;
+mod wms;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -92,6 +97,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/eshop/{id}/pause", get(eshop::setting::ask_pause).post(eshop::setting::pause))
         .route("/console/eshop/{id}/resume", get(eshop::setting::ask_resume).post(eshop::setting::resume))
         .route("/console/eshop/{id}/sync", get(eshop::setting::ask_sync).post(eshop::setting::sync))
+        .route("/console/eshop/{id}/live", get(eshop::follow))
+        .route("/console/eshop/{id}/test", get(eshop::setting::ask_test).post(eshop::setting::test))
         .route("/console/eshop/{id}/webhook", get(webhook::edit::new).post(webhook::edit::create))
         .route("/console/organisation/{id}", get(organisation::show))
         .route("/console/product/{id}", get(product::show))
@@ -152,6 +159,19 @@ pub fn routes(app: &App) -> Router<App> {
         )
         .route("/console/delivery/{id}", get(delivery::show))
         .route("/console/delivery/{id}/redeliver", get(delivery::ask).post(delivery::redeliver))
+        .route("/console/wms", get(wms::list::show))
+        .route("/console/wms/{id}", get(wms::show))
+        .route("/console/wms/{id}/live", get(wms::follow))
+        .route("/console/wms/{id}/edit", get(wms::edit::edit).post(wms::edit::store))
+        .route("/console/wms/{id}/rotate", get(wms::edit::ask_rotate).post(wms::edit::rotate))
+        .route("/console/wms/{id}/test", get(wms::control::ask_test).post(wms::control::test))
+        .route("/console/wms/{id}/pause", get(wms::control::ask_pause).post(wms::control::pause))
+        .route("/console/wms/{id}/resume", get(wms::control::ask_resume).post(wms::control::resume))
+        .route("/console/wms/{id}/delete", get(wms::control::ask_delete).post(wms::control::delete))
+        .route("/console/preference", get(preference::show))
+        .route("/console/preference/new", get(preference::edit::new).post(preference::edit::create))
+        .route("/console/preference/{id}/edit", get(preference::edit::edit).post(preference::edit::store))
+        .route("/console/preference/{id}/delete", get(preference::ask_delete).post(preference::delete))
         .route("/console/audit", get(audit::show))
         .route("/console/sync", get(sync::show))
         .route("/console/login", get(session::show_login).post(session::log_in))

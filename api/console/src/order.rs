@@ -123,9 +123,9 @@ fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>)
         dl.details {
             div { dt { "E-shop" } dd { (piece::eshop(order.eshop_id, &order.eshop)) ", " (piece::organisation(order.organisation_id, &order.organisation)) } }
             div { dt { "External id" } dd { (text(order.external_id.as_deref())) } }
-            div { dt { "Shipped from" } dd { (order.warehouse) ", " (order.wms) } }
+            div { dt { "Shipped from" } dd { (order.warehouse) ", " (wms(visit, order)) } }
             div { dt { "Carrier" } dd { (text(order.carrier.as_deref())) @if let Some(service) = &order.carrier_service { ", " (service) }
-                @if let Some(position) = order.chosen_by { " " span.muted { "chosen by the preference at position " (position) } } } }
+                @if let Some(position) = order.chosen_by { " " span.muted { "chosen by " a href={"/console/preference?organisation=" (order.organisation_id)} { "the preference at position " (position) } } } } }
             @if let Some(state) = order.handover { div { dt { "Hand-over" } dd { (handover(order, state, now)) } } }
             div { dt { "Delivered to" } dd { (text(order.country.as_deref())) } }
             div { dt { "Tracking" } dd { (text(order.tracking_number.as_deref())) } }
@@ -133,6 +133,13 @@ fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>)
             div { dt { "Created" } dd { (full_time(order.created_at, now)) } }
             div { dt { "Version" } dd { (order.version) " " span.muted { "changed " (time(order.changed_at, now)) } } }
         }
+    }
+}
+
+/// Its wms, with the page of its setting for those who may read it.
+fn wms(visit: &Visit<permit::Read>, order: &Order) -> Markup {
+    html! {
+        @if visit.can(Permission::ReadWmsSettings) { a href={"/console/wms/" (order.wms_id)} { (order.wms) } } @else { (order.wms) }
     }
 }
 

@@ -9,8 +9,9 @@ use longshore_shared::job::waiting::{Ahead, WaitsFor};
 use longshore_shared::kernel::figure::whole_seconds;
 pub(super) use longshore_shared::kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
 use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
-use longshore_shared::list::fields::expedition::ExpeditionStatus;
+use longshore_shared::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_shared::list::fields::job::{JobOutcome, outcome};
+use longshore_shared::operate::wms::Course;
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::health::Health;
 use maud::{Markup, html};
@@ -120,7 +121,31 @@ impl Toned for Health {
     }
 }
 
-/// The state of a job, a chunk, a delivery, a webhook or an order.
+impl Toned for Course {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Healthy => Tone::Good,
+            Self::Paused => Tone::Warn,
+            Self::Failing => Tone::Bad,
+            Self::Inactive | Self::ByHand => Tone::Quiet,
+        };
+        (if self == Self::ByHand { "by hand" } else { self.as_str() }, tone)
+    }
+}
+
+impl Toned for HandoverState {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Accepted => Tone::Good,
+            Self::Sending | Self::Withdrawing => Tone::Busy,
+            Self::Refused => Tone::Bad,
+            Self::Pending | Self::Withdrawn => Tone::Quiet,
+        };
+        (self.as_str(), tone)
+    }
+}
+
+/// The state of a job, a chunk, a delivery, a webhook, an order, its hand-over, or a wms.
 pub(super) fn state(state: impl Toned) -> Markup {
     let (word, tone) = state.toned();
     badge(tone, word)
@@ -166,6 +191,7 @@ pub(super) fn page_of(entity_type: &str, id: Uuid) -> String {
         "expedition" => format!("/console/order/{id}"),
         // the search leads from a stock to its product, and from a setting to its e-shop
         "product_stock" | "integration_setting" => format!("/console/find?q={id}"),
+        "wms_setting" => format!("/console/wms/{id}"),
         _ => format!("/console/audit?entity={id}"),
     }
 }

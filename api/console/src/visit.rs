@@ -220,6 +220,13 @@ deeds! {
     SettingStored = "setting-stored", "The integration setting is stored.";
     SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";
     SettingResumed = "setting-resumed", "The partner is called again.";
+    PreferenceStored = "preference-stored", "The carrier preference is stored. It holds for orders that are sent from now on.";
+    PreferenceDeleted = "preference-deleted", "The carrier preference is deleted.";
+    ConnectionTested = "connection-tested", "The connection is being tested. The result is shown below.";
+    WmsStored = "wms-stored", "The setting of the wms is stored. Its system is asked anew.";
+    WmsPaused = "wms-paused", "The calls of the warehouse are paused. What runs ends; orders become due as before.";
+    WmsResumed = "wms-resumed", "The warehouse is called again.";
+    WmsDeleted = "wms-deleted", "The setting of the wms is deleted. Its orders go on by hand.";
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
     TokenDeleted = "token-deleted", "The token is deleted. It stops working within seconds.";
     PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";
@@ -239,7 +246,8 @@ deeds! {
 /// Redirects to a page that reports what was done, and how often.
 pub(super) fn done(path: &str, done: Done, count: Option<usize>) -> Response {
     let word = Done::ALL.iter().find(|(known, ..)| *known == done).map_or("", |(_, word, _)| word);
-    let mut address = format!("{path}?done={word}");
+    let mark = if path.contains('?') { '&' } else { '?' };
+    let mut address = format!("{path}{mark}done={word}");
     if let Some(count) = count {
         // writing to a string cannot fail
         let _ = write!(address, "&count={count}");

@@ -261,6 +261,10 @@ pub(super) const JOB: Described = Described {
             "result",
             "The counts of `webhook.recover` and `webhook.redeliver` so far: `released` counts waiting deliveries that are now due, `resent` counts ended deliveries that are sent again. Null for other kinds of jobs.",
         ),
+        (
+            "connection",
+            "What `integration.test` or `wms.test` found out: `works` says whether the connection works, `message` what happened, `durationMs` how long the call took. Null until it has ended, and for other kinds of jobs.",
+        ),
         ("attempts", "The highest number of executions of one chunk; 1 if nothing was repeated."),
         ("error", "Why the job failed."),
         ("createdBy", "Who made the request."),
@@ -271,7 +275,7 @@ pub(super) const JOB: Described = Described {
         json!({
             "id": SYNC, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
             "outcome": "partial",
-            "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "result": null, "waitsFor": null, "attempts": 1,
+            "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "result": null, "connection": null, "waitsFor": null, "attempts": 1,
             "error": null, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
             "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": CREATED, "startedAt": CREATED,
             "finishedAt": CHANGED, "changedAt": CHANGED, "version": 3,

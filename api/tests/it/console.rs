@@ -10,8 +10,10 @@ mod lists;
 mod login;
 mod orders;
 mod overview;
+mod preferences;
 mod repair;
 mod syncs;
+mod warehouses;
 mod webhooks;
 
 use axum::body::Body;

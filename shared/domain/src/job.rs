@@ -10,7 +10,7 @@
 //! - A **claim** is the right to execute a chunk: a lease in time, and a token that fences off earlier holders.
 //! - A job with an unknown number of items takes **steps**: one chunk at a time, each of which creates the next ([`walking`]).
 //! - A chunk that **calls a partner** has no items: it fetches them, and records them as further chunks
-//!   ([`fetching`]).
+//!   ([`fetching`]). That of a job which tests a connection has one item, the connection ([`connection`]).
 //! - The **acceptance** number orders jobs, the pages of pulls, and single activations; a **sequence** is what runs one job after
 //!   the other: the e-shop's line ([`mod@line`]).
 //!
@@ -34,6 +34,7 @@ pub mod acceptance;
 pub mod attention;
 pub mod backlog;
 pub mod chunk;
+pub mod connection;
 pub mod control;
 pub mod dispatch;
 pub mod execution;

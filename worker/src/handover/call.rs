@@ -13,6 +13,7 @@ use longshore_shared::expedition::handover::outcome::{Answer, Outcome};
 use longshore_shared::expedition::handover::{refusal, schedule};
 use longshore_shared::kernel::crypto::random_offset;
 use longshore_shared::webhook::schedule::retry_after;
+use longshore_shared::webhook::signature::Signer;
 use serde_json::Value;
 use url::Url;
 
@@ -23,7 +24,7 @@ use crate::outbound::{Call, CallError, Client, Reply};
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Bytes of an answer that are read.
-const ANSWER_READ: usize = 64 * 1024;
+pub(super) const ANSWER_READ: usize = 64 * 1024;
 
 /// Characters of the id of the warehouse.
 const INTERNAL_ID: usize = 255;
@@ -97,8 +98,7 @@ impl Target {
     }
 
     fn url(&self, due: &Due) -> Option<Url> {
-        let mut url = Url::parse(&self.lease.base_url).ok()?;
-        url.path_segments_mut().ok()?.pop_if_empty().extend(["expedition", &due.expedition.to_string()]);
+        let mut url = address(&self.lease.base_url, &due.expedition.to_string())?;
         if due.ask == Ask::GiveBack {
             url.query_pairs_mut().append_pair("number", &due.number.to_string());
         }
@@ -110,14 +110,8 @@ impl Target {
         // the clock of Postgres: systems compare this with their own, and this machine's clock may be wrong
         let timestamp = self.lease.time.now().timestamp();
         let body = if due.ask == Ask::Take { due.body.clone() } else { Bytes::new() };
-        let signature = self.lease.signer.sign(&key, timestamp, &body);
-        let mut headers = HeaderMap::new();
-        if let Some((name, value)) = self.lease.authentication.clone() {
-            headers.insert(name, value);
-        }
-        headers.insert(WEBHOOK_ID, HeaderValue::try_from(&key).ok()?);
-        headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
-        headers.insert(WEBHOOK_SIGNATURE, HeaderValue::try_from(signature).ok()?);
+        let Lease { signer, authentication, .. } = &*self.lease;
+        let mut headers = signed(signer, authentication.as_ref(), &key, timestamp, &body)?;
         let method = match due.ask {
             Ask::Take => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -165,6 +159,29 @@ impl Target {
             }
         }
     }
+}
+
+/// Where the system has an order.
+pub(super) fn address(base_url: &str, expedition: &str) -> Option<Url> {
+    let mut url = Url::parse(base_url).ok()?;
+    url.path_segments_mut().ok()?.pop_if_empty().extend(["expedition", expedition]);
+    Some(url)
+}
+
+/// The headers that every call has: its signature, and what authenticates it.
+pub(super) fn signed(
+    signer: &Signer,
+    authentication: Option<&(HeaderName, HeaderValue)>,
+    key: &str,
+    timestamp: i64,
+    body: &[u8],
+) -> Option<HeaderMap> {
+    let signature = signer.sign(key, timestamp, body);
+    let mut headers: HeaderMap = authentication.into_iter().cloned().collect();
+    headers.insert(WEBHOOK_ID, HeaderValue::try_from(key).ok()?);
+    headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
+    headers.insert(WEBHOOK_SIGNATURE, HeaderValue::try_from(signature).ok()?);
+    Some(headers)
 }
 
 fn failed(due: &Due, error: &str, is_ours: bool, asked: Option<Duration>, hold: Option<Duration>) -> Answer {

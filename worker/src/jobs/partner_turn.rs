@@ -84,17 +84,21 @@ impl<'c> TurnLimit<'c> {
 
 /// The setting for calling the partner of an e-shop.
 pub(crate) async fn usable_setting(services: &Services, eshop: EshopId) -> Result<Setting, Fate> {
-    let discard = |sentence: &str| Fate::Discard(sentence.to_owned());
+    let setting = stored_setting(services, eshop).await?;
+    if !setting.wanted.active {
+        return Err(Fate::Discard("the integration setting of the e-shop is inactive".to_owned()));
+    }
+    Ok(setting)
+}
+
+/// The setting of an e-shop, active or not.
+pub(crate) async fn stored_setting(services: &Services, eshop: EshopId) -> Result<Setting, Fate> {
     let setting = match setting::of_eshop(services, eshop).await {
         Ok(setting) => setting,
         Err(problem) if *problem.kind() == CORRUPTED_DATA => return Err(Fate::Discard(problem.to_string())),
         Err(problem) => return Err(problem.into()),
     };
-    let setting = setting.ok_or_else(|| discard("the integration setting of the e-shop was deleted"))?;
-    if !setting.wanted.active {
-        return Err(discard("the integration setting of the e-shop is inactive"));
-    }
-    Ok(setting)
+    setting.ok_or_else(|| Fate::Discard("the integration setting of the e-shop was deleted".to_owned()))
 }
 
 /// Why a turn was interrupted.

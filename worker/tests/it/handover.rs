@@ -2,4 +2,5 @@ mod answers;
 mod lane;
 mod random;
 mod support;
+mod trial;
 mod withdrawal;

@@ -10,4 +10,5 @@ mod line;
 mod resume;
 mod stock_send;
 mod support;
+mod trial;
 mod window;

@@ -5,18 +5,21 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::job::connection::Test;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
 use longshore_shared::operate::eshop::{self, Setting};
 use longshore_shared::partner::pull;
-use longshore_shared::partner::setting::{self, Integration, store};
+use longshore_shared::partner::setting::{self, Integration, store, trial};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
+use crate::connection;
 use crate::form::{Asked, Refused};
 use crate::layout::Section;
 use crate::piece::{self, Tone, badge, checked, empty, full_time, number, options, switch, time};
+use crate::secret;
 use crate::visit::{Act, Done, Question, Visit, done};
 
 type Asking = Visit<permit::WriteSettings>;
@@ -47,10 +50,11 @@ fn page(id: EshopId) -> String {
 }
 
 /// The section of the page of the e-shop.
-pub(super) fn draw(
-    visit: &Visit<permit::Read>,
+pub(super) fn draw<P>(
+    visit: &Visit<P>,
     id: EshopId,
     setting: Option<&Setting>,
+    test: Option<&Test>,
     now: DateTime<Utc>,
 ) -> Markup {
     let path = page(id);
@@ -63,6 +67,7 @@ pub(super) fn draw(
                         a.button href={(path) "/sync"} data-ask="" { "Sync now" }
                     }
                     @if visit.can(Permission::WriteSettings) {
+                        @if setting.is_some() { a.button href={(path) "/test"} data-ask="" { "Test" } }
                         @match setting {
                             Some(setting) if setting.active => a.button href={(path) "/pause"} data-ask="" { "Pause" },
                             Some(_) => a.button.primary href={(path) "/resume"} data-ask="" { "Resume" },
@@ -74,7 +79,7 @@ pub(super) fn draw(
             }
             @match setting {
                 None => (empty("No integration setting.", "The e-shop pushes its products and stocks itself, or has not been connected yet.")),
-                Some(setting) => (facts(setting, now)),
+                Some(setting) => { (connection::draw(test, now)) (facts(setting, now)) },
             }
         }
     }
@@ -216,12 +221,7 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
 }
 
 fn credentials(form: &Asked, stored: Option<&Value>) -> Option<Value> {
-    let given: Map<String, Value> = ["type", "username", "password", "token"]
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), json!(form.get(&format!("credentials.{name}"))?))))
-        .collect();
-    if !given.is_empty() {
-        let mut given = given;
+    if let Some(mut given) = secret::given(form) {
         if form.get("integrationType") == Some(Integration::Baselinker.as_str()) {
             given.remove("type");
         }
@@ -255,12 +255,6 @@ async fn editor(
 
 fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
     let kinds = Integration::NAMES.iter().map(|name| (*name, *name));
-    let types = [
-        ("", if is_stored { "as stored" } else { "none" }),
-        ("none", "none"),
-        ("basic", "user name and password"),
-        ("bearer", "token"),
-    ];
     let others = refused.others(&FIELDS);
     html! {
         input type="hidden" name="version" value=[form.get("version")];
@@ -271,14 +265,7 @@ fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
             (checked(form, refused, "baseUrl", "Address", "url"))
             (switch(form, "active", "Call the partner"))
         }
-        fieldset {
-            legend { "Credentials" }
-            @if is_stored { p.muted { "Empty fields keep what is stored, which is never shown. A new address of another host needs them again." } }
-            (options(form, refused, "credentials.type", "Kind (feed)", types))
-            (checked(&Asked::default(), refused, "credentials.username", "User name", "text"))
-            (checked(&Asked::default(), refused, "credentials.password", "Password", "password"))
-            (checked(&Asked::default(), refused, "credentials.token", "Token", "password"))
-        }
+        (secret::credentials(is_stored, form, refused, "Kind (feed)"))
         fieldset {
             legend { "Products" }
             (switch(form, "productSync.enabled", "Fetch by the clock"))
@@ -315,6 +302,17 @@ async fn ask(
         fields: html! {},
     };
     Ok(visit.ask(Section::Syncs, &question))
+}
+
+/// `GET /console/eshop/{id}/test`.
+pub(crate) async fn ask_test(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+    ask(&visit, id, "Test", connection::EXPLANATION, "test").await
+}
+
+/// `POST /console/eshop/{id}/test`.
+pub(crate) async fn test(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
+    trial::test(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&page(id), Done::ConnectionTested, None))
 }
 
 /// `GET /console/eshop/{id}/pause`.
@@ -369,7 +367,6 @@ pub(crate) async fn ask_sync(
         title: &format!("Sync {} now?", eshop.name),
         explanation: html! {
             p { "Starts what the clock starts: the products of each inventory are fetched, and stocks are sent if the setting says so." }
-            p { "This also shows whether the partner can be reached: the jobs say what it answers." }
         },
         button: "Sync now",
         is_grave: false,

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
+use longshore_shared::kernel::access::Permission;
 use longshore_shared::operate::order::attention::{self, Attention, WAITING};
 use maud::{Markup, html};
 
@@ -17,7 +18,7 @@ pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
     let content = html! {
         p.trail { a href="/console/order" { "Orders" } " / needs attention" }
         h1 { "What needs attention" }
-        (silent(&found, now))
+        (silent(&found, visit.can(Permission::ReadWmsSettings), now))
         (refused(&found, now))
         (awaited(&found, now))
         (marked(&found, now))
@@ -41,14 +42,14 @@ fn section(id: &str, title: &str, name: &str, head: &Markup, rows: &[Markup], ot
     }
 }
 
-fn silent(found: &Attention, now: DateTime<Utc>) -> Markup {
+fn silent(found: &Attention, linked: bool, now: DateTime<Utc>) -> Markup {
     let head = html! { tr {
         th { "Warehouse" } th { "System" } th.number { "Orders waiting" } th { "Waits longest" } th.number { "Cancels unanswered" }
     } };
     let row = |warehouse: &attention::Silent| {
         html! {
             tr {
-                td.name { strong { (warehouse.wms) } " " span.muted { (warehouse.organisation) } }
+                td.name { strong { @if linked { a href={"/console/wms/" (warehouse.wms_id)} { (warehouse.wms) } } @else { (warehouse.wms) } } " " span.muted { (warehouse.organisation) } }
                 td.text {
                     @if warehouse.is_paused { "Paused. " }
                     @match warehouse.failing_since {

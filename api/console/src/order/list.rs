@@ -26,7 +26,10 @@ pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
     let content = html! {
         header.title {
             h1 { "Orders" }
-            div.buttons { a.button href={(HERE) "/attention"} { "Needs attention" } }
+            div.buttons {
+                a.button href={(HERE) "/attention"} { "Needs attention" }
+                a.button href="/console/preference" { "Carrier preferences" }
+            }
         }
         (statuses(&counts, wanted.status))
         (form(&visit.asked))

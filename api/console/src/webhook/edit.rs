@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::form::{Asked, Refused};
 use crate::layout::Section;
 use crate::piece::{self, checked, options, switch};
+use crate::secret::Once;
 use crate::visit::{Act, Done, Question, Visit, done};
 
 type Asking = Visit<permit::WriteWebhooks>;
@@ -188,13 +189,7 @@ pub(crate) async fn rotate(Id(id): Id<WebhookId>, act: Acting) -> Result<Respons
 fn secret(visit: &Asking, answer: &Answer, title: &str) -> Result<Response, Problem> {
     let shown: Value =
         serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
-    let secret = shown["secret"].as_str().unwrap_or_default();
-    let id = shown["id"].as_str().unwrap_or_default();
-    let content = html! {
-        h1 { (title) }
-        p { "This is its secret, with which receivers verify signatures. It is shown on this page only." }
-        p.secret { code { (secret) } button.copy type="button" data-copy=(secret) hidden aria-label="Copy the secret" { "copy" } }
-        div.buttons { a.button.primary href={"/console/webhook/" (id)} { "To the webhook" } }
-    };
-    Ok(visit.page(Section::Webhooks, title, &content))
+    let page = format!("/console/webhook/{}", shown["id"].as_str().unwrap_or_default());
+    let about = "This is its secret, with which receivers verify signatures.";
+    Once { title, about, next: (&page, "To the webhook") }.page(visit, Section::Webhooks, answer)
 }

@@ -7,6 +7,7 @@ use longshore_shared::partner::setting::body::{self, FEED_TYPES};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};
+use crate::openapi::job::answers_job;
 use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
     Said, Shape, VERSION, accepted, any_integer, any_text, boolean, id, members, named, object, one_of,
@@ -42,6 +43,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Reading the setting returns 410 until it is stored again.")
             .done()
             .refuses(&[410]),
+        answers_job(
+            operation(setting::test_integration_setting, "Tests the connection to the partner of an e-shop"),
+            "Reads the beginning of what a sync would read, with the stored credentials, and changes nothing. `connection` of the job says what happened. Also works while the setting is not active.",
+        )
+        .refuses(&[410]),
     ]
 }
 

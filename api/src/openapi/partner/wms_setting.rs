@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::setting::called_credentials;
 use crate::openapi::example::{CHANGED, CREATED, EXPEDITION, ORGANISATION, WMS};
+use crate::openapi::job::answers_job;
 use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
     Shape, VERSION, any_integer, any_text, boolean, id, members, named, object, or_null, timestamp,
@@ -45,6 +46,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(200, "The setting of the wms, with its new secret.", shown(), Some(with_secret()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
+        answers_job(
+            operation(wms_setting::test_wms_setting, "Tests the connection to the system of a warehouse"),
+            "Sends a signed `GET` of an order that does not exist, with the stored credentials, and changes nothing. `connection` of the job says what happened. Also works while the setting is not active or paused.",
+        )
+        .refuses(&[410]),
     ]
 }
 

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
+use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::setting::{self, store};
+use longshore_shared::partner::setting::{self, store, trial};
 
+use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;
 
 /// `GET /api/partner-integration/eshop-setting/{eshopId}`: credentials are masked.
@@ -42,4 +45,20 @@ pub async fn delete_integration_setting(
     Id(eshop): Id<EshopId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&store::delete(&services, &may, eshop).await?)?)
+}
+
+/// `POST /api/partner-integration/eshop-setting/{eshopId}/test`: 202 with the job that calls the partner once.
+pub async fn test_integration_setting(
+    State(app): State<App>,
+    may: May<permit::WriteSettings>,
+    Id(eshop): Id<EshopId>,
+    once: Once,
+    prefer: Prefer,
+) -> Result<Response, Failure> {
+    let answered = once
+        .answer(&app.services, may.0.clone(), &sha256(b""), async |context| {
+            trial::test(&app.services, context, eshop).await
+        })
+        .await?;
+    answer(&app, &may, answered, prefer, Patience::LATER).await
 }

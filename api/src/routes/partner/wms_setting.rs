@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
-use longshore_shared::expedition::handover::setting::{self, rotation, store};
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
+use longshore_shared::expedition::handover::setting::{self, rotation, store, trial};
+use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::WmsId;
 use longshore_shared::kernel::services::Services;
 
+use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;
 
 /// `GET /api/partner-integration/wms-setting/{wmsId}`: credentials are masked.
@@ -51,4 +54,20 @@ pub async fn rotate_wms_secret(
     Id(wms): Id<WmsId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&rotation::rotate_secret(&services, &may, wms).await?)?)
+}
+
+/// `POST /api/partner-integration/wms-setting/{wmsId}/test`: 202 with the job that calls the system once.
+pub async fn test_wms_setting(
+    State(app): State<App>,
+    may: May<permit::WriteWmsSettings>,
+    Id(wms): Id<WmsId>,
+    once: Once,
+    prefer: Prefer,
+) -> Result<Response, Failure> {
+    let answered = once
+        .answer(&app.services, may.0.clone(), &sha256(b""), async |context| {
+            trial::test(&app.services, context, wms).await
+        })
+        .await?;
+    answer(&app, &may, answered, prefer, Patience::LATER).await
 }

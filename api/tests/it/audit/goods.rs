@@ -101,6 +101,12 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
             setting("hush-4"),
             &["eshop.update", "integration_setting.create"],
         ),
+        case(
+            "POST /api/partner-integration/eshop-setting/{id}/test",
+            format!("{of_eshop}/test"),
+            Value::Null,
+            Record("integration_setting.test"),
+        ),
         eshop_follows(
             "DELETE /api/partner-integration/eshop-setting/{id}",
             Value::Null,
@@ -117,6 +123,12 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
             format!("{of_wms}/rotate-secret"),
             Value::Null,
             Record("wms_setting.rotate_secret"),
+        ),
+        case(
+            "POST /api/partner-integration/wms-setting/{id}/test",
+            format!("{of_wms}/test"),
+            Value::Null,
+            Record("wms_setting.test"),
         ),
         case(
             "DELETE /api/partner-integration/wms-setting/{id}",

@@ -8,7 +8,7 @@ use super::{Browser, MIGRATIONS, audited, world};
 use crate::support::{Api, Reply};
 
 /// The fields of a form on a page, with the token of the session; others are added.
-async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &str)]) -> Reply {
+pub(super) async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &str)]) -> Reply {
     let page = browser.open(path).await.expect(200).text;
     let form = page.split("class=\"editor\"").nth(1).unwrap().split("</form>").next().unwrap();
     let mut sent: Vec<(String, String)> = Vec::new();

@@ -7,7 +7,7 @@ import http from "node:http";
 
 import { chromium, complaints, judge, open as openPage } from "./look.mjs";
 
-const { BASE_URL, SUPERADMIN_TOKEN, USER_TOKEN, CONNECTOR_TOKEN, ESHOP_ID, ADMIN_LOGIN, ADMIN_PASSWORD } = process.env;
+const { BASE_URL, SUPERADMIN_TOKEN, USER_TOKEN, CONNECTOR_TOKEN, ESHOP_ID, WMS_ID, ADMIN_LOGIN, ADMIN_PASSWORD } = process.env;
 const PATIENCE = 60_000;
 
 function send(method, address, token, body, headers = {}) {
@@ -104,6 +104,27 @@ async function orders() {
   return waiting.id;
 }
 
+// The system of a warehouse that verifies nothing and has no order; its wms hands none over.
+async function warehouse() {
+  const server = http.createServer((request, response) => {
+    request.resume().on("end", () => response.writeHead(404).end());
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const baseUrl = `http://127.0.0.1:${server.address().port}`;
+  await call("POST", `/api/partner-integration/wms-setting/${WMS_ID}`, SUPERADMIN_TOKEN, { baseUrl, active: false });
+  return { close: () => server.close() };
+}
+
+// A preference by the carrier of the orders.
+async function preference() {
+  const { results } = await call("POST", "/api/carrier/list", SUPERADMIN_TOKEN, { criteria: { code: { eq: 7100 } } });
+  const [{ id: carrier, organisations }] = results;
+  const made = await call("POST", "/api/carrier-preference", SUPERADMIN_TOKEN, {
+    organisation: organisations[0], carrier, position: 7, active: false, conditions: { countries: ["CZ", "SK"], maxWeight: 30_000, cod: false },
+  });
+  return made;
+}
+
 // --- the browser ---
 
 async function open(browser, options) {
@@ -143,6 +164,7 @@ async function main() {
   const receiver = await destination();
   // orders first, before there is a webhook that hears of them
   const [order, job, hook] = [await orders(), await failedJob(), await webhook(receiver.address)];
+  const [depot, prefers] = [await warehouse(), await preference()];
   await until("the first delivery", () => receiver.received.length === 1);
   // as root, as in a container, Chromium runs without its sandbox only
   const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
@@ -225,10 +247,18 @@ async function main() {
     const organisation = new URL(page.url()).pathname.replace("/console", "");
     console.log("a product and its organisation were found by the SKU");
 
+    await page.getByRole("link", { name: "Warehouses", exact: true }).click();
+    await page.locator(`a[href="/console/wms/${WMS_ID}"]`).click();
+    assert.match(await act(page, "Test", "Test the connection"), /being tested/);
+    await page.locator("#standing .badge", { hasText: /^works$/ }).waitFor();
+    console.log("the connection to a warehouse was tested, and the open page showed the result");
+
+    const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];
+    const preferences = ["/preference", `/preference/new?organisation=${prefers.organisation}`, `/preference/${prefers.id}/edit`];
     const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
     const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
-    const pages = ["", ...ordersPages, ...found, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
+    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
       const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });
@@ -265,6 +295,7 @@ async function main() {
   } finally {
     await browser.close();
     receiver.close();
+    depot.close();
   }
 }
 

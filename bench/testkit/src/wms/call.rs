@@ -46,6 +46,11 @@ impl Call {
         Ok(Self { expedition, number, order: Some(order) })
     }
 
+    /// The order that a `GET` asks about: Longshore asks about one that does not exist, to test the connection.
+    pub(super) fn asks_about(receipt: &Receipt) -> Option<Uuid> {
+        if receipt.method == Method::GET { expedition_of(&receipt.path) } else { None }
+    }
+
     pub(super) fn is_met_by(&self, on: On) -> bool {
         match on {
             On::Any => true,

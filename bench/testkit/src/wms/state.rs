@@ -64,10 +64,17 @@ impl State {
     /// The answer to a call, after it has done what the book's rules and the fault say.
     pub(super) fn answer(&mut self, receipt: &Receipt) -> Answer {
         let method = receipt.method.to_string();
-        let read = if self.is_signed(receipt) {
-            Call::of(receipt).map_err(|why| (400, why))
-        } else {
+        let read = if !self.is_signed(receipt) {
             Err((401, "the signature is not valid".to_owned()))
+        } else if let Some(expedition) = Call::asks_about(receipt) {
+            let is_known = self.book.contains_key(&expedition);
+            Err(if is_known {
+                (200, "it is here".to_owned())
+            } else {
+                (404, "there is no such order".to_owned())
+            })
+        } else {
+            Call::of(receipt).map_err(|why| (400, why))
         };
         let call = match read {
             Ok(call) => call,

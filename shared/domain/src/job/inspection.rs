@@ -66,6 +66,12 @@ pub struct Job {
     pub released: i32,
     /// Ended deliveries that it sent again.
     pub resent: i32,
+    /// Whether the connection works that it tested.
+    pub connection_works: Option<bool>,
+    /// What that test found out.
+    pub connection_message: Option<String>,
+    /// How long the call took, in milliseconds.
+    pub connection_ms: Option<i32>,
     /// Executions of its most-tried chunk.
     pub attempts: i32,
     /// Why it failed, or waits.
@@ -211,7 +217,8 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
         r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id AS "organisation_id: OrganisationId",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations, j.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
-                  j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.attempts, j.error,
+                  j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.connection_works,
+                  j.connection_message, j.connection_ms, j.attempts, j.error,
                   CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                       AS "waits_for: Json<WaitsFor>",
                   j.actor_type, j.actor_name,

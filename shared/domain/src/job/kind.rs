@@ -24,6 +24,12 @@ impl JobKind {
     pub fn has_rows(self) -> bool {
         self.is_sync() || self == Self::ExpeditionNews
     }
+
+    /// Whether it tests a connection: it calls somebody, and changes nothing.
+    #[must_use]
+    pub fn is_test(self) -> bool {
+        matches!(self, Self::IntegrationTest | Self::WmsTest)
+    }
 }
 
 /// A job: what it needs besides its items, as it is stored. Its body is in the worker.
@@ -308,6 +314,27 @@ pub struct SendStocks {
 impl Job for SendStocks {
     const KIND: JobKind = JobKind::StockSend;
     type Owner = Shop;
+}
+
+/// Tests the connection to the partner of an e-shop.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct TestIntegration {}
+
+impl Job for TestIntegration {
+    const KIND: JobKind = JobKind::IntegrationTest;
+    type Owner = Shop;
+}
+
+/// Tests the connection to the system of a warehouse.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TestWms {
+    /// The wms.
+    pub wms: WmsId,
+}
+
+impl Job for TestWms {
+    const KIND: JobKind = JobKind::WmsTest;
+    type Owner = OrganisationId;
 }
 
 #[cfg(test)]

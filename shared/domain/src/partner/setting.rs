@@ -7,6 +7,7 @@
 pub mod body;
 pub mod rotation;
 pub mod store;
+pub mod trial;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};

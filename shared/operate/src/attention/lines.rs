@@ -240,7 +240,8 @@ fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Line {
     let sentence =
         format!("{} ({}): {what}, {waiting} orders waiting{cancels}.", warehouse.wms, warehouse.organisation);
     let owner = Owner::Organisation(warehouse.organisation_id);
-    let line = Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, ORDERS.to_owned());
+    let page = format!("/console/wms/{}", warehouse.wms_id);
+    let line = Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, page);
     Line { word: "warehouse", cause: warehouse.since(), ..line }
 }
 

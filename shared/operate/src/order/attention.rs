@@ -19,7 +19,7 @@ const MARKED_SECONDS: f64 = 60.0;
 /// Orders that wait this long for their warehouse need attention, in seconds.
 const BEHIND_SECONDS: f64 = 300.0;
 /// A cancel that the warehouse has not answered for this long needs attention, in seconds.
-const UNANSWERED_SECONDS: f64 = 3_600.0;
+pub(crate) const UNANSWERED_SECONDS: f64 = 3_600.0;
 
 /// Orders of a warehouse that wait for its system, and unanswered cancels, that are counted.
 pub const WAITING: i64 = 1_000;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
 
 use crate::timeline::{self, About, Timeline, Wanted};
@@ -61,6 +61,8 @@ pub struct Order {
     pub eshop: String,
     /// Name of its warehouse.
     pub warehouse: String,
+    /// Its wms.
+    pub wms_id: WmsId,
     /// Name of its wms.
     pub wms: String,
     /// Name of its carrier.
@@ -221,7 +223,7 @@ pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Opti
     let found = sqlx::query_as!(
         Order,
         r#"SELECT e.id, d.order_number AS number, d.external_id, e.organisation_id, o.name AS organisation,
-                  e.eshop_id, s.name AS eshop, w.name AS warehouse, m.name AS wms,
+                  e.eshop_id, s.name AS eshop, w.name AS warehouse, e.wms_id AS "wms_id: WmsId", m.name AS wms,
                   (SELECT name FROM carrier c WHERE c.id = d.carrier_id) AS carrier,
                   (SELECT name FROM carrier_service v WHERE v.id = d.carrier_service_id) AS carrier_service,
                   (SELECT position FROM carrier_preference f WHERE f.id = d.carrier_preference_id) AS chosen_by,

@@ -1,10 +1,22 @@
+//! What follows the switch of a setting: orders become due, or go on by hand.
+//!
+//! # On
+//!
 //! Makes due what was `awaiting_processing` in a wms before its setting was switched on.
 //!
 //! A transaction that was running when the switch was committed may have looked at the setting before that, and then makes its order
 //! due by hand, as it were: nobody would call it. No order pays for this with a lock. Instead the filling of a wms remembers, once
 //! it sees the switch, which transactions have begun (`fills_before`), and ends with a look that finds nothing and is newer than the
 //! end of the last of these.
+//!
+//! # Off
+//!
+//! What is due and was not called goes on by hand, as everything in a wms without an active setting
+//! (`docs/reference/orders.md#setting-of-a-wms`). A transaction that looked at the setting before it was switched off may make an order
+//! due afterwards, so every look goes over all that is due, and not over settings. A look holds the lock that storing a setting
+//! needs: what is switched on again at this moment is filled after it.
 
+use longshore_kernel::database;
 use longshore_kernel::ids::WmsId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -67,4 +79,66 @@ async fn fill_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
         .await?;
     }
     Ok(made)
+}
+
+/// One step for each wms without an active setting that has something due; returns how many orders go on by hand.
+pub async fn empty(services: &Services) -> Result<u64, Problem> {
+    // from one wms to the next, by the index of what is due
+    let off = sqlx::query_scalar!(
+        r#"WITH RECURSIVE having_due (wms) AS (
+               (SELECT handover_wms_id FROM expedition_handover WHERE handover_state = 'pending' ORDER BY handover_wms_id LIMIT 1)
+               UNION ALL
+               SELECT following.handover_wms_id FROM having_due d CROSS JOIN LATERAL (
+                   SELECT handover_wms_id FROM expedition_handover
+                   WHERE handover_state = 'pending' AND handover_wms_id > d.wms ORDER BY handover_wms_id LIMIT 1) AS following
+           )
+           SELECT d.wms AS "id!: WmsId" FROM having_due d
+           WHERE NOT EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = d.wms AND s.active)"#,
+    )
+    .fetch_all(&services.db.main)
+    .await?;
+    let mut by_hand = 0;
+    for wms in off {
+        by_hand += empty_one(services, wms).await?;
+    }
+    Ok(by_hand)
+}
+
+async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
+    let mut tx = database::begin(&services.db.main).await?;
+    // storing and deleting a setting take this lock; where one is under way, the next look is soon enough
+    let locked = sqlx::query!("SELECT FROM wms WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED", wms.get())
+        .fetch_optional(&mut *tx)
+        .await?;
+    if locked.is_none() {
+        return Ok(0);
+    }
+    // a statement of its own: its snapshot is newer than the lock
+    let made = sqlx::query_scalar!(
+        r#"WITH waiting AS MATERIALIZED (
+               SELECT e.id FROM expedition_handover h JOIN expedition e ON e.id = ANY (ARRAY[h.id])
+               WHERE h.handover_wms_id = $1 AND h.handover_state = 'pending'
+                 AND NOT EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = $1 AND s.active)
+               ORDER BY h.handover_priority DESC, h.handover_created_at, h.id LIMIT $2 FOR NO KEY UPDATE OF e SKIP LOCKED
+           ), gone AS (
+               DELETE FROM expedition_handover h USING waiting w
+               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number = 1
+               RETURNING h.id
+           ), forgotten AS (
+               -- its last number is remembered, as of an order that is no longer due
+               UPDATE expedition_handover h
+               SET handover_state = NULL, handover_since = now(), handover_attempts = 0, handover_number = h.handover_number - 1,
+                   handover_next_attempt_at = NULL, handover_in_call_until = NULL, handover_error = NULL
+               FROM waiting w
+               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number > 1
+               RETURNING h.id
+           )
+           SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM forgotten) AS "orders!""#,
+        wms.get(),
+        MOST,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    u64::try_from(made).map_err(Problem::internal)
 }

@@ -108,6 +108,10 @@ words! {
         WebhookRecover = "webhook.recover",
         /// Sends deliveries again.
         WebhookRedeliver = "webhook.redeliver",
+        /// Tests the connection to the partner of an e-shop.
+        IntegrationTest = "integration.test",
+        /// Tests the connection to the system of a warehouse.
+        WmsTest = "wms.test",
     }
 }
 
@@ -128,6 +132,12 @@ const RESULT: &[Field] = &[
         "resent",
         "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.resent END",
     ),
+];
+
+const CONNECTION: &[Field] = &[
+    Field::boolean("works", "{t}.connection_works"),
+    Field::text("message", "{t}.connection_message"),
+    Field::integer("durationMs", "{t}.connection_ms"),
 ];
 
 const ACTOR: &[Field] = &[
@@ -154,6 +164,11 @@ const FIELDS: &[Field] = &[
     Field::object("result", RESULT).or_null().shown_as(
         "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver')
          THEN json_build_object('released', {t}.released, 'resent', {t}.resent) END",
+    ),
+    // of a test that has ended, and of nothing else
+    Field::object("connection", CONNECTION).or_null().shown_as(
+        "CASE WHEN {t}.connection_works IS NOT NULL THEN json_build_object('works', {t}.connection_works,
+             'message', {t}.connection_message, 'durationMs', {t}.connection_ms) END",
     ),
     // of what has ended, or was never accepted, nothing is looked up
     Field::json(

@@ -1,0 +1,237 @@
+//! Creating and changing a carrier preference. Both go through the use-cases of the API.
+
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use longshore_http::extract::{Failure, Id};
+use longshore_shared::kernel::ids::OrganisationId;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::preference::{self, Choices};
+use longshore_shared::record;
+use longshore_shared::shipping::preference::CarrierPreference;
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Acting, Asking, HERE, check, condition, find, of};
+use crate::form::{Asked, Refused};
+use crate::layout::Section;
+use crate::piece::{checked, empty, options, switch};
+use crate::visit::{Done, done};
+
+/// The fields of the form besides the conditions, as the body of the API names them.
+const FIELDS: [&str; 5] = ["eshop", "position", "active", "carrier", "carrierService"];
+
+/// A page of an organisation's preference.
+struct Page<'p> {
+    organisation: OrganisationId,
+    /// Its path, and what its button says.
+    action: &'p str,
+    button: &'p str,
+    title: &'p str,
+}
+
+impl Page<'_> {
+    async fn show(&self, visit: &Asking, form: &Asked, refused: &Refused) -> Result<Response, Problem> {
+        let choices = choices(visit, self.organisation).await?;
+        let back = of(self.organisation);
+        let fields = html! {
+            input type="hidden" name="organisation" value=(self.organisation);
+            (fields(&choices, form, refused))
+        };
+        let content = html! {
+            p.trail { a href=(back) { "Carrier preferences" } " / " (choices.organisation) }
+            h1 { (self.title) }
+            (visit.form(self.action, self.button, &back, &fields))
+        };
+        Ok(visit.page(Section::Warehouses, self.title, &content))
+    }
+}
+
+async fn choices(visit: &Asking, organisation: OrganisationId) -> Result<Choices, Problem> {
+    let found = preference::choices(visit.db(), visit.scope(), organisation).await?;
+    found.ok_or_else(|| Problem::not_found("organisation"))
+}
+
+/// `GET /console/preference/new`: without an organisation, which one, unless there is only one.
+pub(crate) async fn new(visit: Asking) -> Result<Response, Failure> {
+    let organisation = match visit.asked.id("organisation")? {
+        Some(organisation) => organisation,
+        None => match visit.scope().organisations() {
+            Some([organisation]) => *organisation,
+            _ => return Ok(which(&visit).await?),
+        },
+    };
+    let next = choices(&visit, organisation).await?.next;
+    let form = Asked::of(vec![("active", "true".to_owned()), ("position", next.to_string())]);
+    Ok(creator(organisation).show(&visit, &form, &Refused::default()).await?)
+}
+
+fn creator(organisation: OrganisationId) -> Page<'static> {
+    Page {
+        organisation,
+        action: "/console/preference/new",
+        button: "Create",
+        title: "New carrier preference",
+    }
+}
+
+async fn which(visit: &Asking) -> Result<Response, Problem> {
+    let organisations = preference::organisations(visit.db(), visit.scope()).await?;
+    let organisations: Vec<(String, String)> =
+        organisations.into_iter().map(|(id, name)| (id.to_string(), name)).collect();
+    let words = organisations.iter().map(|(id, name)| (id.as_str(), name.as_str()));
+    let content = html! {
+        p.trail { a href=(HERE) { "Carrier preferences" } " / new" }
+        h1 { "New carrier preference" }
+        @if organisations.is_empty() {
+            (empty("No organisation.", "Organisations are created with the API."))
+        } @else {
+            form.editor method="get" action={(HERE) "/new"} {
+                fieldset {
+                    legend { "For which organisation" }
+                    (options(&Asked::default(), &Refused::default(), "organisation", "Organisation", words))
+                }
+                div.buttons { button.primary type="submit" { "Continue" } a.button href=(HERE) { "Back" } }
+            }
+        }
+    };
+    Ok(visit.page(Section::Warehouses, "New carrier preference", &content))
+}
+
+/// `POST /console/preference/new`.
+pub(crate) async fn create(act: Acting) -> Result<Response, Failure> {
+    let organisation: OrganisationId = act
+        .form
+        .id("organisation")?
+        .ok_or_else(|| Problem::violation("organisation", "required", "is required"))?;
+    let mut body = body(&act.form);
+    body.insert("organisation".to_owned(), json!(organisation));
+    match record::create::<CarrierPreference>(act.visit.services(), &act.visit.may, body.into()).await {
+        Ok(_) => Ok(done(&of(organisation), Done::PreferenceStored, None)),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            let page = creator(organisation).show(&act.visit, &act.form, &refused).await?;
+            Ok((StatusCode::BAD_REQUEST, page).into_response())
+        }
+    }
+}
+
+/// `GET /console/preference/{id}/edit`.
+pub(crate) async fn edit(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = find(&visit, id).await?;
+    let mut fields = vec![
+        ("version", found.version.to_string()),
+        ("eshop", found.eshop_id.map(|id| id.to_string()).unwrap_or_default()),
+        ("position", found.position.to_string()),
+        ("active", found.active.to_string()),
+        ("carrier", choice(found.carrier_id, found.service_id)),
+    ];
+    fields.extend(condition::shown(&found.conditions));
+    Ok(editor(&visit, id, found.organisation_id, &Asked::of(fields), &Refused::default()).await?)
+}
+
+async fn editor(
+    visit: &Asking,
+    id: Uuid,
+    organisation: OrganisationId,
+    form: &Asked,
+    refused: &Refused,
+) -> Result<Response, Problem> {
+    let action = format!("{HERE}/{id}/edit");
+    let page = Page { organisation, action: &action, button: "Store", title: "Edit the carrier preference" };
+    page.show(visit, form, refused).await
+}
+
+/// `POST /console/preference/{id}/edit`.
+pub(crate) async fn store(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let visit = &act.visit;
+    let found = find(visit, id).await?;
+    let version = act.form.get("version").and_then(|version| version.parse().ok());
+    let mut body = body(&act.form);
+    // what is shown and may no longer be given stays: a carrier that the organisation cannot use any more
+    if act.form.get("carrier") == Some(choice(found.carrier_id, found.service_id).as_str()) {
+        body.remove("carrier");
+        body.remove("carrierService");
+    }
+    let stored =
+        record::update::<CarrierPreference>(visit.services(), &visit.may, id, body.into(), check(version));
+    match stored.await {
+        Ok(_) => Ok(done(&of(found.organisation_id), Done::PreferenceStored, None)),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            let page = editor(visit, id, found.organisation_id, &act.form, &refused).await?;
+            Ok((StatusCode::BAD_REQUEST, page).into_response())
+        }
+    }
+}
+
+/// A carrier and a service of it, as one option of the form: without script, no list follows another.
+fn choice(carrier: Uuid, service: Option<Uuid>) -> String {
+    service.map_or_else(|| carrier.to_string(), |service| format!("{carrier} {service}"))
+}
+
+/// The body of the API that a form says, without its organisation.
+fn body(form: &Asked) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("eshop".to_owned(), json!(form.get("eshop")));
+    // what is no number is refused by the rule of the API, at its path
+    let position =
+        form.get("position").map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+    body.extend(position.map(|position| ("position".to_owned(), position)));
+    body.insert("active".to_owned(), json!(form.get("active") == Some("true")));
+    let chosen = form.get("carrier").unwrap_or_default();
+    let (carrier, service) = chosen.split_once(' ').map_or((chosen, None), |(one, other)| (one, Some(other)));
+    if !carrier.is_empty() {
+        body.insert("carrier".to_owned(), json!(carrier));
+    }
+    body.insert("carrierService".to_owned(), json!(service));
+    body.insert("conditions".to_owned(), condition::body(form));
+    body
+}
+
+fn fields(choices: &Choices, form: &Asked, refused: &Refused) -> Markup {
+    let names: Vec<&str> =
+        FIELDS.into_iter().filter(|name| *name != "carrierService").chain(condition::FIELDS).collect();
+    let others = refused.others(&names);
+    let eshops: Vec<(String, &str)> =
+        choices.eshops.iter().map(|(id, name)| (id.to_string(), name.as_str())).collect();
+    let eshops =
+        [("", "every e-shop")].into_iter().chain(eshops.iter().map(|(id, name)| (id.as_str(), *name)));
+    let carriers = carriers(choices, form);
+    let carriers = carriers.iter().map(|(value, text)| (value.as_str(), text.as_str()));
+    html! {
+        input type="hidden" name="version" value=[form.get("version")];
+        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        fieldset {
+            legend { "Preference" }
+            (options(form, refused, "eshop", "For the orders of", eshops))
+            (checked(form, refused, "position", "Position: the lowest is looked at first", "number"))
+            (options(form, refused, "carrier", "Carrier, and its service", carriers))
+            (switch(form, "active", "Active"))
+        }
+        (condition::fields(form, refused))
+    }
+}
+
+/// What can be chosen, with what is chosen, which may no longer be possible.
+fn carriers(choices: &Choices, form: &Asked) -> Vec<(String, String)> {
+    let mut carriers: Vec<(String, String)> = choices
+        .carriers
+        .iter()
+        .map(|carrier| {
+            let name = carrier
+                .service
+                .as_ref()
+                .map_or_else(|| carrier.name.clone(), |service| format!("{}, {service}", carrier.name));
+            (choice(carrier.id, carrier.service_id), name)
+        })
+        .collect();
+    match form.get("carrier") {
+        Some(chosen) if carriers.iter().all(|(value, _)| value != chosen) => {
+            carriers.insert(0, (chosen.to_owned(), "as stored: can no longer be used".to_owned()));
+        }
+        None => carriers.insert(0, (String::new(), "choose a carrier".to_owned())),
+        Some(_) => {}
+    }
+    carriers
+}

@@ -1,0 +1,174 @@
+//! The setting of a wms: storing it, and rotating its secret. All go through the use-cases of the API.
+
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::expedition::handover::setting::body::IN_FLIGHT;
+use longshore_shared::expedition::handover::setting::{self, rotation, store};
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::ids::WmsId;
+use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::find;
+use crate::form::{Asked, Refused};
+use crate::layout::Section;
+use crate::piece::{checked, switch};
+use crate::secret::{self, Once};
+use crate::visit::{Act, Done, Question, Visit, done};
+
+pub(super) type Asking = Visit<permit::WriteWmsSettings>;
+pub(super) type Acting = Act<permit::WriteWmsSettings>;
+
+/// The fields of the form, as the body of the API names them.
+const FIELDS: [&str; 8] = [
+    "baseUrl",
+    "active",
+    "paused",
+    "maxInFlight",
+    "credentials.type",
+    "credentials.username",
+    "credentials.password",
+    "credentials.token",
+];
+
+/// What its secret is for.
+const SECRET: &str = "This is the secret of its calls, with which the warehouse verifies their signatures.";
+
+pub(super) fn page(id: WmsId) -> String {
+    format!("/console/wms/{id}")
+}
+
+/// `GET /console/wms/{id}/edit`.
+pub(crate) async fn edit(Id(id): Id<WmsId>, visit: Asking) -> Result<Response, Failure> {
+    let stored = stored(&visit, id).await?;
+    Ok(editor(&visit, id, stored.is_some(), &shown(stored.as_ref()), &Refused::default()).await?)
+}
+
+/// `POST /console/wms/{id}/edit`: where it creates the setting, the only page that shows the secret.
+pub(crate) async fn store(Id(id): Id<WmsId>, act: Acting) -> Result<Response, Failure> {
+    let visit = &act.visit;
+    let stored = stored(visit, id).await?;
+    let version = act.form.get("version").and_then(|version| version.parse::<i64>().ok());
+    let check = |found| {
+        let detail = "the setting was changed meanwhile: open it again";
+        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, detail)) }
+    };
+    let body = body(&act.form, stored.as_ref());
+    match store::store(visit.services(), &visit.may, id, body, check).await {
+        Ok(answer) if stored.is_none() => Ok(shows_secret(visit, id, "The wms is connected", &answer)?),
+        Ok(_) => Ok(done(&page(id), Done::WmsStored, None)),
+        Err(problem) => {
+            let refused = Refused::fields(problem)?;
+            let page = editor(visit, id, stored.is_some(), &act.form, &refused).await?;
+            Ok((StatusCode::BAD_REQUEST, page).into_response())
+        }
+    }
+}
+
+/// The stored setting, as the API shows it.
+pub(super) async fn stored(visit: &Asking, id: WmsId) -> Result<Option<Value>, Problem> {
+    match setting::find(visit.services(), visit.scope(), id).await {
+        Ok(answer) => {
+            let body = answer.body.as_deref().unwrap_or("{}");
+            serde_json::from_str(body).map(Some).map_err(Problem::internal)
+        }
+        // none is stored yet, or no longer; the wms is another thing
+        Err(problem) if matches!(problem.kind().status, 404 | 410) => find(visit, id).await.map(|_| None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The fields of a form that shows a setting; secrets are not shown.
+fn shown(stored: Option<&Value>) -> Asked {
+    let Some(stored) = stored else {
+        return Asked::of(vec![("active", "true".to_owned()), ("maxInFlight", IN_FLIGHT.to_string())]);
+    };
+    let text = |name: &str| match &stored[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    Asked::of(["version", "baseUrl", "active", "paused", "maxInFlight"].map(|name| (name, text(name))).into())
+}
+
+/// The body of the API that a form says. What is left empty of the credentials keeps the stored ones.
+fn body(form: &Asked, stored: Option<&Value>) -> Value {
+    let mut body = Map::new();
+    for name in ["active", "paused"] {
+        body.insert(name.to_owned(), json!(form.get(name) == Some("true")));
+    }
+    body.insert("baseUrl".to_owned(), json!(form.get("baseUrl").unwrap_or_default()));
+    if let Some(text) = form.get("maxInFlight") {
+        // what is no number is refused by the rule of the API, at its path
+        body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+    }
+    let masked = || stored.and_then(|stored| stored.get("credentials")).cloned();
+    let credentials = secret::given(form).map(Value::from).or_else(masked);
+    body.extend(credentials.map(|credentials| ("credentials".to_owned(), credentials)));
+    body.into()
+}
+
+async fn editor(
+    visit: &Asking,
+    id: WmsId,
+    is_stored: bool,
+    form: &Asked,
+    refused: &Refused,
+) -> Result<Response, Problem> {
+    let wms = find(visit, id).await?;
+    let title = format!("Hand-over of {}", wms.name);
+    let path = page(id);
+    let content = html! {
+        p.trail { a href="/console/wms" { "Warehouses" } " / " a href=(path) { (wms.name) } " / setting" }
+        h1 { (title) }
+        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(is_stored, form, refused)))
+    };
+    Ok(visit.page(Section::Warehouses, &title, &content))
+}
+
+fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
+    let others = refused.others(&FIELDS);
+    html! {
+        input type="hidden" name="version" value=[form.get("version")];
+        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        fieldset {
+            legend { "System of the warehouse" }
+            p.muted { "Orders are handed over to this address. Before it leads to another system, ask back what the previous one has." }
+            (checked(form, refused, "baseUrl", "Address", "url"))
+            (checked(form, refused, "maxInFlight", "Calls at once", "number"))
+            (switch(form, "active", "Hand orders over; otherwise they go on by hand"))
+            (switch(form, "paused", "Paused: orders become due, and no call is made"))
+        }
+        (secret::credentials(is_stored, form, refused, "Kind"))
+    }
+}
+
+/// `GET /console/wms/{id}/rotate`.
+pub(crate) async fn ask_rotate(Id(id): Id<WmsId>, visit: Asking) -> Result<Response, Failure> {
+    let wms = find(&visit, id).await?;
+    let back = page(id);
+    let question = Question {
+        title: "Rotate the secret?",
+        explanation: html! {
+            p { "Calls of " strong { (wms.name) } " are signed with the new secret and, for one more day, with the present one as well." }
+            p { "The new secret is shown once, on the next page." }
+        },
+        button: "Rotate the secret",
+        is_grave: false,
+        action: &format!("{back}/rotate"),
+        back: &back,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Warehouses, &question))
+}
+
+/// `POST /console/wms/{id}/rotate`: the only page that shows the new secret.
+pub(crate) async fn rotate(Id(id): Id<WmsId>, act: Acting) -> Result<Response, Failure> {
+    let answer = rotation::rotate_secret(act.visit.services(), &act.visit.may, id).await?;
+    Ok(shows_secret(&act.visit, id, "The secret is rotated", &answer)?)
+}
+
+fn shows_secret(visit: &Asking, id: WmsId, title: &str, answer: &Answer) -> Result<Response, Problem> {
+    Once { title, about: SECRET, next: (&page(id), "To the wms") }.page(visit, Section::Warehouses, answer)
+}

@@ -1,0 +1,148 @@
+//! Jobs that test a connection (`docs/reference/jobs.md#connection-tests`): one call that changes nothing, of the partner of an
+//! e-shop or of the system of a warehouse, and what it came to.
+//!
+//! The api calls nobody, so a test is a job: it is accepted with the audit record of who asked, a worker makes the call with the
+//! guarded client and the stored credentials, and its result is kept with the job. It is in no line, waits for no sync, and is
+//! not repeated: what fails is the result. The one item of the job is the connection: unchanged where it works, failed where not.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+
+use super::acceptance::{self, NewJob};
+use super::chunk::{Claim, Count};
+use super::dispatch;
+use super::execution;
+use super::fetching::CALLING;
+use super::kind::{Job, JobKind, JobState, Stored};
+use super::room;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
+use longshore_kernel::database::Database;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
+
+/// What a test found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether the connection works.
+    pub works: bool,
+    /// What happened, in a sentence for an operator.
+    pub message: String,
+    /// How long that took.
+    pub took: Duration,
+}
+
+/// Accepts a test of `tested`, the id of what has the setting, or finds the one that waits for its call; returns its id. The caller
+/// has locked what is tested.
+pub(crate) async fn accept<J: Job>(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    job: &J,
+    (organisation, eshop): (OrganisationId, Option<EshopId>),
+    tested: String,
+) -> Result<JobId, Problem> {
+    let limit = change.services().unfinished_jobs;
+    let tx = change.connection();
+    if let Some(waiting) = waiting(tx, J::KIND, &tested).await? {
+        return Ok(waiting);
+    }
+    room::make(tx, Some(organisation), limit).await?;
+    let job = NewJob {
+        id: JobId::new(),
+        stored: Stored::new(job)?,
+        organisations: vec![organisation],
+        eshop,
+        sequence: None,
+        source: Some(tested),
+    };
+    acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 1, 1).await?;
+    sqlx::query!(
+        "INSERT INTO job_chunk (job_id, number, state, item_count, first_index, calls_partner)
+         VALUES ($1, $2, 'queued', 1, 0, true)",
+        job.id.get(),
+        CALLING,
+    )
+    .execute(tx)
+    .await?;
+    dispatch::note(change, Queue::Partner, Some(organisation));
+    Ok(job.id)
+}
+
+async fn waiting(tx: &mut PgConnection, kind: JobKind, tested: &str) -> Result<Option<JobId>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id: JobId" FROM job
+           WHERE kind IN ('integration.test', 'wms.test') AND source = $2 AND kind = $1 AND state = 'queued'
+           ORDER BY created_at DESC LIMIT 1"#,
+        kind.as_str(),
+        tested,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// Ends a test with what it found out. If the claim is lost, nothing is recorded.
+pub async fn complete(services: &Services, claim: &Claim, finding: &Finding) -> Result<Hold, Problem> {
+    let mut change = Change::begin(services).await?;
+    let count =
+        Count { unchanged: i32::from(finding.works), failed: i32::from(!finding.works), ..Count::default() };
+    if execution::complete(&mut change, claim, count, &[]).await?.is_lost() {
+        return Ok(Hold::Lost);
+    }
+    sqlx::query!(
+        "UPDATE job SET connection_works = $2, connection_message = $3, connection_ms = $4 WHERE id = $1",
+        claim.job.get(),
+        finding.works,
+        // no text of Postgres has it
+        finding.message.replace('\0', "\u{fffd}"),
+        i32::try_from(finding.took.as_millis()).unwrap_or(i32::MAX),
+    )
+    .execute(change.connection())
+    .await?;
+    change.commit().await?;
+    Ok(Hold::Kept)
+}
+
+/// A test, as a page shows it.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// Its job.
+    pub job: JobId,
+    /// The state of that.
+    pub state: JobState,
+    /// Whether the connection works; absent until it is known.
+    pub works: Option<bool>,
+    /// What happened.
+    pub message: Option<String>,
+    /// How long it took, in milliseconds.
+    pub took_ms: Option<i32>,
+    /// Why the job failed, or waits.
+    pub error: Option<String>,
+    /// Who asked for it.
+    pub actor: String,
+    /// When it was accepted.
+    pub created_at: DateTime<Utc>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// The last test of what has this id. The caller must have access to it.
+pub async fn last(db: &Database, kind: JobKind, tested: &str) -> Result<Option<Test>, Problem> {
+    let found = sqlx::query_as!(
+        Test,
+        r#"SELECT id AS job, state AS "state: JobState", connection_works AS works, connection_message AS message,
+                  connection_ms AS took_ms, error, actor_name AS actor, created_at, finished_at
+           FROM job
+           WHERE kind IN ('integration.test', 'wms.test') AND source = $2 AND kind = $1
+           ORDER BY created_at DESC LIMIT 1"#,
+        kind.as_str(),
+        tested,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(found)
+}

@@ -1,0 +1,306 @@
+//! Wms as operators see them: how the system of each is called, how far its hand-overs are behind, and what it refused.
+//!
+//! Each look is bounded, however many orders there are: an index says which are looked at, and at most so many.
+
+use chrono::{DateTime, Utc};
+
+use super::order;
+use super::order::attention::{UNANSWERED_SECONDS, WAITING};
+use longshore_domain::list::criteria::containing;
+use longshore_domain::list::fields::expedition::HandoverState;
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{ExpeditionId, OrganisationId, WmsId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::words;
+
+/// Wms a page.
+pub const PAGE: usize = 50;
+/// Reasons of refusals that are shown of a wms.
+pub const REASONS: i64 = 20;
+/// Answers that are shown of a wms.
+pub const ANSWERS: i64 = 20;
+
+words! {
+    /// How the hand-over of a wms is.
+    pub enum Course ("state of a wms") {
+        /// The last calls of its system failed.
+        Failing = "failing",
+        /// An operator paused the calls.
+        Paused = "paused",
+        /// Its system is called.
+        Healthy = "healthy",
+        /// Its setting is switched off: orders go on by hand.
+        Inactive = "inactive",
+        /// It has no setting: orders go on by hand.
+        ByHand = "by_hand",
+    }
+}
+
+impl Course {
+    /// Whether its system is called, now or when a pause ends.
+    #[must_use]
+    pub fn is_called(self) -> bool {
+        matches!(self, Self::Failing | Self::Paused | Self::Healthy)
+    }
+}
+
+/// A wms.
+#[derive(Clone, Debug)]
+pub struct Wms {
+    /// Its id.
+    pub id: WmsId,
+    /// Its name.
+    pub name: String,
+    /// Its organisation.
+    pub organisation_id: OrganisationId,
+    /// Name of that.
+    pub organisation: String,
+    /// How it is.
+    pub course: Course,
+    /// Whether its setting is paused.
+    pub paused: bool,
+    /// Where its system is; absent without a setting.
+    pub base_url: Option<String>,
+    /// Calls at once.
+    pub max_in_flight: Option<i32>,
+    /// When the setting was stored.
+    pub changed_at: Option<DateTime<Utc>>,
+    /// Failures since the last success.
+    pub failures: i32,
+    /// Since when there was nothing else.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// When the next probe is due, where the breaker is open.
+    pub probe_at: Option<DateTime<Utc>>,
+    /// Probes that have failed since it opened.
+    pub probes: i32,
+    /// Until when the system asked to be left alone.
+    pub held_until: Option<DateTime<Utc>>,
+    /// Whether a worker calls it at this moment.
+    pub leased: bool,
+    /// The last failure, until a call succeeds or the setting is stored again.
+    pub error: Option<String>,
+    /// When.
+    pub error_at: Option<DateTime<Utc>>,
+    /// Of which order.
+    pub error_order: Option<ExpeditionId>,
+    /// Orders that wait for their first call, up to [`WAITING`].
+    pub pending: i64,
+    /// Orders that were called, or asked back, without an answer, up to [`WAITING`].
+    pub called: i64,
+    /// Since when the oldest of both waits.
+    pub waiting_since: Option<DateTime<Utc>>,
+    /// Cancels without an answer for over an hour, up to [`WAITING`].
+    pub unanswered: i64,
+    /// The oldest order of these.
+    pub first_unanswered: Option<ExpeditionId>,
+}
+
+impl Wms {
+    /// Whether it has a setting.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.base_url.is_some()
+    }
+}
+
+/// What is wanted of a list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// As it is.
+    pub course: Option<Course>,
+    /// With this in its name, that of its organisation, or its address.
+    pub text: Option<String>,
+    /// Behind this one, by name.
+    pub after: Option<WmsId>,
+}
+
+/// A page of wms, by name; one more than [`PAGE`] says that there are more.
+pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Wms>, Problem> {
+    read(db, scope, None, wanted).await
+}
+
+/// The wms of that id, if it is in the scope.
+pub async fn find(db: &Database, scope: &Scope, id: WmsId) -> Result<Option<Wms>, Problem> {
+    Ok(read(db, scope, Some(id), &Filter::default()).await?.pop())
+}
+
+async fn read(
+    db: &Database,
+    scope: &Scope,
+    only: Option<WmsId>,
+    wanted: &Filter,
+) -> Result<Vec<Wms>, Problem> {
+    let pattern = wanted.text.as_deref().map(containing);
+    let found = sqlx::query_as!(
+        Wms,
+        r#"WITH shown AS MATERIALIZED (
+               SELECT * FROM (
+                   SELECT m.id, m.name, m.organisation_id, o.name AS organisation, s.base_url, s.max_in_flight, s.changed_at,
+                          coalesce(s.paused, false) AS paused, l.failures, l.failing_since, l.probe_at, l.probes, l.held_until,
+                          l.leased_until, l.error, l.error_at, l.error_expedition_id,
+                          CASE WHEN s.wms_id IS NULL THEN 'by_hand' WHEN NOT s.active THEN 'inactive'
+                               WHEN l.failures > 0 THEN 'failing' WHEN s.paused THEN 'paused' ELSE 'healthy' END AS course
+                   FROM wms m
+                   JOIN organisation o ON o.id = m.organisation_id
+                   LEFT JOIN wms_setting s ON s.wms_id = m.id
+                   LEFT JOIN wms_lane l ON l.wms_id = m.id
+                   WHERE in_scope($1, m.organisation_id) AND ($2::uuid IS NULL OR m.id = $2)
+               ) AS m
+               WHERE ($3::text IS NULL OR m.name ILIKE $3 OR m.organisation ILIKE $3 OR m.base_url ILIKE $3)
+                 AND ($4::uuid IS NULL OR (m.name, m.id) > ((SELECT name FROM wms WHERE id = $4), $4))
+                 AND ($5::text IS NULL OR m.course = $5)
+               ORDER BY m.name, m.id LIMIT $6
+           )
+           SELECT m.id AS "id!", m.name AS "name!", m.organisation_id AS "organisation_id!", m.organisation AS "organisation!",
+                  m.course AS "course!: Course", m.paused AS "paused!", m.base_url AS "base_url?",
+                  m.max_in_flight AS "max_in_flight?", m.changed_at AS "changed_at?", coalesce(m.failures, 0) AS "failures!",
+                  m.failing_since AS "failing_since?", m.probe_at AS "probe_at?", coalesce(m.probes, 0) AS "probes!",
+                  m.held_until AS "held_until?", coalesce(m.leased_until > now(), false) AS "leased!", m.error AS "error?",
+                  m.error_at AS "error_at?", m.error_expedition_id AS "error_order?: ExpeditionId",
+                  p.orders AS "pending!", c.orders AS "called!", least(p.since, c.since) AS waiting_since,
+                  u.orders AS "unanswered!", u.first AS "first_unanswered?: ExpeditionId"
+           FROM shown m
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS orders, min(h.handover_since) AS since FROM (
+                   SELECT handover_since FROM expedition_handover
+                   WHERE handover_wms_id = m.id AND handover_state = 'pending' LIMIT $7) AS h
+           ) AS p
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS orders, min(h.handover_since) AS since FROM (
+                   SELECT handover_since FROM expedition_handover
+                   WHERE handover_wms_id = m.id AND handover_state IN ('sending', 'withdrawing') LIMIT $7) AS h
+           ) AS c
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS orders, (array_agg(e.id ORDER BY e.status_since))[1] AS first FROM (
+                   SELECT id, status_since FROM expedition
+                   WHERE organisation_id = m.organisation_id AND status = 'waiting_for_cancel' AND wms_id = m.id
+                     AND status_since < now() - make_interval(secs => $8)
+                   ORDER BY status_since LIMIT $7) AS e
+           ) AS u
+           ORDER BY m.name, m.id"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        only as Option<WmsId>,
+        pattern.as_deref(),
+        wanted.after as Option<WmsId>,
+        wanted.course.map(Course::as_str),
+        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        WAITING,
+        UNANSWERED_SECONDS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Orders that the warehouse of a wms refused for the same reason.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The wms.
+    pub wms: WmsId,
+    /// The code of the error.
+    pub code: String,
+    /// Its place in the order, without the number of an item.
+    pub path: String,
+    /// What it says.
+    pub message: String,
+    /// Orders with it.
+    pub orders: i64,
+    /// The one that was refused first.
+    pub first: ExpeditionId,
+    /// When.
+    pub since: DateTime<Utc>,
+}
+
+/// What their warehouses refused and nobody has corrected, by reason, the most frequent first, up to [`REASONS`] of each wms; of
+/// [`order::COUNTED`] incorrect orders of each organisation. The caller must have access to the wms.
+pub async fn refused(db: &Database, wms: &[WmsId]) -> Result<Vec<Refused>, Problem> {
+    let found = sqlx::query_as!(
+        Refused,
+        r#"WITH looked_at AS (
+               SELECT e.* FROM (SELECT DISTINCT organisation_id FROM wms WHERE id = ANY ($1)) AS o
+               CROSS JOIN LATERAL (
+                   SELECT e.id, e.wms_id, e.errors, e.status_since FROM expedition e
+                   WHERE e.organisation_id = o.organisation_id AND e.status = 'incorrect' ORDER BY e.status_since LIMIT $2
+               ) AS e
+               JOIN expedition_handover h ON h.id = e.id AND h.handover_state = 'refused'
+               WHERE e.wms_id = ANY ($1)
+           ), error AS (
+               SELECT l.id, l.wms_id, l.status_since, coalesce(x ->> 'code', '') AS code,
+                      regexp_replace(coalesce(x ->> 'propertyPath', ''), '\[[0-9]+\]', '[]', 'g') AS path,
+                      left(coalesce(x ->> 'message', ''), 200) AS message
+               FROM looked_at l CROSS JOIN LATERAL jsonb_array_elements(l.errors) AS x
+           ), reason AS (
+               SELECT wms_id, code, path, message, count(DISTINCT id) AS orders,
+                      (array_agg(id ORDER BY status_since))[1] AS first, min(status_since) AS since,
+                      row_number() OVER (PARTITION BY wms_id ORDER BY count(DISTINCT id) DESC, code, path, message) AS place
+               FROM error GROUP BY wms_id, code, path, message
+           )
+           SELECT wms_id AS "wms!: WmsId", code AS "code!", path AS "path!", message AS "message!", orders AS "orders!",
+                  first AS "first!: ExpeditionId", since AS "since!"
+           FROM reason WHERE place <= $3 ORDER BY wms_id, place"#,
+        wms as &[WmsId],
+        order::COUNTED,
+        REASONS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// A call of a wms, as the hand-over of its order shows it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The order.
+    pub order: ExpeditionId,
+    /// Its number.
+    pub order_number: String,
+    /// Which hand-over of it.
+    pub number: i32,
+    /// What it came to so far.
+    pub state: HandoverState,
+    /// Since when.
+    pub since: DateTime<Utc>,
+    /// Calls in this state.
+    pub attempts: i32,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// When the next call is due.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// What the warehouse calls the order.
+    pub wms_internal_id: Option<String>,
+}
+
+/// The last calls of a wms, newest first: those without an answer, and answers among the thousand newest of each kind. The caller
+/// must have access to the wms.
+pub async fn last_calls(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
+    // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
+    let found = sqlx::query_as!(
+        Call,
+        r#"WITH called AS (
+               SELECT h.id FROM expedition_handover h
+               WHERE h.handover_wms_id = $1 AND h.handover_state IN ('sending', 'withdrawing')
+               ORDER BY h.handover_next_attempt_at, h.id LIMIT 1000
+           ), answered AS (
+               SELECT h.id FROM unnest(ARRAY['accepted', 'refused', 'withdrawn']) AS s (state)
+               CROSS JOIN LATERAL (
+                   SELECT h.id, h.handover_wms_id FROM expedition_handover h
+                   WHERE h.handover_state = s.state ORDER BY h.handover_since DESC, h.id DESC LIMIT 1000
+               ) AS h
+               WHERE h.handover_wms_id = $1
+           )
+           SELECT d.id AS "order!", d.order_number AS "order_number!", h.handover_number AS "number!",
+                  h.handover_state AS "state!: HandoverState", h.handover_since AS "since!", h.handover_attempts AS "attempts!",
+                  h.handover_error AS error, h.handover_next_attempt_at AS next_attempt_at, h.wms_internal_id
+           FROM (SELECT id FROM called UNION ALL SELECT id FROM answered) AS g
+           JOIN expedition_handover h ON h.id = ANY (ARRAY[g.id])
+           JOIN expedition_detail d ON d.id = ANY (ARRAY[g.id])
+           WHERE h.handover_state IS NOT NULL
+           ORDER BY h.handover_since DESC, h.id DESC LIMIT $2"#,
+        wms.get(),
+        ANSWERS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

@@ -1,0 +1,74 @@
+//! `integration.test` and `wms.test`: one call that changes nothing, and what it came to
+//! (`docs/reference/jobs.md#connection-tests`).
+
+use std::time::Duration;
+
+use longshore_shared::expedition::handover::setting::trial;
+use longshore_shared::job::chunk::Claim;
+use longshore_shared::job::connection::{self, Finding};
+use longshore_shared::job::execution::Fate;
+use longshore_shared::job::kind::{Shop, TestIntegration, TestWms};
+use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::ids::OrganisationId;
+use longshore_shared::kernel::problem::{CORRUPTED_DATA, Problem};
+use tokio::time::Instant;
+
+use super::Body;
+use super::partner_turn::stored_setting;
+use crate::context::WorkerContext;
+use crate::handover;
+use crate::partner::{self, PartnerError};
+
+/// How long a test may take: twice what a partner may take to begin an answer.
+const LIMIT: Duration = Duration::from_mins(1);
+
+impl Body for TestIntegration {
+    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {
+        let setting = stored_setting(&context.services, shop.eshop).await?;
+        let began = Instant::now();
+        let found = tokio::select! {
+            found = tokio::time::timeout(LIMIT, partner::test(&context.partners, &setting)) => found,
+            () = context.stop.cancelled() => return Err(Fate::Snooze(Duration::ZERO)),
+        };
+        let found = match found {
+            Ok(Ok(said)) => Ok(said),
+            // a limit of our own says nothing of the partner
+            Ok(Err(PartnerError::Busy(wait))) => return Err(Fate::Snooze(wait)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the partner returned no page within {} s", LIMIT.as_secs())),
+        };
+        end(context, claim, found, began).await
+    }
+}
+
+impl Body for TestWms {
+    async fn call(&self, context: &WorkerContext, claim: &Claim, _: OrganisationId) -> Result<Hold, Fate> {
+        let contact = match trial::contact(&context.services, self.wms).await {
+            Ok(Some(contact)) => contact,
+            Ok(None) => return Err(Fate::Discard("the setting of the wms was deleted".to_owned())),
+            Err(problem) if *problem.kind() == CORRUPTED_DATA => {
+                return Err(Fate::Discard(problem.to_string()));
+            }
+            Err(problem) => return Err(problem.into()),
+        };
+        let began = Instant::now();
+        let found = tokio::select! {
+            found = handover::test(&context.handover, &contact) => found,
+            () = context.stop.cancelled() => return Err(Fate::Snooze(Duration::ZERO)),
+        };
+        end(context, claim, found, began).await
+    }
+}
+
+async fn end(
+    context: &WorkerContext,
+    claim: &Claim,
+    found: Result<String, String>,
+    began: Instant,
+) -> Result<Hold, Fate> {
+    let took = began.elapsed();
+    let works = found.is_ok();
+    let message = found.unwrap_or_else(|why| why);
+    let ended = connection::complete(&context.services, claim, &Finding { works, message, took }).await;
+    ended.map_err(|problem: Problem| problem.into())
+}
