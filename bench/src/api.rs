@@ -257,6 +257,14 @@ impl Api {
         self.sync(REPORT_NEWS, body).await
     }
 
+    /// Stores the setting of a wms.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn store_wms_setting(&self, wms: Uuid, setting: &Value) -> anyhow::Result<()> {
+        done(self.client.post(format!("/api/partner-integration/wms-setting/{wms}")).json(setting)).await
+    }
+
     /// Sends a prepared body at once: a stream of rows would measure the client, too.
     async fn sync(&self, path: &str, body: String) -> anyhow::Result<Job> {
         let call = self.client.post(path).header("content-type", "application/x-ndjson").body(body);

@@ -5,7 +5,8 @@
 //!
 //! - [`site`]: two api and two worker processes, and [`server`]: a separate Postgres and Redis, each behind a
 //!   [`proxy`] that can simulate a bad network; damaged [`streams`] and [`transaction`]s that stay open;
-//! - [`fleet`]: destinations that misbehave, [`partners`]: partners that misbehave;
+//! - [`fleet`]: destinations that misbehave, [`partners`]: partners that misbehave, [`warehouses`]: systems of
+//!   warehouses that misbehave;
 //! - [`load`]: the requests and the promises in their answers, sent by a [`caller`] that repeats unanswered
 //!   requests;
 //! - [`minder`]: operations on webhooks; [`neighbour`]: an organisation that floods the service; [`orders`]:
@@ -16,7 +17,7 @@
 //! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures the effect. A new
 //! fault is a variant of `plan::Fault`, its place in a deck there, and its arm in `inject`; a new
 //! misbehaviour of destinations is a variant of `fleet::Misbehaviour`, of partners one of
-//! `partners::Mischief`; a new promise is a field of `load::Promises`, stored with the answer, and checked in
+//! `partners::Mischief`, of warehouses one of `warehouses::Trouble`; a new promise is a field of `load::Promises`, stored with the answer, and checked in
 //! `check`.
 
 mod caller;
@@ -35,6 +36,7 @@ mod site;
 mod streams;
 pub mod table;
 mod transaction;
+mod warehouses;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -68,6 +70,7 @@ pub use self::report::Report;
 use self::report::{Check, Injected};
 use self::server::{Disk, Postgres};
 use self::site::{Member, Role, Site};
+use self::warehouses::Warehouse;
 
 /// MiB for Postgres, and in addition for each minute of a run.
 const ROOM: u64 = 384;
@@ -127,6 +130,7 @@ async fn on(
     try_join_all(partners.iter().map(Partner::begin)).await?;
     let neighbour = Neighbour::open(&services, &caller, &mut psql).await?;
     let merchants = orders::open_all(&services, &caller, carrier, &mut psql).await?;
+    let warehouses = warehouses::open_all(&services, &caller, carrier).await?;
     orders::attach(&mut psql, carrier).await?;
     psql.close().await?;
     let load = Load::prepare(caller, tenant).await?;
@@ -141,6 +145,7 @@ async fn on(
         load: &load,
         shops: &shops,
         partners: &partners,
+        warehouses: &warehouses,
         started,
         until,
         injected: Mutex::default(),
@@ -152,12 +157,14 @@ async fn on(
         minder.mind(seed, until),
         neighbour.flood(seed, until),
         orders::sell(&merchants, seed, until),
+        warehouses::trade(&warehouses, seed, until),
         try_join_all(partners.iter().map(|partner| partner.work(seed, until))),
         hands.work(&plan.processes),
         hands.work(&plan.servers),
         hands.work(&plan.destinations),
         hands.work(&plan.partners),
         hands.work(&plan.snapshots),
+        hands.work(&plan.warehouses),
     )?;
     site.be_ready().await.context("not all processes are ready although nothing is broken any more")?;
     let mut faults = hands.injected.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -173,11 +180,13 @@ async fn on(
     load.caller.ask(&correct, &[200]).await?;
     try_join_all(partners.iter().map(Partner::be_well)).await?;
     neighbour.be_well();
+    warehouses.iter().for_each(Warehouse::be_well);
     let mut left = Vec::from_iter(check::be_quiet(site, QUIET_WITHIN).await?);
     let quiet_after = ended.elapsed().as_secs_f64();
     let last_test = minder.conclude().await?;
     partners::conclude(&partners).await?;
     orders::conclude(&merchants).await?;
+    warehouses::conclude(&warehouses).await?;
     check::run_nightly_comparison(site).await?;
     left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
@@ -193,6 +202,7 @@ async fn on(
         minder: &minder,
         neighbour: &neighbour,
         merchants: &merchants,
+        warehouses: &warehouses,
     };
     let mut checks = check::all(site, cast, &course).await?;
     checks.insert(0, Check::new("all comes to rest", 1, left));
@@ -209,6 +219,8 @@ async fn on(
     let (promises, deeds) = (load.promises(), minder.deeds());
     let books: Vec<_> = merchants.iter().map(Merchant::book).collect();
     let sum = |of: fn(&orders::Book) -> u64| books.iter().map(|book| of(book)).sum::<u64>();
+    let of_warehouses =
+        |of: fn(&warehouses::Book) -> u64| warehouses.iter().map(|one| of(&one.book())).sum::<u64>();
     let promised = BTreeMap::from([
         ("names", promises.names.len() as u64),
         ("products", promises.created.len() as u64),
@@ -225,6 +237,9 @@ async fn on(
         ("operations on orders", sum(|book| book.done)),
         ("refusals because of a status", sum(|book| book.refused)),
         ("jobs of orders and their stocks", sum(|book| book.jobs.len() as u64)),
+        ("orders of warehouses", of_warehouses(|book| book.orders.len() as u64)),
+        ("operations on orders of warehouses", of_warehouses(|book| book.done)),
+        ("reports of warehouses", of_warehouses(|book| book.reports.len() as u64)),
         ("jobs of the neighbour", neighbour.jobs().len() as u64),
         (
             "syncs and send-outs of partners",
@@ -290,7 +305,7 @@ fn stalls(started: Instant, faults: &[Injected]) -> Vec<(Instant, Instant)> {
 
 /// The time from the end of a fault until a shop next accepted a delivery, in seconds.
 fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f64> {
-    let beside = ["destination", "partner", "an old snapshot"];
+    let beside = ["destination", "partner", "warehouse", "an old snapshot"];
     if beside.iter().any(|beside| fault.kind.starts_with(beside)) {
         return None;
     }
@@ -305,6 +320,7 @@ struct Hands<'r, T> {
     load: &'r Load,
     shops: &'r [(Uuid, Shop)],
     partners: &'r [Partner],
+    warehouses: &'r [Warehouse],
     started: Instant,
     until: Instant,
     injected: Mutex<Vec<Injected>>,
@@ -415,6 +431,11 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             Fault::Mischief(how, lasts) => {
                 let partner = self.partners.iter().find(|partner| partner.serves.does(*how));
                 partner.context("no such partner")?.misbehave(*how, *lasts).await
+            }
+            Fault::Trouble(how, lasts) => {
+                let warehouse = self.warehouses.iter().find(|warehouse| warehouse.does(*how));
+                warehouse.context("no such warehouse")?.misbehave(*how, *lasts).await;
+                Ok(())
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod orders;
 mod partners;
+mod warehouses;
 mod webhooks;
 
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,7 @@ use super::orders::Merchant;
 use super::partners::Partner;
 use super::report::Check;
 use super::site::Site;
+use super::warehouses::Warehouse;
 
 /// The interval of checking whether all work is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -88,6 +90,13 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
         "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued' AND next_attempt_at > now()",
         "UPDATE job SET out_of_line_until = now() WHERE out_of_line_until > now()",
         "UPDATE job SET receiving_until = now() WHERE state = 'receiving' AND receiving_until > now()",
+        // not while a call may be under way
+        "UPDATE expedition_handover SET handover_next_attempt_at = now()
+         WHERE id = ANY (ARRAY(SELECT id FROM expedition_handover
+                               WHERE handover_next_attempt_at > now() AND coalesce(handover_in_call_until <= now(), true)
+                               FOR NO KEY UPDATE SKIP LOCKED))",
+        "UPDATE wms_lane SET probe_at = CASE WHEN probe_at IS NOT NULL THEN least(probe_at, now()) END, held_until = NULL
+         WHERE probe_at > now() OR held_until > now()",
     ] {
         sqlx::query(hurry).execute(&mut *psql).await?;
     }
@@ -109,7 +118,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
     let (until, mut quiet_since) = (Instant::now() + within, None);
     loop {
         hurry(&mut psql).await?;
-        let left: (i64, i64, i64, i64, i64, i64, i64) = sqlx::query_as(
+        let left: (i64, i64, i64, i64, i64, i64, i64, i64, i64) = sqlx::query_as(
             "SELECT (SELECT count(*) FROM delivery),
                     (SELECT count(*) FROM webhook_lane WHERE leased_until > now()),
                     (SELECT count(*) FROM job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')),
@@ -118,7 +127,9 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
                     -- what would begin by the clock in the middle of the looking
                     (SELECT count(*) FROM partner_clock WHERE next_run_at < now() + interval '10 seconds')
                     + (SELECT count(*) FROM stock_send_out WHERE compare_at < now() + interval '10 seconds'),
-                    (SELECT count(*) FROM product_stock WHERE marked_at IS NOT NULL)",
+                    (SELECT count(*) FROM product_stock WHERE marked_at IS NOT NULL),
+                    (SELECT count(*) FROM expedition_handover WHERE handover_state IN ('pending', 'sending', 'withdrawing')),
+                    (SELECT count(*) FROM wms_lane WHERE leased_until > now())",
         )
         .fetch_one(&mut psql)
         .await?;
@@ -129,7 +140,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         if !due.is_empty() {
             _ = queues.put(Queue::Upkeep, &due, Duration::from_secs(1)).await;
         }
-        if left == (0, 0, 0, 0, 0, 0, 0) {
+        if left == (0, 0, 0, 0, 0, 0, 0, 0, 0) {
             if quiet_since.get_or_insert_with(Instant::now).elapsed() >= QUIET {
                 return Ok(None);
             }
@@ -139,8 +150,8 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         if Instant::now() >= until {
             return Ok(Some(format!(
                 "after {within:?}, {} deliveries, {} leased lanes, {} jobs ({} of them receiving), {} stocks to be sent, \
-                 {} syncs by the clock and {} marked stocks are left",
-                left.0, left.1, left.2, left.3, left.4, left.5, left.6
+                 {} syncs by the clock, {} marked stocks, {} hand-overs and {} leased lanes of wms are left",
+                left.0, left.1, left.2, left.3, left.4, left.5, left.6, left.7, left.8
             )));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -163,11 +174,12 @@ pub(crate) struct Cast<'r> {
     pub(crate) minder: &'r Minder<'r>,
     pub(crate) neighbour: &'r Neighbour,
     pub(crate) merchants: &'r [Merchant],
+    pub(crate) warehouses: &'r [Warehouse],
 }
 
 /// All invariants.
 pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow::Result<Vec<Check>> {
-    let Cast { load, shops, partners, minder, neighbour, merchants } = cast;
+    let Cast { load, shops, partners, minder, neighbour, merchants, warehouses } = cast;
     let mut psql = connect(site).await?;
     let mut checks = Vec::new();
     for (name, caller) in [
@@ -205,11 +217,13 @@ pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow:
         (neighbour.tenant.organisation.get(), neighbour.shops.as_slice()),
     ];
     all_shops.extend(merchants.iter().map(|one| (one.tenant.organisation.get(), one.shops.as_slice())));
+    all_shops.extend(warehouses.iter().map(|one| (one.tenant.organisation.get(), one.shops.as_slice())));
     let kept = webhooks::all(&mut psql, &all_shops, &deeds, course.last_test).await;
     *minder.deeds() = deeds;
     checks.extend(kept?);
     checks.extend(partners::all(&mut psql, partners, course).await?);
     checks.extend(orders::all(site, &mut psql, merchants).await?);
+    checks.extend(warehouses::all(&mut psql, warehouses).await?);
     checks.extend(rows(&mut psql).await?);
     checks.extend(servers(site, &mut psql, course).await?);
     checks.push(panics(site)?);
@@ -369,6 +383,12 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
              UNION ALL
              SELECT 'lane ' || webhook_id FROM webhook_lane WHERE leased_until > now() OR probe_at IS NOT NULL OR failures > 0
              UNION ALL
+             SELECT 'lane of wms ' || wms_id FROM wms_lane
+             WHERE leased_until > now() OR probe_at IS NOT NULL OR failures > 0 OR held_until > now()
+             UNION ALL
+             SELECT 'hand-over of ' || id FROM expedition_handover
+             WHERE handover_state IN ('pending', 'sending', 'withdrawing') OR handover_in_call_until > now()
+             UNION ALL
              SELECT 'webhook ' || id FROM webhook w WHERE NOT active
                 OR NOT EXISTS (SELECT FROM webhook_lane l WHERE l.webhook_id = w.id)
              UNION ALL
@@ -423,7 +443,7 @@ async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyho
     if bytes > course.redis_bytes + REDIS_SLACK {
         wrong.push(format!("{bytes} bytes, {} before", course.redis_bytes));
     }
-    for queue in [Queue::Chunk, Queue::Lane, Queue::Partner] {
+    for queue in [Queue::Chunk, Queue::Lane, Queue::Partner, Queue::Handover] {
         let stats = queues.stats(queue).await?;
         if stats.depth > 0 {
             wrong.push(format!("{queue:?}: {stats:?}"));

@@ -1,7 +1,7 @@
 //! The plan of faults, which the seed determines.
 //!
-//! Five hands inject faults in parallel, each one after another: into processes, into servers and their
-//! networks, into destinations, into partners, and into what Postgres can vacuum. Each draws from a shuffled
+//! Six hands inject faults in parallel, each one after another: into processes, into servers and their
+//! networks, into destinations, into partners, into what Postgres can vacuum, and into warehouses. Each draws from a shuffled
 //! deck of its faults, and reshuffles the deck when it is empty, so every fault occurs, equally often.
 //!
 //! There is one exception. After Redis was emptied, BaseLinker gets no requests for a minute and a half, so a
@@ -20,6 +20,7 @@ use super::partners::Mischief;
 use super::proxy::Network;
 use super::site::{PROCESSES, Role};
 use super::streams::{DAMAGES, Damage};
+use super::warehouses::Trouble;
 
 /// The length of a run, and of its faults.
 #[derive(Debug, Clone, Copy)]
@@ -96,6 +97,8 @@ pub(crate) enum Fault {
     Misbehave(Misbehaviour, Duration),
     /// A partner misbehaves.
     Mischief(Mischief, Duration),
+    /// The system of a warehouse misbehaves.
+    Trouble(Trouble, Duration),
 }
 
 impl Fault {
@@ -118,6 +121,7 @@ impl Fault {
             Self::Snapshot(_) => "an old snapshot".to_owned(),
             Self::Misbehave(how, _) => format!("destination: {}", how.name()),
             Self::Mischief(how, _) => format!("partner: {}", how.name()),
+            Self::Trouble(how, _) => format!("warehouse: {}", how.name()),
         }
     }
 
@@ -138,7 +142,8 @@ impl Fault {
             | Self::FullDisk(lasts)
             | Self::Snapshot(lasts)
             | Self::Misbehave(_, lasts)
-            | Self::Mischief(_, lasts) => *lasts,
+            | Self::Mischief(_, lasts)
+            | Self::Trouble(_, lasts) => *lasts,
             _ => Duration::ZERO,
         }
     }
@@ -179,6 +184,8 @@ pub(crate) struct Plan {
     pub(crate) partners: Vec<Step>,
     /// The vacuum of Postgres.
     pub(crate) snapshots: Vec<Step>,
+    /// The systems of warehouses.
+    pub(crate) warehouses: Vec<Step>,
 }
 
 impl Plan {
@@ -192,6 +199,7 @@ impl Plan {
             destinations: hand(&mut lot, effort, 0.2..1.0, false, destinations),
             partners: hand(&mut lot, effort, 0.2..2.0, false, partners),
             snapshots: hand(&mut lot, effort, 0.5..5.0, false, snapshots),
+            warehouses: hand(&mut lot, effort, 0.2..1.0, false, warehouses),
         }
     }
 }
@@ -284,6 +292,11 @@ fn snapshots(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
     vec![Fault::Snapshot(up_to(lot, effort.faults / 2))]
 }
 
+fn warehouses(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
+    let longest = effort.longest.min(Duration::from_secs(20));
+    Trouble::all().map(|how| Fault::Trouble(how, up_to(lot, longest))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -325,6 +338,7 @@ mod tests {
                 (&plan.destinations, destinations(&mut StdRng::seed_from_u64(0), effort)),
                 (&plan.partners, partners(&mut StdRng::seed_from_u64(0), effort)),
                 (&plan.snapshots, snapshots(&mut StdRng::seed_from_u64(0), effort)),
+                (&plan.warehouses, warehouses(&mut StdRng::seed_from_u64(0), effort)),
             ] {
                 let kinds: BTreeSet<_> = steps.iter().map(|(_, fault)| fault.kind()).collect();
                 assert!(deck.iter().all(|fault| kinds.contains(&fault.kind())), "{seed}: {kinds:?}");

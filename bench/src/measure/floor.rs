@@ -11,13 +11,14 @@ use sqlx::{AssertSqlSafe, Connection as _, Decode, Executor as _, PgConnection, 
 use super::load::milliseconds;
 
 /// The tables that the measurements write.
-const WRITTEN: [&str; 15] = [
+const WRITTEN: [&str; 16] = [
     "product",
     "product_eshop",
     "product_stock",
     "expedition",
     "expedition_detail",
     "expedition_item",
+    "expedition_handover",
     "stock_movement",
     "audit",
     "event",

@@ -1,6 +1,7 @@
-//! Orders: placed one by one over HTTP, imported as NDJSON, and those that wait for goods.
+//! Orders: placed one by one over HTTP, imported as NDJSON, handed over, and those that wait for goods.
 
 mod depot;
+mod handover;
 mod import;
 mod news;
 pub(crate) mod page;
@@ -19,6 +20,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let mut rows = place::measure(stack, effort).await?;
     rows.extend(receipt::measure(stack, effort).await?);
     rows.extend(import::measure(stack, effort).await?);
+    rows.push(handover::measure(stack, effort).await?);
     rows.extend(news::measure(stack, effort).await?);
     rows.extend(wait::measure(stack, effort).await?);
     rows.push(Row::absolute("memory of the worker in all of it", peak(worker)?, "MiB", Reach::AtMost(100.0)));

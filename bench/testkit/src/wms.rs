@@ -222,9 +222,10 @@ impl Wms {
     pub fn pack_some(&self, expedition: Uuid, items: &[(Uuid, u64)]) -> Result<Value, NotNow> {
         let mut state = self.state();
         let entry = state.entry(expedition)?;
-        let mut news = Step::Pack.take(expedition, entry)?;
-        news["items"] =
+        let packed =
             items.iter().map(|(product, pieces)| json!({"product": product, "expedited": pieces})).collect();
+        let before = std::mem::replace(&mut entry.packed, packed);
+        let news = Step::Pack.take(expedition, entry).inspect_err(|_| entry.packed = before)?;
         Ok(state.say(expedition, news))
     }
 

@@ -1,6 +1,9 @@
 mod answers;
+mod kill;
 mod lane;
 mod random;
+mod scale;
+mod share;
 mod support;
 mod trial;
 mod withdrawal;

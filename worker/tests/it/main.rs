@@ -8,5 +8,6 @@ mod handover;
 mod job;
 mod outbound;
 mod partner;
+mod program;
 mod queue;
 mod webhook;

@@ -118,7 +118,7 @@ impl Rule {
             Self::Later => "a late withdrawal leaves a higher number alone",
             Self::Unknown => "a withdrawal of an unknown order is answered",
             Self::Overtaken => "a withdrawal that came before its hand-over counts",
-            Self::Refuses => "a refusal says why, and is the same again",
+            Self::Refuses => "a refusal says why, and stays",
             Self::TwoSignatures => "one valid signature of several is enough",
             Self::Unsigned => "a call without a signature is refused",
             Self::Forged => "a call that is signed by another secret is refused",
@@ -226,7 +226,7 @@ async fn overtaken(wms: &Warehouse, id: Uuid) -> Result<(), Trouble> {
     wms.put(id, 4).await?.taken().map(drop)
 }
 
-/// A refusal has reasons, which go to the e-shop; the number after it is judged anew.
+/// A refusal has reasons, which go to the e-shop, and is for that number, whatever comes with it later; the next one is judged anew.
 async fn refuses(wms: &Warehouse, id: Uuid, sku: &str) -> Result<(), Trouble> {
     for _ in 0..2 {
         let answer = wms.put_refused(id, 1, sku).await?.one_of(&[422], "an order that is refused is 422")?;
@@ -238,6 +238,8 @@ async fn refuses(wms: &Warehouse, id: Uuid, sku: &str) -> Result<(), Trouble> {
                 .broken("it needs JSON with `violations`, each with a `message`, which the e-shop reads"));
         }
     }
+    let why = "a number that was refused stays refused, also with another body: 422 or 410";
+    wms.put(id, 1).await?.one_of(&[422, 410], why)?;
     wms.put(id, 2).await?.taken().map(drop)
 }
 

@@ -74,7 +74,7 @@ async fn what_cannot_be_checked_is_said() {
 #[tokio::test]
 async fn each_broken_rule_is_found() {
     for (breach, rules) in [
-        (Breach::TakesTwice, &["repeats", "at_once", "later", "forged_withdrawal"][..]),
+        (Breach::TakesTwice, &["repeats", "at_once", "later", "refuses", "forged_withdrawal"][..]),
         (Breach::TakesLower, &["lower"]),
         (Breach::TakesWithdrawn, &["withdrawn", "overtaken"]),
         (Breach::TakesUnknownWithdrawn, &["overtaken"]),
@@ -85,6 +85,7 @@ async fn each_broken_rule_is_found() {
         (Breach::TrustsOld, &["old", "forged_withdrawal"]),
         (Breach::ReadsOneSignature, &["two_signatures"]),
         (Breach::RefusesSilently, &["refuses"]),
+        (Breach::TakesRefused, &["refuses"]),
     ] {
         let wms = wms().await;
         wms.break_rule(breach);

@@ -66,6 +66,8 @@ struct Audited {
     /// When its transaction was committed: of two that change the same stock, the later lock has the later commit.
     committed: Option<i64>,
     action: String,
+    /// It is about the hand-over alone, which is no part of the version.
+    is_silent: bool,
     /// The status before and after.
     statuses: Option<Value>,
     /// Whether it was paused, before and after.
@@ -136,7 +138,9 @@ impl Histories {
         let audited: Vec<Audited> = sqlx::query_as(
             r#"SELECT id, entity_id AS "order", organisation_id AS organisation, (extract(epoch FROM at) * 1000000)::bigint AS at, action,
                       (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint AS committed,
-                      changes -> 'status' AS statuses, changes -> 'reservationPaused' AS paused
+                      changes -> 'status' AS statuses, changes -> 'reservationPaused' AS paused,
+                      NOT EXISTS (SELECT FROM jsonb_object_keys(changes) AS field WHERE field NOT IN (
+                          'handover', 'number', 'wmsInternalId', 'cancel', 'contradiction', 'news')) AS is_silent
                FROM audit WHERE entity_type = 'expedition' ORDER BY entity_id, at, id"#,
         )
         .fetch_all(&mut *psql)
@@ -181,7 +185,7 @@ impl Histories {
         for (record, next) in records.iter().zip(records.iter().skip(1).map(Some).chain([None])) {
             let Audited { id, order, action, .. } = record;
             let text = |place: usize| record.statuses.as_ref().and_then(|changed| changed[place].as_str());
-            if action == "expedition.delete" {
+            if action == "expedition.delete" || record.is_silent {
                 continue;
             }
             let old = text(0).map(str::to_owned);
@@ -594,7 +598,9 @@ async fn goods(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Resul
              FROM expedition_item i
              CROSS JOIN LATERAL (SELECT coalesce(-sum(m.quantity), 0) AS pieces FROM stock_movement m
                                  WHERE m.expedition_item_id = i.id) m
+             -- what left against its status is looked at with the warehouses
              WHERE m.pieces <> coalesce(i.expedited, 0)
+               AND NOT EXISTS (SELECT FROM wms_contradiction c WHERE c.expedition_id = i.expedition_id)
              UNION ALL
              SELECT format('order %s is %s, expedited completely: %s', e.id, e.status, e.expedited_completely)
              FROM expedition e

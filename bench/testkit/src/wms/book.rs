@@ -51,7 +51,8 @@ pub struct Entry {
     pub stage: Stage,
     /// The highest number that was handed over, taken or refused; 0 before the first.
     pub number: u64,
-    /// The highest number that a withdrawal named, unless it was refused; 0 before the first.
+    /// The highest number that a withdrawal named, unless that was refused, or that came while an earlier one was being picked;
+    /// 0 before the first.
     pub withdrawn: u64,
     /// The numbers that it has taken, each time it did so. A WMS that keeps the rules has none twice.
     pub taken: Vec<u64>,
@@ -63,6 +64,8 @@ pub struct Entry {
     pub order: Value,
     /// The violations of the latest refusal.
     pub violations: Value,
+    /// The items that were packed, as they are reported; null where that is all of them.
+    pub packed: Value,
 }
 
 impl Default for Entry {
@@ -76,6 +79,7 @@ impl Default for Entry {
             internal_id: None,
             order: Value::Null,
             violations: Value::Null,
+            packed: Value::Null,
         }
     }
 }
@@ -112,13 +116,16 @@ impl Entry {
         if self.withdrawn > 0 && breaches.has(Breach::RefusesNext) {
             return out_of_date("the order was withdrawn");
         }
-        if number == self.number && !breaches.has(Breach::TakesTwice) && self.stage != Stage::Withdrawn {
+        let is_reconsidered = self.stage == Stage::Refused && breaches.has(Breach::TakesRefused);
+        let is_known = number == self.number && self.stage != Stage::Withdrawn;
+        if is_known && !breaches.has(Breach::TakesTwice) && !is_reconsidered {
             // The same hand-over again: the same answer, however far it has come.
             return if self.stage == Stage::Refused { self.refused() } else { self.accepted() };
         }
         if number > self.number && self.stage > Stage::Taken {
             // Two parcels for one order: only a person can decide that.
             let violation = json!({"message": "an earlier number of it is being picked", "code": "in_work"});
+            self.withdrawn = self.withdrawn.max(number);
             return (422, json!({"violations": [violation]}));
         }
         self.number = number;

@@ -19,6 +19,8 @@ pub enum Breach {
     TakesWithdrawn,
     /// The same, only where the withdrawal was the first it heard of the order.
     TakesUnknownWithdrawn,
+    /// It takes a number that it has refused, once there is nothing against the order any more.
+    TakesRefused,
     /// It refuses the number after one that was withdrawn.
     RefusesNext,
     /// A withdrawal of a lower number withdraws the higher one, too.

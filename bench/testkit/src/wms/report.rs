@@ -71,8 +71,8 @@ impl Step {
             return Err(NotNow { expedition, stage: entry.stage });
         }
         entry.stage = to;
-        Ok(match self {
-            Self::Pick => json!({"status": "take_out"}),
+        let mut news = match self {
+            Self::Pick => return Ok(json!({"status": "take_out"})),
             Self::Pack => {
                 let parcel = format!("P-{}", expedition.simple());
                 let tracking = format!("T{}", expedition.as_u128() % 10_u128.pow(12));
@@ -82,7 +82,12 @@ impl Step {
             }
             Self::Ship => json!({"status": "carrier_picked_up"}),
             Self::Deliver => json!({"status": "delivered"}),
-        })
+        };
+        // whichever is taken first says what left
+        if !entry.packed.is_null() {
+            news["items"] = entry.packed.clone();
+        }
+        Ok(news)
     }
 }
 

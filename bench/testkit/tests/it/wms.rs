@@ -89,6 +89,14 @@ async fn what_is_being_picked_is_given_back_only_by_a_wms_that_does_so() {
     assert_eq!(wms.step(expedition(2), Step::Pack).unwrap_err().stage, Stage::Withdrawn);
     // What has left is not taken a second time.
     assert_eq!(put(&wms, expedition(1), 2).await.unwrap().0, 422);
+    // A number that was refused stays so, also once the earlier one is given back.
+    let id = expedition(3);
+    put(&wms, id, 1).await.unwrap();
+    wms.step(id, Step::Pick).unwrap();
+    assert_eq!(put(&wms, id, 2).await.unwrap().0, 422);
+    assert_eq!(delete(&wms, id, 1).await.unwrap(), 204);
+    assert_eq!(put(&wms, id, 2).await.unwrap().0, 410);
+    assert_eq!(put(&wms, id, 3).await.unwrap().0, 200);
 }
 
 #[tokio::test]
@@ -242,6 +250,8 @@ async fn news_are_sent_once_they_are_taken_and_name_their_number() {
     };
     wms.report(Manner::Twice, taken).await.unwrap();
     assert_eq!((sent.len(), &sent[0]), (4, &sent[1]));
+    // whichever comes first says what left
+    assert!(sent.iter().all(|news| news["items"] == json!([{"product": expedition(9), "expedited": 1}])));
 }
 
 #[tokio::test]

@@ -40,36 +40,34 @@ const BEGUN: &str = "the warehouse gave it back after it had begun with it";
 pub(super) const KEPT: &str = "the warehouse did not give it back";
 
 /// Whether the warehouse was asked for an order and has not answered.
-pub(super) fn is_asked_for(order: &Order) -> bool {
-    order.state.status == Status::WaitingForCancel || order.state.handover == Some(HandoverState::Withdrawing)
+pub(super) fn is_asked_for(state: &State) -> bool {
+    state.status == Status::WaitingForCancel || state.handover == Some(HandoverState::Withdrawing)
 }
 
 /// What becomes of an order that the warehouse gives back: what was asked. One that it reported on since is incorrect, and does not
 /// get lost.
-pub(super) fn given_back(order: &Order) -> State {
-    let handover = order
-        .state
-        .handover
-        .map(|state| if state.is_handed_over() { HandoverState::Withdrawn } else { state });
-    let state = State { handover, canceling_from: None, ..order.state.clone() };
-    match order.state.status {
-        Status::AwaitingProcessing => State { status: Status::OnHold, ..state },
-        Status::WaitingForCancel => State { status: Status::Canceled, ..state },
+pub(super) fn given_back(state: &State) -> State {
+    let handover =
+        state.handover.map(|state| if state.is_handed_over() { HandoverState::Withdrawn } else { state });
+    let back = State { handover, canceling_from: None, ..state.clone() };
+    match state.status {
+        Status::AwaitingProcessing => State { status: Status::OnHold, ..back },
+        Status::WaitingForCancel => State { status: Status::Canceled, ..back },
         _ => {
             let errors = Some(refusal::alone("withdrawn", BEGUN));
-            State { status: Status::Incorrect, errors, ..state }
+            State { status: Status::Incorrect, errors, ..back }
         }
     }
 }
 
 /// What becomes of an order that the warehouse does not give back: it goes back to where it was.
-pub(super) fn kept(order: &Order) -> State {
-    let handover = match order.state.handover {
+pub(super) fn kept(state: &State) -> State {
+    let handover = match state.handover {
         Some(HandoverState::Withdrawing) => Some(HandoverState::Accepted),
         other => other,
     };
-    let status = order.state.canceling_from.unwrap_or(order.state.status);
-    State { status, handover, canceling_from: None, ..order.state.clone() }
+    let status = state.canceling_from.unwrap_or(state.status);
+    State { status, handover, canceling_from: None, ..state.clone() }
 }
 
 impl Step {

@@ -266,14 +266,14 @@ fn decide(
 
 /// What an order becomes whose warehouse answers, by hand, what it was asked for; nothing where it reports something else.
 fn answer(order: &Order, report: &Report) -> Result<Option<State>, Problem> {
-    let status = order.state.status;
+    let (state, status) = (&order.state, order.state.status);
     match (report.cancel, report.status) {
-        (Some(gives_back), _) if handover::is_asked_for(order) => {
-            Ok(Some(if gives_back { handover::given_back(order) } else { handover::kept(order) }))
+        (Some(gives_back), _) if handover::is_asked_for(state) => {
+            Ok(Some(if gives_back { handover::given_back(state) } else { handover::kept(state) }))
         }
         (Some(_), _) => Err(wrong_status(status, "its warehouse was not asked for it")),
         (None, Some(Status::Canceled)) if status == Status::WaitingForCancel => {
-            Ok(Some(handover::given_back(order)))
+            Ok(Some(handover::given_back(state)))
         }
         (None, Some(Status::Canceled)) => Err(wrong_status(status, "cancel it first")),
         _ => Ok(None),

@@ -1,21 +1,18 @@
 //! The allocator's process is killed, and its connection cut, in the middle of what it does.
 
 use std::collections::HashMap;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
-use longshore_testkit::process::Process;
-use longshore_testkit::stack::KEY;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
-use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tempfile::TempDir;
 
 use super::support::Place;
+use crate::program;
 
 /// Orders that wait: several transactions of the allocator.
 const ORDERS: usize = 4_000;
@@ -31,26 +28,6 @@ const INTERRUPTIONS: usize = 8;
 const WITHIN: Duration = Duration::from_mins(1);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-
-/// A process of the worker on a Redis of its own prefix; dropping it kills it.
-struct Worker {
-    _process: Process,
-}
-
-impl Worker {
-    fn start(options: &PgConnectOptions, folder: &TempDir) -> Self {
-        let redis = longshore_testkit::services::redis_settings().unwrap();
-        let mut worker = Command::new(env!("CARGO_BIN_EXE_longshore-worker"));
-        worker
-            .env("DATABASE_URL", options.to_url_lossy().as_str())
-            .env("REDIS_URL", redis.redis_url.as_str())
-            .env("LONGSHORE_QUEUE_PREFIX", format!("test:{}:", options.get_database().unwrap()))
-            .env("LONGSHORE_ENCRYPTION_KEY", KEY)
-            .env("LONGSHORE_OBJECT_STORE", folder.path())
-            .env("LONGSHORE_WORKER_BIND", "127.0.0.1:0");
-        Self { _process: Process::start(worker, folder.path().join("worker.log")).unwrap() }
-    }
-}
 
 /// Waits until the allocator is in a transaction, or has nothing left to do; returns its session.
 async fn allocating(place: &Place) -> Option<i32> {
@@ -103,13 +80,15 @@ async fn an_allocation_that_is_killed_again_and_again_books_what_an_undisturbed_
     assert_eq!(place.world.count(booked).await, 0, "nothing is booked before the allocator comes");
 
     let folder = TempDir::new().unwrap();
-    let (mut worker, mut interrupted) = (Worker::start(&options, &folder), 0);
+    let prefix = format!("test:{}:", options.get_database().unwrap());
+    let start = || program::start(&options, &prefix, &folder, "worker");
+    let (mut worker, mut interrupted) = (start(), 0);
     while interrupted < INTERRUPTIONS {
         let Some(session) = allocating(&place).await else { break };
         tokio::time::sleep(Duration::from_millis(random.random_range(0..250))).await;
         if interrupted % 2 == 0 {
             drop(worker);
-            worker = Worker::start(&options, &folder);
+            worker = start();
         } else {
             sqlx::query("SELECT pg_terminate_backend($1)")
                 .bind(session)

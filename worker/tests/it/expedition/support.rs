@@ -37,7 +37,7 @@ impl Place {
         let carrier = sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO carrier (id, name, code, countries_of_operation, active)
-                 VALUES (uuid_v7(), 'Post', 1, '{}', true) RETURNING id
+                 SELECT uuid_v7(), 'Post', coalesce(max(code), 0) + 1, '{}', true FROM carrier RETURNING id
              ), attached AS (
                  INSERT INTO carrier_organisation (carrier_id, organisation_id) SELECT id, $1 FROM made
              )

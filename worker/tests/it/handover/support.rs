@@ -40,7 +40,18 @@ impl Depot {
 
     /// Without a setting.
     pub(super) async fn by_hand(options: &PgConnectOptions) -> Self {
-        let place = Place::new(options, 3).await;
+        Self::at(Place::new(options, 3).await).await
+    }
+
+    /// Another organisation, with a setting that is active, whose orders the same worker hands over.
+    pub(super) async fn neighbour(&self, options: &PgConnectOptions) -> Self {
+        let place = Place::over(self.place.world.services.clone(), options, 3).await;
+        let neighbour = Self { worker: self.worker.clone(), ..Self::at(place).await };
+        neighbour.store(json!({})).await;
+        neighbour
+    }
+
+    async fn at(place: Place) -> Self {
         place.count(&[(0, 1_000), (1, 1_000)]).await;
         let system = Wms::start().await.unwrap();
         let services = place.world.services.clone();

@@ -350,9 +350,9 @@ fn after(order: &Order, outcome: &Outcome) -> After {
             Some(status) => After::State(to(status, Handover::Refused), None),
             None => After::PutEnded,
         },
-        (Answer::GivenBack, Ask::GiveBack, Handover::Withdrawing) => After::State(given_back(order), None),
+        (Answer::GivenBack, Ask::GiveBack, Handover::Withdrawing) => After::State(given_back(state), None),
         (Answer::Kept, Ask::GiveBack, Handover::Withdrawing) => {
-            After::State(kept(order), Some(KEPT.to_owned()))
+            After::State(kept(state), Some(KEPT.to_owned()))
         }
         _ => After::Nothing,
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::row::{Cancel, Of, Row, Sent};
 use super::subject::{Fixed, Known};
-use crate::expedition::handover::KEPT;
+use crate::expedition::handover::{KEPT, given_back, is_asked_for, kept};
 use crate::expedition::order::{Item, Order, State};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::{ExpeditionItemId, StockId};
@@ -234,7 +234,7 @@ impl<'o> Fold<'o> {
             let message = format!("it is {status}: its pieces have left the stock");
             return Err(Refused::new("status", "contradiction", message));
         }
-        if row.cancel == Some(Cancel::Accepted) && status != Status::WaitingForCancel && !self.is_held() {
+        if row.cancel == Some(Cancel::Accepted) && !is_asked_for(&self.state) {
             let message = format!("it is {status}: no cancel was asked for");
             return Err(Refused::new("cancel", "contradiction", message));
         }
@@ -247,31 +247,19 @@ impl<'o> Fold<'o> {
         Ok(())
     }
 
-    /// Whether a rollback has asked for it back, and the warehouse has not answered.
-    fn is_held(&self) -> bool {
-        let State { status, handover, .. } = self.state;
-        status == Status::AwaitingProcessing && handover == Some(HandoverState::Withdrawing)
-    }
-
     /// Takes an answer to a cancel, or to a rollback that is under way.
     fn answer(&mut self, cancel: Cancel) {
-        let (is_canceling, is_held) = (self.state.status == Status::WaitingForCancel, self.is_held());
-        if !is_canceling && !is_held {
+        if !is_asked_for(&self.state) {
             // a refusal that comes late
             return;
         }
         match cancel {
-            Cancel::Accepted => {
-                self.state.status = if is_canceling { Status::Canceled } else { Status::OnHold };
-                self.state.canceling_from = None;
-                self.set_handover(HandoverState::Withdrawn);
-            }
+            Cancel::Accepted => self.state = given_back(&self.state),
             Cancel::Refused => {
-                if let Some(from) = self.state.canceling_from.take() {
-                    self.state.status = from;
+                if self.state.canceling_from.is_some() {
                     self.cancel = Some("refused");
                 }
-                self.set_handover(HandoverState::Accepted);
+                self.state = kept(&self.state);
                 self.known.handover_error = Some(KEPT);
             }
         }

@@ -1,6 +1,5 @@
 //! Holders that die or stand still, a Redis that forgets, a destination that fails.
 
-use std::process::Command;
 use std::time::Duration;
 
 use longshore_shared::kernel::queue::Queue;
@@ -8,32 +7,18 @@ use longshore_testkit::process::{self, Process};
 use longshore_testkit::receiver::Answer;
 use longshore_worker::lanes;
 use serde_json::json;
-use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tempfile::TempDir;
 
 use super::{Holder, changes, hand_over, is_leased, notices, registration, token, until};
+use crate::program;
 use crate::webhook::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
-/// The key of `services::for_test`.
-const KEY: &str = "test:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
-
 /// A worker in a process, on the queues of a world.
 fn start(world: &World, options: &PgConnectOptions, folder: &TempDir, name: &str) -> Process {
-    let redis = longshore_testkit::services::redis_settings().unwrap();
-    let mut worker = Command::new(env!("CARGO_BIN_EXE_longshore-worker"));
-    worker
-        .env("DATABASE_URL", options.to_url_lossy().as_str())
-        .env("REDIS_URL", redis.redis_url.as_str())
-        .env("LONGSHORE_QUEUE_PREFIX", world.services.queues.prefix())
-        .env("LONGSHORE_ENCRYPTION_KEY", KEY)
-        .env("LONGSHORE_OBJECT_STORE", folder.path())
-        .env("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true")
-        .env("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8,::1/128")
-        .env("LONGSHORE_WORKER_BIND", "127.0.0.1:0");
-    Process::start(worker, folder.path().join(format!("{name}.log"))).unwrap()
+    program::start(options, world.services.queues.prefix(), folder, name)
 }
 
 /// Waits until a worker of another process keeps the lane warm; returns the token of its lease.

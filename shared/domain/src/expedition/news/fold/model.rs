@@ -239,6 +239,24 @@ fn a_number_decides_whether_the_warehouse_has_the_order() {
 }
 
 #[test]
+fn what_a_warehouse_gives_back_although_it_has_begun_with_it_is_incorrect() {
+    let order = order(Status::AwaitingProcessing, Some(HandoverState::Withdrawing));
+    for (answer, status, handover) in [
+        ("accepted", Status::Incorrect, HandoverState::Withdrawn),
+        ("refused", Status::TakeOut, HandoverState::Accepted),
+    ] {
+        let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
+        one(&mut fold, &json!({"status": "take_out", "number": 1})).unwrap();
+        assert_eq!(fold.state.handover, Some(HandoverState::Withdrawing));
+        one(&mut fold, &json!({"cancel": answer, "number": 1})).unwrap();
+        assert_eq!((fold.state.status, fold.state.handover), (status, Some(handover)));
+        assert_eq!(fold.gives_back(), answer == "accepted");
+        let code = fold.state.errors.as_ref().map(|errors| errors[0]["code"].clone());
+        assert_eq!(code, (answer == "accepted").then(|| json!("withdrawn")));
+    }
+}
+
+#[test]
 fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
     let waiting = |from| {
         let mut order = order(Status::WaitingForCancel, Some(HandoverState::Withdrawing));

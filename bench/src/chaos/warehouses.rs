@@ -1,0 +1,330 @@
+//! The warehouses: systems (WMS) to which orders are handed over, and which misbehave for a while.
+//!
+//! Each has its own organisation, whose [`buyers`] send, hold and cancel orders. [`work`] picks, packs and ships what it has
+//! taken, and reports that: late, twice, and in any order. The book of a WMS is the truth of what it answered.
+//!
+//! One keeps the rules ([warehouse-systems.md](../../../docs/reference/warehouse-systems.md#rules)) and has no troubles. One keeps
+//! them and has all [`Trouble`]s that a network or a crash makes, one at a time; one breaks them. A new trouble is a variant of
+//! [`Trouble`], and its place in [`TROUBLES`] or [`BREACHES`].
+
+mod buyers;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use http::Method;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::services::Services;
+use longshore_testkit::wms::{Mischief, Wms};
+use longshore_testkit::world::Tenant;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::caller::{Caller, Request};
+use super::fleet::{LARGE, Shop};
+use super::load::{NDJSON, SYNC_PRODUCTS, SYNC_STOCKS, key};
+use super::subscribe_to;
+
+/// The products, and the pieces of each: more than are ever wanted.
+const SKUS: [&str; 3] = ["CRATE", "PALLET", "BARREL"];
+const PIECES: i64 = 100_000;
+
+/// Callers of each organisation that create orders.
+const BUYERS: usize = 2;
+
+/// A misbehaviour of a WMS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Does nothing, and never answers.
+    Hang,
+    /// Does what it is asked for, and never answers.
+    HangDone,
+    /// Ends the connection.
+    Reset,
+    /// Dies between taking an order and answering.
+    Die,
+    /// Answers 500.
+    Fail,
+    /// Does what it is asked for, and answers 500.
+    FailDone,
+    /// Answers 503, and asks for a pause.
+    Busy,
+    /// Answers late.
+    Late,
+    /// Its answers break off, or do not end.
+    Broken,
+    /// Answers a web page.
+    WebPage,
+    /// Redirects.
+    Redirect,
+    /// Calls arrive after later ones.
+    Overtaken,
+    /// Refuses orders.
+    Refuse,
+    /// Answers as usual, and does nothing.
+    Lie,
+    /// Forgets everything.
+    Forget,
+    /// Answers 409, and does nothing.
+    Conflict,
+    /// Answers 410, and does nothing.
+    Gone,
+    /// Answers 422, and does nothing.
+    Unprocessable,
+}
+
+/// What a WMS that keeps the rules can suffer.
+pub(crate) const TROUBLES: [Trouble; 13] = [
+    Trouble::Hang,
+    Trouble::HangDone,
+    Trouble::Reset,
+    Trouble::Die,
+    Trouble::Fail,
+    Trouble::FailDone,
+    Trouble::Busy,
+    Trouble::Late,
+    Trouble::Broken,
+    Trouble::WebPage,
+    Trouble::Redirect,
+    Trouble::Overtaken,
+    Trouble::Refuse,
+];
+
+/// How one breaks the rules.
+pub(crate) const BREACHES: [Trouble; 5] =
+    [Trouble::Lie, Trouble::Forget, Trouble::Conflict, Trouble::Gone, Trouble::Unprocessable];
+
+impl Trouble {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TROUBLES.into_iter().chain(BREACHES)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hang => "hangs",
+            Self::HangDone => "takes and hangs",
+            Self::Reset => "resets",
+            Self::Die => "takes and dies",
+            Self::Fail => "answers 500",
+            Self::FailDone => "takes and answers 500",
+            Self::Busy => "answers 503",
+            Self::Late => "answers late",
+            Self::Broken => "breaks answers off",
+            Self::WebPage => "answers a web page",
+            Self::Redirect => "redirects",
+            Self::Overtaken => "is called in another order",
+            Self::Refuse => "refuses",
+            Self::Lie => "lies",
+            Self::Forget => "forgets everything",
+            Self::Conflict => "answers 409",
+            Self::Gone => "answers 410",
+            Self::Unprocessable => "answers 422",
+        }
+    }
+
+    /// What it makes of calls, in turn. Most leave some calls alone: after five failures in a row it would be called no more.
+    fn turns(self, elsewhere: String) -> Vec<Mischief> {
+        let spoilt = match self {
+            Self::Hang => return vec![Mischief::Hang],
+            Self::Reset => return vec![Mischief::Cut],
+            Self::HangDone => vec![Mischief::DoneHang],
+            Self::Die => vec![Mischief::DoneCut],
+            Self::Fail => vec![Mischief::Status(500)],
+            Self::FailDone => vec![Mischief::DoneStatus(500)],
+            Self::Busy => vec![Mischief::RetryAfter(503, 1)],
+            Self::Late => vec![Mischief::Late(LATE)],
+            Self::Broken => vec![Mischief::Short, Mischief::Flood, Mischief::Large(LARGE)],
+            Self::WebPage => vec![Mischief::WebPage],
+            Self::Redirect => vec![Mischief::Redirect(elsewhere)],
+            Self::Overtaken => vec![Mischief::Overtaken],
+            Self::Refuse => vec![Mischief::Refuse(json!([{ "message": "it does not fit" }]))],
+            Self::Lie => vec![Mischief::Lie],
+            Self::Forget => vec![Mischief::Forget],
+            Self::Conflict => vec![Mischief::Status(409)],
+            Self::Gone => vec![Mischief::Status(410)],
+            Self::Unprocessable => vec![Mischief::Status(422)],
+        };
+        [spoilt, vec![Mischief::None]].concat()
+    }
+}
+
+/// How late an answer comes.
+const LATE: Duration = Duration::from_secs(2);
+
+/// What was answered to the organisation of a WMS, and what the WMS has reported.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// The orders that were created.
+    pub(crate) orders: BTreeSet<Uuid>,
+    /// Those that were answered as `canceled`.
+    pub(crate) canceled: BTreeSet<Uuid>,
+    /// The number of each order under which it was last asked back.
+    asked_back: BTreeMap<Uuid, u64>,
+    /// Reports that were accepted, by their ids.
+    pub(crate) reports: BTreeMap<String, Value>,
+    /// Jobs of reports.
+    pub(crate) jobs: Vec<Uuid>,
+    /// Operations that were executed, and that were refused because of the status.
+    pub(crate) done: u64,
+    pub(crate) refused: u64,
+}
+
+/// A WMS, and the organisation whose orders it ships; see the module.
+#[derive(Debug)]
+pub(crate) struct Warehouse {
+    pub(crate) name: &'static str,
+    pub(crate) tenant: Tenant,
+    /// Its webhooks and their destinations.
+    pub(crate) shops: Vec<(Uuid, Shop)>,
+    /// The fake that the worker calls.
+    pub(crate) system: Wms,
+    troubles: &'static [Trouble],
+    /// Whether a withdrawal gets back what is being picked.
+    gives_back_picked: bool,
+    number: u64,
+    buyer: Caller,
+    /// The program of the WMS.
+    program: Caller,
+    carrier: Uuid,
+    book: Mutex<Book>,
+}
+
+/// Opens all of them: one that keeps the rules, one that does so in trouble, and one that breaks them.
+pub(crate) async fn open_all(
+    services: &Services,
+    caller: &Caller,
+    carrier: Uuid,
+) -> anyhow::Result<Vec<Warehouse>> {
+    let wanted: [(_, &'static [Trouble], _); 3] = [
+        ("keeps the rules", &[], true),
+        ("keeps the rules in trouble", &TROUBLES, false),
+        ("breaks the rules", &BREACHES, false),
+    ];
+    let open = (0..).zip(wanted).map(async |(number, (name, troubles, gives_back_picked))| {
+        let tenant = Tenant::create(services, &format!("Warehouse: {name}")).await?;
+        let buyer = caller.with_token(&tenant.token(services, Role::User).await?)?;
+        let program = caller.with_token(&tenant.token(services, Role::Warehouse).await?)?;
+        let admin = caller.with_token(&tenant.token(services, Role::Admin).await?)?;
+        let mut shops = Vec::new();
+        if troubles.is_empty() {
+            let shop = Shop::open(&format!("of the WMS that {name}"), None).await?;
+            shops.push(subscribe_to(&buyer, &tenant, shop, "*", false, None).await?);
+        }
+        let system = Wms::start().await?;
+        system.give_back_picked(gives_back_picked);
+        let warehouse = Warehouse {
+            name,
+            tenant,
+            shops,
+            system,
+            troubles,
+            gives_back_picked,
+            number,
+            buyer,
+            program,
+            carrier,
+            book: Mutex::default(),
+        };
+        warehouse.connect(&admin).await?;
+        warehouse.stock_up().await?;
+        anyhow::Ok(warehouse)
+    });
+    try_join_all(open).await
+}
+
+/// Runs the load of all of them until then.
+pub(crate) async fn trade(warehouses: &[Warehouse], seed: u64, until: Instant) -> anyhow::Result<()> {
+    try_join_all(warehouses.iter().map(|one| one.trade(seed, until))).await.map(drop)
+}
+
+/// When all is quiet: each reports what it has not reported yet.
+pub(crate) async fn conclude(warehouses: &[Warehouse]) -> anyhow::Result<()> {
+    try_join_all(warehouses.iter().map(Warehouse::report_all)).await.map(drop)
+}
+
+impl Warehouse {
+    /// The answers so far.
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has this misbehaviour.
+    pub(crate) fn does(&self, how: Trouble) -> bool {
+        self.troubles.contains(&how)
+    }
+
+    /// Whether its system keeps the rules.
+    pub(crate) fn keeps_rules(&self) -> bool {
+        self.troubles.iter().all(|how| TROUBLES.contains(how))
+    }
+
+    /// Misbehaves for a while.
+    pub(crate) async fn misbehave(&self, how: Trouble, lasts: Duration) {
+        let elsewhere = format!("{}/elsewhere", self.system.url());
+        self.system.misbehave_in_turn(how.turns(elsewhere));
+        tokio::time::sleep(lasts).await;
+        self.system.misbehave_in_turn(Vec::new());
+    }
+
+    /// After the faults: what was overtaken arrives.
+    pub(crate) fn be_well(&self) {
+        self.system.let_overtaken_arrive();
+    }
+
+    /// Stores the setting of its wms.
+    async fn connect(&self, admin: &Caller) -> anyhow::Result<()> {
+        let path = format!("/api/partner-integration/wms-setting/{}", self.tenant.wms);
+        let body = json!({ "baseUrl": self.system.url(), "maxInFlight": 16 }).to_string();
+        let stored = admin.ask(&Request::new(Method::POST, path, body), &[200]).await?.body;
+        let secret = stored["secret"].as_str().context("a setting without a secret")?;
+        Ok(self.system.trust(secret)?)
+    }
+
+    /// Creates its products, and counts their pieces.
+    async fn stock_up(&self) -> anyhow::Result<()> {
+        let mut products = json!({ "eshop": self.tenant.eshop }).to_string();
+        let mut stocks =
+            json!({ "eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse }).to_string();
+        for sku in SKUS {
+            _ = write!(products, "\n{}", json!({ "productSku": sku, "name": sku }));
+            _ = write!(stocks, "\n{}", json!({ "productSku": sku, "quantity": PIECES }));
+        }
+        for (path, body) in [(SYNC_PRODUCTS, products), (SYNC_STOCKS, stocks)] {
+            let sync = Request::new(Method::POST, path, body)
+                .with("content-type", NDJSON)
+                .with("prefer", "wait=60")
+                .with("idempotency-key", key());
+            let job = self.buyer.ask(&sync, &[200]).await?.body;
+            let is_done = job["progress"]["changed"] == SKUS.len();
+            anyhow::ensure!(is_done, "the stock of a warehouse: {job}");
+        }
+        Ok(())
+    }
+
+    async fn trade(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
+        let lot = |n: u64| StdRng::seed_from_u64(seed ^ ((900 + 10 * self.number + n) << 32));
+        let buyers = (0..BUYERS).map(|buyer| self.buy(lot(1 + buyer as u64), buyer, until));
+        tokio::try_join!(try_join_all(buyers), self.work(lot(0), until)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_belongs_to_those_that_keep_the_rules_or_to_those_that_break_them() {
+        assert!(TROUBLES.iter().all(|how| !BREACHES.contains(how)));
+        let names: BTreeSet<_> = Trouble::all().map(Trouble::name).collect();
+        assert_eq!(names.len(), Trouble::all().count());
+    }
+}
