@@ -7,6 +7,7 @@
 //! - [`place`]: folders, ports and settings;
 //! - [`run`]: programs that are run to their end, and signals, which end them first;
 //! - [`scratch`]: Postgres and Redis of one run;
+//! - [`tail`]: the last lines of what a check printed;
 //! - [`tools`]: programs and packages that only some checks need.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people, who read it there")]
@@ -15,6 +16,7 @@ mod command;
 mod place;
 mod run;
 mod scratch;
+mod tail;
 mod tools;
 
 use std::process::ExitCode;

@@ -18,6 +18,8 @@ use longshore_stack::process::{Signal, signal_group, wait_unreaped};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::tail;
+
 /// How long a program may take to end after a signal: chaos removes what it started.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -120,7 +122,7 @@ pub(crate) fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
         return Err(Stopped(signal).into());
     }
     command.stdin(Stdio::null()).process_group(0);
-    let mut child = command.spawn().with_context(|| name(command))?;
+    let (mut child, output) = tail::spawn(command).with_context(|| name(command))?;
     now.group = Some(child.id());
     drop(now);
     wait_unreaped(child.id());
@@ -129,6 +131,9 @@ pub(crate) fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
         now.group = None;
         child.wait()?
     };
+    if let Some(output) = output {
+        output.finish();
+    }
     check()?;
     Ok(ended)
 }

@@ -19,6 +19,7 @@ use crate::command::run::run_chaos;
 use crate::place::Place;
 use crate::run::{self, step};
 use crate::scratch::Scratch;
+use crate::tail;
 use crate::tools;
 
 /// A check, which fails only by a signal.
@@ -68,7 +69,8 @@ pub(crate) struct Test<'p> {
     tools: Vec<PathBuf>,
     done: Vec<&'static str>,
     results: Vec<String>,
-    failed: bool,
+    /// The failed checks, each with its error and the last lines of its output.
+    failed: Vec<(String, Vec<String>)>,
 }
 
 pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
@@ -93,7 +95,7 @@ pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
         bail!("there is no check {unknown}; there are {}", names.join(", "));
     }
     let (scratch, tools, done, results) = (None, Vec::new(), Vec::new(), Vec::new());
-    let mut test = Test { place, pictures, scratch, tools, done, results, failed: false };
+    let mut test = Test { place, pictures, scratch, tools, done, results, failed: Vec::new() };
     for (name, check) in CHECKS {
         if only.is_empty() || only.contains(&name) {
             check(&mut test)?;
@@ -103,8 +105,11 @@ pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
     for result in &test.results {
         println!("{result}");
     }
-    println!("{} s in all", started.elapsed().as_secs());
-    ensure!(!test.failed, "not every check passed");
+    for (failure, lines) in &test.failed {
+        println!("\n{failure}; the last lines of it:\n{}", lines.join("\n"));
+    }
+    println!("\n{} s in all", started.elapsed().as_secs());
+    ensure!(test.failed.is_empty(), "not every check passed");
     Ok(())
 }
 
@@ -113,13 +118,16 @@ impl Test<'_> {
     fn check(&mut self, name: &str, run: impl FnOnce(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         step(name);
         let started = Instant::now();
+        tail::begin();
         let ran = run(self);
+        let lines = tail::end();
         run::check()?;
         let verdict = match ran {
             Ok(()) => "ok",
             Err(error) => {
-                eprintln!("{name}: {error:#}");
-                self.failed = true;
+                let failure = format!("{name}: {error:#}");
+                eprintln!("{failure}");
+                self.failed.push((failure, lines));
                 "FAILED"
             }
         };
