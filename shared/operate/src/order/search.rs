@@ -228,10 +228,10 @@ async fn edge(
 async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<Vec<ExpeditionId>>, Problem> {
     let mut sets = Vec::new();
     if let Some(number) = &wanted.number {
-        sets.push(by_number(db, number).await?);
+        sets.push(by_number(db, scope, number).await?);
     }
     if let Some(number) = &wanted.tracking_number {
-        sets.push(by_tracking_number(db, number).await?);
+        sets.push(by_tracking_number(db, scope, number).await?);
     }
     if let Some(sku) = &wanted.sku {
         sets.push(by_sku(db, scope, sku).await?);
@@ -240,30 +240,57 @@ async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<V
     Ok(both.map(|ids| ids.into_iter().collect()))
 }
 
-async fn by_number(db: &Database, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+/// By the index of each e-shop in the scope: a number occurs once in an e-shop, and those of others do not take the place of one's
+/// own. Without a scope, the index of all numbers is read.
+async fn by_number(db: &Database, scope: &Scope, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
     let ids = sqlx::query_scalar!(
-        r#"SELECT id AS "id!" FROM (
-               (SELECT id FROM expedition_detail WHERE order_number = $1 LIMIT $2)
+        r#"WITH own AS MATERIALIZED (
+               SELECT id FROM eshop
+               WHERE $3::uuid[] IS NOT NULL AND in_scope($3, organisation_id) AND in_eshop($4, id)
+           )
+           SELECT id AS "id!" FROM (
+               (SELECT d.id FROM own CROSS JOIN LATERAL (
+                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND order_number = $1 OFFSET 0) AS d LIMIT $2)
                UNION ALL
-               (SELECT id FROM expedition_detail WHERE external_id = $1 LIMIT $2)
+               (SELECT d.id FROM own CROSS JOIN LATERAL (
+                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND external_id = $1 OFFSET 0) AS d LIMIT $2)
+               UNION ALL
+               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND order_number = $1 LIMIT $2)
+               UNION ALL
+               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND external_id = $1 LIMIT $2)
            ) AS found"#,
         number,
         NAMED,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.lists)
     .await?;
     Ok(ids.into_iter().map(ExpeditionId::from).collect())
 }
 
-async fn by_tracking_number(db: &Database, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+/// By the index of the numbers; those of others are left before any is counted.
+async fn by_tracking_number(
+    db: &Database,
+    scope: &Scope,
+    number: &str,
+) -> Result<HashSet<ExpeditionId>, Problem> {
     let ids = sqlx::query_scalar!(
         r#"SELECT id AS "id!" FROM (
-               (SELECT id FROM expedition_detail WHERE tracking_number = $1 LIMIT $2)
+               (SELECT d.id FROM expedition_detail d CROSS JOIN LATERAL (
+                    SELECT FROM expedition e
+                    WHERE e.id = d.id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
+                WHERE d.tracking_number = $1 LIMIT $2)
                UNION ALL
-               (SELECT expedition_id FROM expedition_parcel WHERE ext_package_tracking_number = $1 LIMIT $2)
+               (SELECT p.expedition_id FROM expedition_parcel p CROSS JOIN LATERAL (
+                    SELECT FROM expedition e
+                    WHERE e.id = p.expedition_id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
+                WHERE p.ext_package_tracking_number = $1 LIMIT $2)
            ) AS found"#,
         number,
         NAMED,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.lists)
     .await?;
