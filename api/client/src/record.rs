@@ -175,6 +175,7 @@ impl Job {
         "admin.delete",
         "webhook.recover",
         "webhook.redeliver",
+        "webhook.replay",
     ];
 }
 
@@ -242,6 +243,27 @@ pub struct JobResult {
     pub released: u64,
     /// Failed deliveries that were sent again.
     pub resent: u64,
+}
+
+/// What a replay would find.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ReplayCount {
+    /// Webhooks that match.
+    pub webhooks: u64,
+    /// Deliveries that wait for their next attempt.
+    pub waiting: u64,
+    /// Deliveries that ended without success.
+    pub failed: u64,
+    /// Deliveries that succeeded, where these are wanted.
+    pub delivered: u64,
+    /// The sum of the three.
+    pub total: u64,
+    /// Whether there may be more than were counted.
+    pub at_least: bool,
+    /// Seconds that it takes to send them at the recent pace of the destinations.
+    pub seconds: Option<f64>,
 }
 
 /// What a job waits for.

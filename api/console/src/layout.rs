@@ -75,7 +75,7 @@ impl Section {
         match room {
             "" => Some(Self::Overview),
             // deliveries belong to the section of their webhook, e-shops to that of their syncs
-            "delivery" => Some(Self::Webhooks),
+            "delivery" | "replay" => Some(Self::Webhooks),
             "eshop" | "organisation" => Some(Self::Syncs),
             room => {
                 let known = |address: &str| address.strip_prefix("/console/") == Some(room);

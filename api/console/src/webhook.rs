@@ -4,8 +4,9 @@ pub(super) mod control;
 pub(super) mod edit;
 pub(super) mod list;
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::activity::CALLS_HOURS;
@@ -15,6 +16,7 @@ use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
 
 use super::delivery;
+use super::form::Refused;
 use super::layout::Section;
 use super::piece::{
     self, Tone, attempt_time, badge, counted, empty, eshop, full_time, milliseconds, none, number,
@@ -31,13 +33,20 @@ pub(super) async fn show(
     visit: Visit<permit::ReadWebhooks>,
 ) -> Result<Response, Failure> {
     let webhook = visit.webhook(id).await?;
-    let wanted = delivery::wanted(&visit.asked)?;
+    let (wanted, refused) = Refused::of(delivery::wanted(&visit.asked))?;
     let db = visit.db();
-    let (record, calls, waiting, ended) = tokio::try_join!(
+    let (record, calls, waiting, counts, ended) = tokio::try_join!(
         health::record(db, id),
         health::last_calls(db, id, CALLS),
         search::waiting(db, id),
-        search::ended(db, id, &wanted),
+        search::counts(db, id),
+        async {
+            if refused.is_empty() {
+                search::ended(db, id, &wanted).await
+            } else {
+                Ok(search::Page::default())
+            }
+        },
     )?;
     let now = visit.now();
     let may = visit.can(Permission::WriteWebhooks);
@@ -46,10 +55,11 @@ pub(super) async fn show(
         (standing(&webhook, &record, may, now))
         (last_calls(&calls, now))
         (delivery::waiting(&waiting, webhook.waiting, now))
-        (delivery::ended(&visit.asked, id, &ended, may, now))
+        (delivery::ended(&visit.asked, &refused, id, &counts, &ended, may, now))
     };
     let title = format!("Webhook {}", webhook.destination);
-    Ok(visit.page(Section::Webhooks, &title, &content))
+    let page = visit.page(Section::Webhooks, &title, &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
 fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -> Markup {
@@ -62,13 +72,13 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
                 div.buttons {
                     @if webhook.active {
                         a.button href={(path) "/test"} data-ask="" { "Test" }
-                        a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={"/console/replay?hours=24&webhooks=" (webhook.id)} { "Replay" }
                         a.button href={(path) "/edit"} { "Edit" }
                         a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                         a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
                     } @else {
                         a.button.primary href={(path) "/activate"} data-ask="" { "Activate" }
-                        a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={"/console/replay?hours=24&webhooks=" (webhook.id)} { "Replay" }
                         a.button href={(path) "/edit"} { "Edit" }
                         a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                     }

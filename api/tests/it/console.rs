@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod bulk;
 mod find;
 mod forms;
 mod health;
@@ -10,6 +11,7 @@ mod login;
 mod orders;
 mod overview;
 mod repair;
+mod replay;
 mod syncs;
 mod webhooks;
 

@@ -36,6 +36,8 @@ pub struct Filter {
     pub status: Option<ExpeditionStatus>,
     /// Older than this place in the order.
     pub after: Option<Place>,
+    /// Orders a page; nothing: [`PAGE`].
+    pub size: Option<usize>,
 }
 
 /// A place in the order of time.
@@ -75,7 +77,7 @@ pub struct Line {
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The orders, newest first, at most [`PAGE`].
+    /// The orders, newest first, as many as a page has.
     pub orders: Vec<Line>,
     /// Where the next page begins, if there may be more.
     pub next: Option<Place>,
@@ -126,7 +128,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     };
     let named = named(db, scope, wanted).await?;
     let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
-    let limit = i64::try_from(PAGE + 1).map_err(Problem::internal)?;
+    let size = wanted.size.unwrap_or(PAGE);
+    let limit = i64::try_from(size + 1).map_err(Problem::internal)?;
     let mut orders = sqlx::query_as!(
         Line,
         r#"WITH having_orders AS MATERIALIZED (
@@ -187,8 +190,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     )
     .fetch_all(&db.lists)
     .await?;
-    if orders.len() > PAGE {
-        orders.truncate(PAGE);
+    if orders.len() > size {
+        orders.truncate(size);
         let next = orders.last().map(|order| Place { at: order.at, id: order.id });
         return Ok(Page { orders, next, cut_short: false });
     }

@@ -108,6 +108,8 @@ words! {
         WebhookRecover = "webhook.recover",
         /// Sends deliveries again.
         WebhookRedeliver = "webhook.redeliver",
+        /// Sends again what matches at several webhooks.
+        WebhookReplay = "webhook.replay",
     }
 }
 
@@ -122,11 +124,11 @@ const PROGRESS: &[Field] = &[
 const RESULT: &[Field] = &[
     Field::integer(
         "released",
-        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.released END",
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay') THEN {t}.released END",
     ),
     Field::integer(
         "resent",
-        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.resent END",
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay') THEN {t}.resent END",
     ),
 ];
 
@@ -152,7 +154,7 @@ const FIELDS: &[Field] = &[
     Field::object("progress", PROGRESS),
     // of what sends deliveries again, and of nothing else
     Field::object("result", RESULT).or_null().shown_as(
-        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver')
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay')
          THEN json_build_object('released', {t}.released, 'resent', {t}.resent) END",
     ),
     // of what has ended, or was never accepted, nothing is looked up
