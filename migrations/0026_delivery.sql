@@ -52,6 +52,10 @@ CREATE INDEX delivery_history_by_creation ON delivery_history USING brin (create
 CREATE INDEX delivery_history_by_end ON delivery_history USING brin (finished_at);
 -- what did not succeed, and what was sent again: both few while destinations are well
 CREATE INDEX delivery_history_unsuccessful ON delivery_history (webhook_id, finished_at) WHERE state <> 'delivered';
+-- What was delivered long after it was made, which its id does not tell: the rest of a period is found by the ids of its
+-- time. Few while destinations are well.
+CREATE INDEX delivery_history_late ON delivery_history (webhook_id, finished_at)
+    WHERE state = 'delivered' AND finished_at - created_at > interval '1 hour';
 CREATE INDEX delivery_history_redelivered ON delivery_history (webhook_id, event_id) WHERE redelivery_of IS NOT NULL;
 REVOKE ALL ON delivery_history_default FROM longshore_service;
 

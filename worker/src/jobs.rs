@@ -35,6 +35,7 @@ use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::Backoff;
 use longshore_shared::webhook::delivery::recovery::Recover;
 use longshore_shared::webhook::delivery::redelivery::Redeliver;
+use longshore_shared::webhook::delivery::replay::Replay;
 
 use crate::context::WorkerContext;
 
@@ -56,6 +57,7 @@ const JOBS: [Registered; JobKind::ALL.len()] = [
     Registered::new::<DeleteAdmins>(),
     Registered::new::<Recover>(),
     Registered::new::<Redeliver>(),
+    Registered::new::<Replay>(),
     Registered::new::<TestIntegration>(),
     Registered::new::<TestWms>(),
 ];

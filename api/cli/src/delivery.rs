@@ -1,10 +1,14 @@
 //! `longshore delivery`: deliveries of events to webhooks.
 
 use std::io::{Write as _, stdout};
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use longshore_client::{Client, DateTime, DeliveryState, Job, ListQuery, Order, Utc, Uuid, Value};
+use indicatif::{HumanCount, HumanDuration};
+use longshore_client::{
+    Client, DateTime, DeliveryState, Job, ListQuery, Order, Replay as Criteria, ReplayCount, Utc, Uuid, Value,
+};
 
 use crate::job::followed;
 use crate::list::Part;
@@ -20,6 +24,8 @@ pub(super) enum DeliveryCommand {
     Show(Show),
     /// Send deliveries again, and follow the job to its end; the exit status shows the result.
     Redeliver(Redeliver),
+    /// Send again what matches at several webhooks, and follow the job to its end; the exit status shows the result.
+    Replay(Replay),
 }
 
 #[derive(Args, Debug)]
@@ -70,12 +76,47 @@ pub(super) struct Redeliver {
     remote: Remote,
 }
 
+#[derive(Args, Debug)]
+#[group(id = "which", required = true, multiple = true, args = ["webhook", "eshop", "host"])]
+pub(super) struct Replay {
+    /// Only deliveries of these webhooks, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = read::id)]
+    webhook: Vec<Uuid>,
+    /// Only deliveries of the webhooks of this e-shop.
+    #[arg(long, value_parser = read::id)]
+    eshop: Option<Uuid>,
+    /// Only deliveries to destinations of this host, such as shop.example.
+    #[arg(long)]
+    host: Option<String>,
+    /// Only deliveries that ended since a time, a date (UTC), or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 90s, 15m, 6h, 2d.
+    #[arg(long, value_parser = read::moment)]
+    since: DateTime<Utc>,
+    /// Only deliveries that ended before that time.
+    #[arg(long, value_parser = read::moment)]
+    until: Option<DateTime<Utc>>,
+    /// Also deliveries that succeeded.
+    #[arg(long)]
+    delivered: bool,
+    /// Only deliveries of this type of event.
+    #[arg(long)]
+    event: Option<String>,
+    /// Only count what would be sent, and estimate how long it takes.
+    #[arg(long)]
+    count: bool,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
 impl DeliveryCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run().await,
             Self::Show(show) => show.run().await,
             Self::Redeliver(redeliver) => redeliver.run().await,
+            Self::Replay(replay) => replay.run().await,
         }
     }
 }
@@ -163,5 +204,64 @@ impl Redeliver {
         let answer = client.redeliver(&self.ids).answer().await?;
         let job: Job = answer.read()?;
         followed(&client, &answer, job.id, self.detach, self.remote.json).await
+    }
+}
+
+impl Replay {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
+        let criteria = Criteria {
+            webhooks: self.webhook,
+            eshop: self.eshop,
+            host: self.host,
+            since: self.since,
+            until: self.until,
+            delivered: self.delivered,
+            event: self.event,
+        };
+        if self.count {
+            let answer = client.count_replay(&criteria).answer().await?;
+            if self.remote.json {
+                writeln!(stdout(), "{}", remote::json(&answer)?)?;
+            } else {
+                writeln!(stdout(), "{}", count_line(&answer.read()?))?;
+            }
+            return Ok(Exit::Done);
+        }
+        let answer = client.replay(&criteria).answer().await?;
+        let job: Job = answer.read()?;
+        followed(&client, &answer, job.id, self.detach, self.remote.json).await
+    }
+}
+
+/// What a replay would find, in a sentence.
+fn count_line(count: &ReplayCount) -> String {
+    let least = if count.at_least { "at least " } else { "" };
+    let time = count.seconds.map(|seconds| Duration::try_from_secs_f64(seconds.ceil()).unwrap_or_default());
+    format!(
+        "{least}{} deliveries of {} webhooks: {} waiting, {} failed, {} delivered{}",
+        HumanCount(count.total),
+        HumanCount(count.webhooks),
+        HumanCount(count.waiting),
+        HumanCount(count.failed),
+        HumanCount(count.delivered),
+        time.map_or_else(String::new, |time| format!("; about {} to send", HumanDuration(time))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_of_a_replay_adds_up_and_says_how_long_it_takes() {
+        let count = |at_least, seconds: Option<f64>| {
+            let of = serde_json::json!({"webhooks": 2, "waiting": 1_140, "failed": 61_000, "delivered": 0, "total": 62_140,
+                                        "atLeast": at_least, "seconds": seconds});
+            count_line(&serde_json::from_value(of).unwrap())
+        };
+        let said = "62,140 deliveries of 2 webhooks: 1,140 waiting, 61,000 failed, 0 delivered";
+        assert_eq!(count(false, None), said);
+        assert_eq!(count(true, Some(326.2)), format!("at least {said}; about 5 minutes to send"));
     }
 }

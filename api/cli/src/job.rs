@@ -256,7 +256,7 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
         "job {id} {state}{outcome}: {} changed, {} unchanged, {} refused of {}",
         progress.changed, progress.unchanged, progress.failed, progress.total
     )?;
-    if let Some(sent_again) = result.and_then(|result| sent_again(kind, result)) {
+    if let Some(sent_again) = result.and_then(|result| sent_again(kind, result, progress.unchanged)) {
         writeln!(out, "{sent_again}")?;
     }
     if let Some(error) = error {
@@ -276,8 +276,15 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
 }
 
 /// The result of a job that sends deliveries again, in a sentence.
-fn sent_again(kind: &str, result: JobResult) -> Option<String> {
-    match kind {
+fn sent_again(kind: &str, result: JobResult, left: u64) -> Option<String> {
+    let left = match left {
+        0 => String::new(),
+        left => format!(
+            " {} left: sent again before or already due, or the event is no longer kept.",
+            counted(left, "delivery was", "deliveries were")
+        ),
+    };
+    let sentence = match kind {
         "webhook.recover" => {
             let released = match result.released {
                 0 => "No waiting deliveries to release".to_owned(),
@@ -287,11 +294,18 @@ fn sent_again(kind: &str, result: JobResult) -> Option<String> {
                 0 => "no failed ones to resend".to_owned(),
                 count => format!("{} resent", counted(count, "failed one", "failed ones")),
             };
-            Some(format!("{released}; {resent}."))
+            format!("{released}; {resent}.")
         }
-        "webhook.redeliver" => Some(format!("{} resent.", counted(result.resent, "delivery", "deliveries"))),
-        _ => None,
-    }
+        "webhook.redeliver" => format!("{} resent.", counted(result.resent, "delivery", "deliveries")),
+        "webhook.replay" => format!(
+            "{} on the way again: {} released, {} resent.",
+            counted(result.released + result.resent, "delivery is", "deliveries are"),
+            HumanCount(result.released),
+            HumanCount(result.resent)
+        ),
+        _ => return None,
+    };
+    Some(sentence + &left)
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {
@@ -309,10 +323,11 @@ mod tests {
 
     #[test]
     fn a_job_that_sends_again_shows_what_it_released_and_what_it_resent() {
-        let shown = |kind, released, resent| {
+        let left = |kind, released, resent, left| {
             let result = serde_json::json!({"released": released, "resent": resent});
-            sent_again(kind, serde_json::from_value(result).unwrap()).unwrap_or_default()
+            sent_again(kind, serde_json::from_value(result).unwrap(), left).unwrap_or_default()
         };
+        let shown = |kind, released, resent| left(kind, released, resent, 0);
         assert_eq!(
             shown("webhook.recover", 1_140, 0),
             "1,140 waiting deliveries released; no failed ones to resend."
@@ -320,5 +335,9 @@ mod tests {
         assert_eq!(shown("webhook.recover", 0, 1), "No waiting deliveries to release; 1 failed one resent.");
         assert_eq!(shown("webhook.redeliver", 0, 61_000), "61,000 deliveries resent.");
         assert_eq!(shown("product.sync", 0, 0), "");
+        assert_eq!(
+            left("webhook.replay", 1_140, 20, 1),
+            "1,160 deliveries are on the way again: 1,140 released, 20 resent. 1 delivery was left: sent again before or already due, or the event is no longer kept."
+        );
     }
 }

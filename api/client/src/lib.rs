@@ -29,11 +29,11 @@ pub use self::client::{Builder, Client};
 pub use self::error::{Error, Problem, Violation};
 pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{ListQuery, Order, Page, Pages, Paging};
-pub use self::operation::WebhookToCreate;
+pub use self::operation::{Replay, WebhookToCreate};
 pub use self::record::{
     AccessToken, Attempt, AuditRecord, Author, Connection, CreatedDelivery, CreatedWebhook, Delivery,
     DeliveryState, Eshop, Expedition, Health, ItemError, Job, JobResult, JobState, Login, Outcome, Progress,
-    Queue, QueueOverview, WaitsFor, Webhook,
+    Queue, QueueOverview, ReplayCount, WaitsFor, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
     AccessToken, AuditRecord, CreatedDelivery, CreatedWebhook, Delivery, Eshop, Expedition, ItemError, Job,
-    Login, Queue, QueueOverview, Webhook,
+    Login, Queue, QueueOverview, ReplayCount, Webhook,
 };
 use crate::rows::Rows;
 
@@ -35,6 +35,31 @@ pub struct WebhookToCreate {
     pub destination: String,
     /// Whether it sends; an inactive one keeps its deliveries.
     pub active: bool,
+}
+
+/// Which deliveries are replayed; one of `webhooks`, `eshop` and `host` is required.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replay {
+    /// Only those of these webhooks, where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<Uuid>,
+    /// Only those of this e-shop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eshop: Option<Uuid>,
+    /// Only those to this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Only those that ended at this moment or later.
+    pub since: DateTime<Utc>,
+    /// Only those that ended before this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+    /// Those that succeeded as well.
+    pub delivered: bool,
+    /// Only those of this type of event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
 }
 
 /// Jobs.
@@ -202,6 +227,16 @@ impl Client {
     /// Sends 1 to 100,000 deliveries again, by their ids.
     pub fn redeliver(&self, deliveries: &[Uuid]) -> Call<Job> {
         self.put("/api/webhook-delivery/redeliver").json(deliveries)
+    }
+
+    /// Counts what a replay would find.
+    pub fn count_replay(&self, replay: &Replay) -> Call<ReplayCount> {
+        self.post("/api/webhook-delivery/replay/count").json(replay).without_idempotency_key()
+    }
+
+    /// Sends deliveries of several webhooks again, by criteria.
+    pub fn replay(&self, replay: &Replay) -> Call<Job> {
+        self.post("/api/webhook-delivery/replay").json(replay)
     }
 }
 

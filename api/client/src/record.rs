@@ -177,6 +177,7 @@ impl Job {
         "admin.delete",
         "webhook.recover",
         "webhook.redeliver",
+        "webhook.replay",
         "integration.test",
         "wms.test",
     ];
@@ -259,6 +260,27 @@ pub struct Connection {
     pub message: String,
     /// How long the call took.
     pub duration_ms: u64,
+}
+
+/// What a replay would find.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ReplayCount {
+    /// Webhooks that match.
+    pub webhooks: u64,
+    /// Deliveries that wait for their next attempt.
+    pub waiting: u64,
+    /// Deliveries that ended without success.
+    pub failed: u64,
+    /// Deliveries that succeeded, where these are wanted.
+    pub delivered: u64,
+    /// The sum of the three.
+    pub total: u64,
+    /// Whether there may be more than were counted.
+    pub at_least: bool,
+    /// Seconds that it takes to send them at the recent pace of the destinations.
+    pub seconds: Option<f64>,
 }
 
 /// What a job waits for.

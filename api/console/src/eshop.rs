@@ -100,13 +100,14 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
     let [settings, jobs, webhooks] =
         [Permission::ReadSettings, Permission::ReadJobs, Permission::ReadWebhooks].map(|may| visit.can(may));
     let of_jobs = jobs::Filter { eshop: Some(id), ..jobs::Filter::default() };
+    let of_syncs = sync_run::Filter { only: Some(id), ..sync_run::Filter::default() };
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
     let span = course::span(&visit.asked);
     let ((setting, test), runs, syncs, jobs, orders, webhooks, last, succeeded_at, past) = tokio::try_join!(
         async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
-        async { if jobs { sync_run::page(db, scope, None, Some(id), None).await } else { Ok(Vec::new()) } },
+        async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
         async { Ok(orders::search(db, scope, &of_orders).await?.orders) },
         async { if webhooks { health::page(db, scope, &of_webhooks).await.map(Some) } else { Ok(None) } },
@@ -204,13 +205,16 @@ fn webhooks(visit: &Visit<permit::Read>, id: EshopId, webhooks: &[Webhook], now:
         section aria-labelledby="webhooks-title" {
             header.title {
                 h2 #webhooks-title { "Webhooks" }
-                @if visit.can(Permission::WriteWebhooks) { a.button href={"/console/eshop/" (id) "/webhook"} { "New webhook" } }
+                @if visit.can(Permission::WriteWebhooks) {
+                    a.button href={"/console/eshop/" (id) "/webhook"} { "New webhook" }
+                    @if !webhooks.is_empty() { a.button href={"/console/replay?hours=24&eshop=" (id)} { "Replay" } }
+                }
                 @if webhooks.len() > health::PAGE { a.button href={"/console/webhook?eshop=" (id)} { "All" } }
             }
             @if webhooks.is_empty() {
                 (empty("No webhook.", "Changes of this e-shop are recorded, but no event is sent."))
             } @else {
-                (webhooks::table(webhooks, now))
+                (webhooks::table(webhooks, false, now))
             }
         }
     }

@@ -19,7 +19,7 @@ const CHARACTERS: usize = 200;
 /// Named values in their order. An empty value counts as missing, because browsers send empty fields that
 /// way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked(Vec<(String, String)>);
+pub(super) struct Asked(pub(super) Vec<(String, String)>);
 
 /// The beginning of a day and that of the next.
 pub(super) type Day = (DateTime<Utc>, DateTime<Utc>);

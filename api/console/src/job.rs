@@ -1,5 +1,6 @@
 //! Jobs: the search, and the details of one job.
 
+pub(super) mod bulk;
 pub(super) mod control;
 pub(super) mod csv;
 pub(super) mod list;
@@ -16,7 +17,7 @@ use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::job::outcome;
-use longshore_shared::webhook::delivery::recovery;
+use longshore_shared::webhook::delivery::recovery::{self, SentAgain};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -106,7 +107,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
         @if let Some(waiting) = &job.waits_for {
             p { (waits(waiting, found.ahead.as_ref(), now)) "." }
         }
-        @if let Some(outcome) = recovery::outcome(&job.kind, job.released.into(), job.resent.into()) {
+        @if let Some(outcome) = sent_again(job) {
             p { strong { (outcome) } @if !job.ended() { " So far." } }
         }
         @if let (Some(works), Some(message), Some(ms)) = (job.connection_works, &job.connection_message, job.connection_ms) {
@@ -139,6 +140,11 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
         }
     }
+}
+
+fn sent_again(job: &Job) -> Option<String> {
+    let [released, resent, left] = [job.released, job.resent, job.unchanged].map(i64::from);
+    recovery::outcome(&job.kind, SentAgain { released, resent, left })
 }
 
 fn organisation(job: &Job) -> Markup {

@@ -77,7 +77,7 @@ impl Section {
         match room {
             "" | "attention" => Some(Self::Overview),
             // deliveries belong to the section of their webhook, e-shops to that of their syncs
-            "delivery" => Some(Self::Webhooks),
+            "delivery" | "replay" => Some(Self::Webhooks),
             "eshop" | "organisation" => Some(Self::Syncs),
             // what is shipped by whom, beside where from
             "preference" => Some(Self::Warehouses),

@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`job`],
-//!   [`failure`], [`webhook`], [`delivery`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
+//!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
 //!   [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
@@ -51,6 +51,7 @@ mod preference;
 mod problem;
 mod product;
 mod queue;
+mod replay;
 mod secret;
 mod session;
 mod sync;
@@ -124,6 +125,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/queue/{name}/resume", get(queue::ask_resume).post(queue::resume))
         .route("/console/queue/{name}/concurrency", get(queue::ask_concurrency).post(queue::set_concurrency))
         .route("/console/job", get(job::list::show))
+        .route("/console/job/cancel", get(job::bulk::ask_cancel).post(job::bulk::cancel))
+        .route("/console/job/retry", get(job::bulk::ask_retry).post(job::bulk::retry))
         .route("/console/job/{id}", get(job::show))
         .route("/console/job/{id}/live", get(job::follow))
         .route("/console/job/{id}/cancel", get(job::control::ask_cancel).post(job::control::cancel))
@@ -146,10 +149,6 @@ pub fn routes(app: &App) -> Router<App> {
         )
         .route("/console/webhook/{id}/test", get(webhook::control::ask_test).post(webhook::control::test))
         .route(
-            "/console/webhook/{id}/recover",
-            get(webhook::control::ask_recover).post(webhook::control::recover),
-        )
-        .route(
             "/console/webhook/{id}/redeliver",
             get(delivery::ask_selected).post(delivery::redeliver_selected),
         )
@@ -157,6 +156,7 @@ pub fn routes(app: &App) -> Router<App> {
             "/console/webhook/{id}/redeliver-all",
             get(delivery::ask_matching).post(delivery::redeliver_matching),
         )
+        .route("/console/replay", get(replay::show).post(replay::start))
         .route("/console/delivery/{id}", get(delivery::show))
         .route("/console/delivery/{id}/redeliver", get(delivery::ask).post(delivery::redeliver))
         .route("/console/wms", get(wms::list::show))

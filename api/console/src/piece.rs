@@ -9,6 +9,7 @@ use longshore_shared::job::waiting::{Ahead, WaitsFor};
 use longshore_shared::kernel::figure::whole_seconds;
 pub(super) use longshore_shared::kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
 use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_shared::list::fields::job::{JobOutcome, outcome};
 use longshore_shared::operate::wms::Course;
@@ -320,55 +321,98 @@ pub(super) fn empty(title: &str, advice: &str) -> Markup {
     html! { div.empty { p { strong { (title) } } p.muted { (advice) } } }
 }
 
-/// The links below a page of a list.
+/// Where the next page of a list leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Older,
+    Newer,
+}
+
+/// The links below a page of a list of the newest records.
 pub(super) fn pager(shown: usize, first: Option<&str>, next: Option<&str>, cut_short: Option<i64>) -> Markup {
+    pager_to(Way::Older, shown, first, next, cut_short)
+}
+
+/// The links below a page of a list.
+pub(super) fn pager_to(
+    way: Way,
+    shown: usize,
+    first: Option<&str>,
+    next: Option<&str>,
+    cut_short: Option<i64>,
+) -> Markup {
+    let (begin, edge, further) = match way {
+        Way::Older => ("Newest", "newest", "Older"),
+        Way::Newer => ("Oldest", "oldest", "Newer"),
+    };
     html! {
         nav.pager aria-label="Pages of the list" {
             span.muted {
                 "On this page: " (shown) "."
                 @if let Some(window) = cut_short {
-                    " Searched the newest " (number(window)) " records."
+                    " Searched the " (edge) " " (number(window)) " records."
                 }
             }
-            @if let Some(first) = first { a.button href=(first) { "Newest" } }
+            @if let Some(first) = first { a.button href=(first) { (begin) } }
             @if let Some(next) = next {
-                a.button href=(next) rel="next" { @if cut_short.is_some() { "Search older" } @else { "Older" } }
+                a.button href=(next) rel="next" {
+                    @if cut_short.is_some() { "Search " (further.to_lowercase()) } @else { (further) }
+                }
             }
         }
     }
 }
 
-/// A drop-down list of a search form.
-pub(super) fn choice<'w>(
-    name: &str,
+/// The numbers of rows that a page of a list may have, besides the usual one.
+const SIZES: [(&str, &str); 4] = [("", "50"), ("25", "25"), ("100", "100"), ("200", "200")];
+
+/// The most of them.
+pub(super) const LONGEST: usize = 200;
+
+/// How many rows a page is to have.
+pub(super) fn size(asked: &Asked) -> Result<Option<usize>, Problem> {
+    let known = |word: &str| SIZES.iter().find(|(known, _)| *known == word)?.0.parse().ok();
+    asked.among("size", known)
+}
+
+/// The choice of that.
+pub(super) fn rows(asked: &Asked, refused: &Refused) -> Markup {
+    options(asked, refused, "size", "Rows", SIZES)
+}
+
+/// The values of a field with how many records have each, as links to the list: the rest of the search is kept, except what
+/// belongs to one page of it.
+pub(super) fn tabs(
+    asked: &Asked,
+    path: &str,
+    of_page: &[&str],
+    field: &str,
     label: &str,
     all: &str,
-    words: impl IntoIterator<Item = &'w str>,
-    chosen: Option<&str>,
+    values: &[(&str, String)],
 ) -> Markup {
+    let without: Vec<&str> = of_page.iter().copied().chain([field]).collect();
+    let chosen = asked.get(field);
     html! {
-        label { (label)
-            select name=(name) {
-                option value="" { (all) }
-                @for word in words { option value=(word) selected[chosen == Some(word)] { (word) } }
+        nav.switch aria-label=(label) {
+            a href=(asked.address(path, &without, &[])) aria-current=[chosen.is_none().then_some("true")] { "all " (all) }
+            @for (value, count) in values {
+                a href=(asked.address(path, &without, &[(field, *value)])) aria-current=[(chosen == Some(*value)).then_some("true")] {
+                    (value) " " (count)
+                }
             }
         }
     }
 }
 
-/// A field of a search form.
-pub(super) fn field(name: &str, label: &str, kind: &str, value: Option<&str>) -> Markup {
-    // by default browsers offer minutes, but a minute may contain tens of thousands of deliveries
-    let step = (kind == "datetime-local").then_some("1");
-    html! {
-        label { (label)
-            input type=(kind) name=(name) value=[value] step=[step] autocomplete="off" spellcheck="false";
-        }
-    }
+/// The check box of a row of a list.
+pub(super) fn select(name: &str, id: impl Display, what: &str) -> Markup {
+    html! { input.select type="checkbox" name=(name) value=(id) aria-label={"Select " (what) " " (id)}; " " }
 }
 
 /// A field of a search form with what was asked, and with what is wrong with that.
 pub(super) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str, kind: &str) -> Markup {
+    // by default browsers offer minutes, but a minute may contain tens of thousands of deliveries
     let step = (kind == "datetime-local").then_some("1");
     let wrong = refused.message(name);
     html! {

@@ -1,29 +1,45 @@
 //! The syncs of each e-shop.
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::job::sync_run::{self, PAGE, Run};
+use longshore_shared::job::sync_run::{self, COUNTED, Filter, PAGE, Run};
 use longshore_shared::kernel::ids::EshopId;
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
+use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{
-    Tone, badge, empty, eshop, field, job_state, none, number, pager, time, time_or_none, took,
+    Tone, badge, checked, empty, eshop, job_state, none, number, pager, rows, size, time, time_or_none, took,
+    up_to,
 };
 use super::visit::Visit;
 
 const HERE: &str = "/console/sync";
+/// The value of `state` for e-shops whose partner fails.
+const FAILING: &str = "failing";
 
 /// `GET /console/sync`.
 pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let named = asked.text("name")?;
-    let runs = sync_run::page(visit.db(), visit.scope(), named.as_deref(), None, asked.id("after")?).await?;
+    let (wanted, refused) = Refused::of(wanted(asked))?;
+    let (runs, failing) = tokio::try_join!(
+        async {
+            if refused.is_empty() {
+                sync_run::page(visit.db(), visit.scope(), &wanted).await
+            } else {
+                Ok(Vec::new())
+            }
+        },
+        sync_run::failing(visit.db(), visit.scope()),
+    )?;
     let mut eshops: Vec<EshopId> = runs.iter().map(|run| run.eshop).collect();
     eshops.dedup();
-    let is_more = eshops.len() > PAGE;
-    eshops.truncate(PAGE);
+    let size = wanted.size.unwrap_or(PAGE);
+    let is_more = eshops.len() > size;
+    eshops.truncate(size);
     let last = eshops.last().copied().filter(|_| is_more);
     let shown: Vec<_> = runs.iter().filter(|run| eshops.contains(&run.eshop)).collect();
     let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
@@ -31,15 +47,34 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let content = html! {
         h1 { "Syncs by e-shop" }
         p.muted { "Latest and next sync of every e-shop." }
+        nav.switch aria-label="By state" {
+            a href=(asked.address(HERE, &["state", "after"], &[])) aria-current=[(!wanted.failing).then_some("true")] { "All" }
+            a href=(asked.address(HERE, &["state", "after"], &[("state", FAILING)])) aria-current=[wanted.failing.then_some("true")] {
+                "Failing " (up_to(failing, COUNTED))
+            }
+        }
         form.search method="get" action=(HERE) role="search" {
-            (field("name", "Name of the e-shop", "search", named.as_deref()))
+            @if wanted.failing { input type="hidden" name="state" value=(FAILING); }
+            (checked(asked, &refused, "name", "Name of the e-shop", "search"))
+            (rows(asked, &refused))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
         }
         (table(&shown, visit.now()))
         (pager(eshops.len(), first.as_deref(), next.as_deref(), None))
     };
-    Ok(visit.page(Section::Syncs, "Syncs", &content))
+    let page = visit.page(Section::Syncs, "Syncs", &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+}
+
+fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+    Ok(Filter {
+        named: asked.text("name")?,
+        only: None,
+        failing: asked.among("state", |word| (word == FAILING).then_some(()))?.is_some(),
+        after: asked.id("after")?,
+        size: size(asked)?,
+    })
 }
 
 pub(super) fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {

@@ -208,6 +208,8 @@ deeds! {
     Concurrency = "concurrency", "The concurrency is changed. It takes effect within two seconds.";
     Cancelled = "cancelled", "The job is cancelled. Completed changes are kept.";
     Retried = "retried", "The job is in the queue again.";
+    JobsCancelled = "jobs-cancelled", "{job is|jobs are} cancelled. Completed changes are kept.";
+    JobsRetried = "jobs-retried", "{job is|jobs are} in the queue again.";
     GroupRetried = "group-retried", "{job of the group is|jobs of the group are} in the queue again.";
     OrderSent = "order-sent", "The order was sent. Its status says what came of it.";
     OrderProcessed = "order-processed", "The order is confirmed. The warehouse can begin.";
@@ -238,31 +240,47 @@ deeds! {
     Tested = "tested", "A test is being sent. Its answer appears below when it comes.";
     TestKept = "test-kept", "The webhook is inactive: the test will be sent when it is activated.";
     TestHeld = "test-held", "The destination is failing, and the webhook is ordered: the breaker holds the test until the earlier deliveries succeed. See the last attempts.";
-    Recovering = "recovering", "The webhook is being recovered. This page shows the progress.";
+    Replaying = "replaying", "The deliveries are being replayed. This page shows the progress.";
     Redelivering = "redelivering", "The deliveries are being sent again. This page shows the progress.";
     Redelivered = "redelivered", "{delivery is|deliveries are} being sent again.";
 }
 
 /// Redirects to a page that reports what was done, and how often.
 pub(super) fn done(path: &str, done: Done, count: Option<usize>) -> Response {
+    report(path, done, count, None)
+}
+
+fn report(path: &str, done: Done, count: Option<usize>, left: Option<usize>) -> Response {
     let word = Done::ALL.iter().find(|(known, ..)| *known == done).map_or("", |(_, word, _)| word);
     let mark = if path.contains('?') { '&' } else { '?' };
     let mut address = format!("{path}{mark}done={word}");
-    if let Some(count) = count {
-        // writing to a string cannot fail
-        let _ = write!(address, "&count={count}");
+    for (name, count) in [("count", count), ("left", left)] {
+        if let Some(count) = count {
+            // writing to a string cannot fail
+            let _ = write!(address, "&{name}={count}");
+        }
     }
     Redirect::to(&address).into_response()
 }
 
+/// The same of what was asked for several, of which some were left.
+pub(super) fn done_and_left(path: &str, done: Done, count: usize, left: usize) -> Response {
+    let left = if left > 0 { Some(left) } else { None };
+    report(path, done, Some(count), left)
+}
+
 fn said(asked: &Asked) -> Option<String> {
     let (.., sentence) = Done::ALL.iter().find(|(_, word, _)| asked.get("done") == Some(*word))?;
-    let count = asked.get("count").and_then(|count| count.parse::<u32>().ok());
-    Some(match (count, one_or_many(sentence)) {
+    let number = |name| asked.get(name).and_then(|count| count.parse::<u32>().ok());
+    let said = match (number("count"), one_or_many(sentence)) {
         (Some(1), Some((one, _, end))) => format!("1 {one}{end}"),
         (Some(count), Some((_, many, end))) => format!("{count} {many}{end}"),
         (None, Some((_, many, end))) => format!("The {many}{end}"),
         (_, None) => (*sentence).to_owned(),
+    };
+    Some(match number("left") {
+        Some(left) => format!("{said} {left} left: the state of these does not allow it."),
+        None => said,
     })
 }
 

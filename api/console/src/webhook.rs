@@ -4,9 +4,10 @@ pub(super) mod control;
 pub(super) mod edit;
 pub(super) mod list;
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::activity::CALLS_HOURS;
@@ -17,6 +18,8 @@ use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
 
+use super::delivery;
+use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Part, Parts};
 use super::piece::{
@@ -35,12 +38,19 @@ pub(super) async fn show(
     visit: Visit<permit::ReadWebhooks>,
 ) -> Result<Response, Failure> {
     let webhook = visit.webhook(id).await?;
-    let wanted = delivery::wanted(&visit.asked)?;
+    let (wanted, refused) = Refused::of(delivery::wanted(&visit.asked))?;
     let db = visit.db();
-    let (past, [standing, calls, waiting], ended) = tokio::try_join!(
+    let (past, [standing, calls, waiting], counts, ended) = tokio::try_join!(
         operate::course::of_webhook(db, id, course::span(&visit.asked)),
         parts(&visit, &webhook),
-        search::ended(db, id, &wanted),
+        search::counts(db, id),
+        async {
+            if refused.is_empty() {
+                search::ended(db, id, &wanted).await
+            } else {
+                Ok(search::Page::default())
+            }
+        },
     )?;
     let may = visit.can(Permission::WriteWebhooks);
     let here = format!("/console/webhook/{id}");
@@ -50,11 +60,12 @@ pub(super) async fn show(
         (part(&calls))
         (course::of_webhook(&visit.asked, &here, &past))
         (part(&waiting))
-        (delivery::ended(&visit.asked, id, &ended, may, visit.now()))
+        (delivery::ended(&visit.asked, &refused, id, &counts, &ended, may, visit.now()))
         (course::script())
     };
     let title = format!("Webhook {}", webhook.destination);
-    Ok(visit.live_page(Section::Webhooks, &title, &format!("{here}/live"), &content))
+    let page = visit.live_page(Section::Webhooks, &title, &format!("{here}/live"), &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
 /// `GET /console/webhook/{id}/live`.
@@ -100,13 +111,13 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
                 div.buttons {
                     @if webhook.active {
                         a.button href={(path) "/test"} data-ask="" { "Test" }
-                        a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={"/console/replay?hours=24&webhooks=" (webhook.id)} { "Replay" }
                         a.button href={(path) "/edit"} { "Edit" }
                         a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                         a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
                     } @else {
                         a.button.primary href={(path) "/activate"} data-ask="" { "Activate" }
-                        a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button href={"/console/replay?hours=24&webhooks=" (webhook.id)} { "Replay" }
                         a.button href={(path) "/edit"} { "Edit" }
                         a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                     }

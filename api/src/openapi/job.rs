@@ -1,7 +1,9 @@
 //! Jobs and queues.
 
+use longshore_shared::job::control::bulk;
 use longshore_shared::job::item_error as item_errors;
 use longshore_shared::job::waiting::REASONS;
+use longshore_shared::kernel::input::Rule as _;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::operate::queue as operated;
@@ -12,8 +14,8 @@ use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, any_integer, any_number, any_text, anything, array_of, body_of, boolean, id, named, object,
-    one_of, or_null, timestamp,
+    Said, Shape, accepted, any_integer, any_number, any_text, anything, array_of, body_of, boolean, id,
+    named, object, one_of, or_null, timestamp,
 };
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
@@ -34,6 +36,16 @@ pub(super) fn operations() -> Vec<Operation> {
         answers_job(
             operation(control::retry_job, "Retries a job"),
             "Executes the refused items and failed chunks again, as a new acceptance of the same job. Duplicate items, and items that the partner refused, are not executed again. 409 if the job has not ended or was cancelled, if there is nothing to retry, or if an identical job is waiting.",
+        ),
+        controlled(
+            operation(control::cancel_jobs, "Cancels jobs")
+                .body("JobsToCancel", accepted(&bulk::ids().schema()), json!([SYNC])),
+            "Cancels those that have not ended, in one transaction. Changes that were made are kept.",
+        ),
+        controlled(
+            operation(control::retry_jobs, "Retries jobs")
+                .body("JobsToRetry", accepted(&bulk::ids().schema()), json!([SYNC])),
+            "Retries each job, in the order of the ids. A job that cannot be retried is left.",
         ),
         operation(item_error::list_item_errors, "Lists the item errors of a job")
             .says(
@@ -75,6 +87,32 @@ pub(super) fn operations() -> Vec<Operation> {
     ];
     operations.extend(queues());
     operations
+}
+
+/// An operation on several jobs.
+fn controlled(operation: Operation, says: &str) -> Operation {
+    let left = object()
+        .about("A job that was left as it is.")
+        .required("id", id())
+        .required("code", one_of(&bulk::codes()))
+        .required("message", any_text())
+        .explain(&[("code", "The reason, for programs."), ("message", "The reason, for people.")])
+        .called("JobLeft");
+    operation
+        .says(says)
+        .schema(
+            "JobsControlled",
+            object().required("done", array_of(id())).required("left", array_of(left)).explain(&[
+                ("done", "The jobs that were changed."),
+                ("left", "The jobs that were left as they are."),
+            ]),
+        )
+        .answers(
+            200,
+            "What became of each job.",
+            named("JobsControlled"),
+            Some(json!({"done": [SYNC], "left": []})),
+        )
 }
 
 /// The operations on queues.
@@ -259,7 +297,7 @@ pub(super) const JOB: Described = Described {
         ),
         (
             "result",
-            "The counts of `webhook.recover` and `webhook.redeliver` so far: `released` counts waiting deliveries that are now due, `resent` counts ended deliveries that are sent again. Null for other kinds of jobs.",
+            "The counts of `webhook.recover`, `webhook.redeliver` and `webhook.replay` so far: `released` counts waiting deliveries that are now due, `resent` counts ended deliveries that are sent again. Null for other kinds of jobs.",
         ),
         (
             "connection",

@@ -5,7 +5,7 @@ use longshore_shared::catalog::product::record::{FieldChange, event_data};
 use longshore_shared::kernel::authentication;
 use longshore_shared::list::fields::delivery::DELIVERY as DELIVERIES;
 use longshore_shared::list::fields::subscription::WEBHOOK as WEBHOOKS;
-use longshore_shared::webhook::delivery::recovery;
+use longshore_shared::webhook::delivery::{recovery, replay};
 use longshore_shared::webhook::event::{Event, EventType, TYPES};
 use longshore_shared::webhook::subscription::schema;
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ use super::job::answers_job;
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::{self, Described};
 use super::schema::{
-    Said, Shape, any_integer, any_object, any_text, array_of, body_of, either, id, members, named, object,
-    one_of, or_null, text, timestamp,
+    Said, Shape, any_integer, any_number, any_object, any_text, array_of, body_of, boolean, either, id,
+    members, named, object, one_of, or_null, text, timestamp,
 };
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
@@ -108,7 +108,66 @@ pub(super) fn operations() -> Vec<Operation> {
                 .body("DeliveryIds", ids(), json!([SENT])),
             "Creates a job, which is returned at once; `Prefer` changes that. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
         ),
+        answers_job(
+            operation(delivery::replay_deliveries, "Replays deliveries")
+                .body("DeliveriesToReplay", replayed(), replay_example()),
+            "Creates a job, which is returned at once; `Prefer` changes that. For the webhooks that match, deliveries that wait for their next attempt become due now, and those that ended in the period without success are sent again, with `delivered` also those that succeeded: one new delivery of each event, with the same `webhook-id`. The webhooks take turns. `result` of the job has the counts of both.",
+        ),
+        operation(delivery::count_replay, "Counts what a replay would find")
+            .says("Changes nothing. Up to 100,000 deliveries of each sort are counted.")
+            .body("ReplayToCount", replayed(), replay_example())
+            .schema("ReplayCount", replay_count())
+            .answers(
+                200,
+                "The counts.",
+                named("ReplayCount"),
+                Some(json!({
+                    "webhooks": 2, "waiting": 1_140, "failed": 61_000, "delivered": 0, "total": 62_140, "atLeast": false,
+                    "seconds": 326.2,
+                })),
+            ),
     ]
+}
+
+fn replayed() -> Shape {
+    body_of(&replay::body())
+        .about("Which deliveries are replayed. `webhooks`, `eshop` or `host` is required.")
+        .explain(&[
+            ("webhooks", "Only deliveries of these webhooks."),
+            ("eshop", "Only deliveries of webhooks of this e-shop."),
+            ("host", "Only deliveries to destinations of this host, such as `shop.example`."),
+            ("since", "Only deliveries that ended at this moment or later."),
+            ("until", "Only deliveries that ended before this moment."),
+            ("delivered", "Also deliveries that succeeded."),
+            ("event", "Only deliveries of this event type."),
+        ])
+}
+
+fn replay_example() -> Value {
+    json!({"webhooks": [HOOK], "since": CREATED})
+}
+
+fn replay_count() -> Shape {
+    object()
+        .required("webhooks", any_integer())
+        .required("waiting", any_integer())
+        .required("failed", any_integer())
+        .required("delivered", any_integer())
+        .required("total", any_integer())
+        .required("atLeast", boolean())
+        .required("seconds", or_null(any_number()))
+        .explain(&[
+            ("webhooks", "Webhooks that match."),
+            ("waiting", "Deliveries that wait for their next attempt."),
+            ("failed", "Deliveries that ended without success."),
+            ("delivered", "Deliveries that succeeded, if `delivered` is true."),
+            ("total", "The sum of the three."),
+            ("atLeast", "Whether there may be more than were counted."),
+            (
+                "seconds",
+                "How long it takes to send them at the recent pace of the destinations; null if none of them succeeded lately.",
+            ),
+        ])
 }
 
 fn webhook_body(is_new: bool) -> Shape {

@@ -3,6 +3,7 @@
 mod access;
 mod attention;
 mod audit;
+mod bulk;
 mod find;
 mod forms;
 mod health;
@@ -12,6 +13,7 @@ mod orders;
 mod overview;
 mod preferences;
 mod repair;
+mod replay;
 mod syncs;
 mod warehouses;
 mod webhooks;

@@ -1,5 +1,6 @@
 //! `/api/job` (`docs/reference/jobs.md#job`).
 
+mod bulk;
 mod organisations;
 mod standing;
 

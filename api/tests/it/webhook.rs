@@ -1,6 +1,7 @@
 //! `/api/eshop-webhook` and `/api/webhook-delivery` (`docs/reference/webhooks.md#webhook`).
 
 mod actions;
+mod replay;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

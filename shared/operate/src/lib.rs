@@ -7,6 +7,7 @@ pub mod course;
 pub mod doctor;
 pub mod eshop;
 pub mod find;
+pub mod named;
 pub mod order;
 pub mod organisation;
 pub mod preference;

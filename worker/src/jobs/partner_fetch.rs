@@ -135,7 +135,7 @@ async fn finish(services: &Services, claim: &Claim) -> Result<Hold, Fate> {
     if execution::complete(&mut change, claim, Count::default(), &[]).await?.is_lost() {
         return Ok(Hold::Lost);
     }
-    fetching::forget_keys(change.connection(), claim.job).await?;
+    fetching::forget_keys(change.connection(), &[claim.job]).await?;
     change.commit().await?;
     Ok(Hold::Kept)
 }

@@ -1,4 +1,4 @@
-//! `webhook.recover` and `webhook.redeliver`: send deliveries again, step by step
+//! `webhook.recover`, `webhook.redeliver` and `webhook.replay`: send deliveries again, step by step
 //! (`docs/reference/deliveries.md#redelivery`).
 
 use longshore_shared::job::chunk::Claim;
@@ -6,6 +6,7 @@ use longshore_shared::job::execution::Fate;
 use longshore_shared::kernel::change::Change;
 use longshore_shared::webhook::delivery::recovery::{self, Recover};
 use longshore_shared::webhook::delivery::redelivery::{self, Redeliver};
+use longshore_shared::webhook::delivery::replay::{self, Replay};
 use longshore_shared::webhook::delivery::search;
 
 use super::{Body, Done};
@@ -22,5 +23,11 @@ impl Body for Redeliver {
             Some(matching) => Done::Step(search::step(change, claim, matching).await?),
             None => Done::Items(redelivery::execute(change, claim, &self.within).await?),
         })
+    }
+}
+
+impl Body for Replay {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        Ok(Done::Step(replay::step(change, claim, self).await?))
     }
 }

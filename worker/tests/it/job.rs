@@ -16,6 +16,7 @@ mod product_sync;
 mod receiving;
 mod redelivery;
 mod references;
+mod replay;
 mod retention;
 mod room;
 mod statistics;

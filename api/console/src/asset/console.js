@@ -40,7 +40,8 @@ if (dialog && dialog.showModal) {
     const form = event.target;
     if (!form.hasAttribute("data-ask")) return;
     event.preventDefault();
-    const address = new URL(form.action, location.href);
+    const action = event.submitter?.getAttribute("formaction") ?? form.action;
+    const address = new URL(action, location.href);
     address.search = new URLSearchParams(new FormData(form)).toString();
     ask(address.href);
   });

@@ -4,13 +4,13 @@ use chrono::{DateTime, Utc};
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::delivery::search::{Filter, Line, Page, WINDOW};
+use longshore_shared::webhook::delivery::search::{COUNTED, Counts, Filter, Line, Page, WINDOW};
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
 
 use super::moment;
-use crate::form::Asked;
-use crate::piece::{self, choice, empty, field, pager, state, status, up_to};
+use crate::form::{Asked, Refused};
+use crate::piece::{self, checked, empty, number, options, pager, rows, size, state, status, tabs, up_to};
 
 /// The states of ended deliveries.
 const STATES: [DeliveryState; 3] =
@@ -28,6 +28,7 @@ pub(crate) fn wanted(asked: &Asked) -> Result<Filter, Problem> {
         since: asked.moment("since")?,
         until: asked.moment("until")?,
         after: asked.id("after")?,
+        size: size(asked)?,
     })
 }
 
@@ -61,12 +62,15 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
 /// The ended deliveries: a search, and a form that sends selected ones again.
 pub(crate) fn ended(
     asked: &Asked,
+    refused: &Refused,
     webhook: WebhookId,
+    counts: &Counts,
     found: &Page,
     may: bool,
     now: DateTime<Utc>,
 ) -> Markup {
     let here = format!("/console/webhook/{webhook}");
+    let words = [("", "any state")].into_iter().chain(STATES.map(|state| (state.as_str(), state.as_str())));
     let first = asked.get("after").map(|_| asked.address(&here, &["after", "done", "count"], &[]));
     let next =
         found.next.map(|id| asked.address(&here, &["after", "done", "count"], &[("after", &id.to_string())]));
@@ -75,16 +79,20 @@ pub(crate) fn ended(
     html! {
         section #ended aria-labelledby="ended-title" {
             h2 #ended-title { "Ended" }
+            (states(asked, &here, counts))
             form.search method="get" action=(here) role="search" {
-                (choice("state", "State", "any state", STATES.map(DeliveryState::as_str), asked.get("state")))
-                (field("event", "Event", "search", asked.get("event")))
-                (field("entity", "Entity (id)", "text", asked.get("entity")))
-                (field("since", "Since (UTC)", "datetime-local", asked.get("since")))
-                (field("until", "Before (UTC)", "datetime-local", asked.get("until")))
+                (options(asked, refused, "state", "State", words))
+                (checked(asked, refused, "event", "Event", "search"))
+                (checked(asked, refused, "entity", "Entity (id)", "text"))
+                (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
+                (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
+                (rows(asked, refused))
                 button.primary type="submit" { "Search" }
                 a.button href=(here) { "Clear" }
             }
-            @if found.deliveries.is_empty() && CRITERIA.iter().all(|name| asked.get(name).is_none()) {
+            @if !refused.is_empty() {
+                (empty("The search cannot be read.", "Correct the marked field."))
+            } @else if found.deliveries.is_empty() && CRITERIA.iter().all(|name| asked.get(name).is_none()) {
                 (empty("No ended deliveries yet.", "Deliveries are listed here after they are delivered, exhausted or cancelled."))
             } @else if found.deliveries.is_empty() {
                 (empty("No ended delivery matches.", "Remove a filter, or send a test."))
@@ -104,6 +112,20 @@ pub(crate) fn ended(
             (pager(found.deliveries.len(), first.as_deref(), next.as_deref(), window))
         }
     }
+}
+
+/// How many ended in each state; each leads to its deliveries.
+fn states(asked: &Asked, here: &str, counts: &Counts) -> Markup {
+    let is_more = counts.newest >= COUNTED;
+    let of = STATES.map(|state| {
+        let count = counts.of(state);
+        // of what was delivered, the newest are counted
+        let newest = state == DeliveryState::Delivered && is_more;
+        (state.as_str(), if newest { format!("{}+", number(count)) } else { up_to(count, COUNTED) })
+    });
+    let all: i64 = STATES.iter().map(|state| counts.of(*state)).sum();
+    let all = if is_more { format!("{}+", number(all.min(COUNTED))) } else { number(all) };
+    tabs(asked, here, &["after", "done", "count"], "state", "Number of ended deliveries", &all, &of)
 }
 
 fn table(found: &Page, may: bool, now: DateTime<Utc>) -> Markup {

@@ -11,11 +11,11 @@ use serde_json::json;
 use super::{find, wanted};
 use crate::job;
 use crate::layout::Section;
-use crate::piece::{counted, number};
+use crate::piece::{LONGEST, counted, number};
 use crate::visit::{Act, Done, Question, Visit, done};
 
-/// Deliveries that can be selected at once: those of one page.
-const CHOSEN: usize = search::PAGE;
+/// Deliveries that can be selected at once: those of the longest page.
+const CHOSEN: usize = LONGEST;
 
 type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;

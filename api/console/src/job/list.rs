@@ -1,19 +1,35 @@
-//! The search for jobs.
+//! The search for jobs, with how many are in each state.
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::kind::{JobKind, JobState};
-use longshore_shared::job::search::{self, Filter, Line, Page, Place, WINDOW};
+use longshore_shared::job::search::{self, COUNTED, Counts, Filter, Line, Page, Place, WINDOW};
+use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::named;
 use maud::{Markup, html};
 
-use crate::form::Asked;
+use crate::form::{Asked, Refused};
 use crate::layout::Section;
 use crate::piece::{
-    choice, empty, eshop, field, job_state, none, organisation, pager, progress, time, took, waits,
+    Way, checked, empty, eshop, job_state, none, number, options, organisation, pager_to, progress, rows,
+    select, size, tabs, time, took, up_to, waits,
 };
 use crate::visit::Visit;
+
+pub(super) const HERE: &str = "/console/job";
+
+/// The fields that narrow the list.
+pub(super) const FILTER: [&str; 8] =
+    ["state", "kind", "error", "organisation", "eshop", "entity", "since", "until"];
+
+/// The orders of the list.
+const ORDERS: [(&str, &str); 2] = [("", "newest first"), ("oldest", "oldest first")];
+
+/// Query parameters that belong to one page of the list.
+const OF_PAGE: [&str; 4] = ["after", "done", "count", "left"];
 
 /// All states, in the order in which operators look for them.
 const STATES: [JobState; 7] = [
@@ -28,21 +44,44 @@ const STATES: [JobState; 7] = [
 
 /// `GET /console/job`.
 pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
-    let wanted = wanted(&visit.asked)?;
-    let found = search::search(visit.db(), visit.scope(), &wanted).await?;
+    let asked = &visit.asked;
+    let (wanted, refused) = Refused::of(wanted(&visit, asked).await)?;
+    let (counts, found) = tokio::try_join!(search::counts(visit.db(), visit.scope()), async {
+        if refused.is_empty() {
+            search::search(visit.db(), visit.scope(), &wanted).await
+        } else {
+            Ok(Page::default())
+        }
+    })?;
     let content = html! {
         h1 { "Jobs" }
-        (form(&visit.asked))
-        (table(&found, visit.now()))
-        (pages(&visit.asked, &found))
+        (states(asked, &counts))
+        (form(asked, &refused))
+        @if refused.is_empty() {
+            (list(&visit, &found))
+            (pages(asked, &found))
+        } @else {
+            (empty("The search cannot be read.", "Correct the marked field."))
+        }
     };
-    Ok(visit.page(Section::Jobs, "Jobs", &content))
+    let page = visit.page(Section::Jobs, "Jobs", &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
-fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+/// The search that a form says.
+pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
+    let (db, scope) = (visit.db(), visit.scope());
+    let organisation = match asked.text("organisation")? {
+        Some(text) => Some(named::organisation(db, scope, "organisation", &text).await?),
+        None => None,
+    };
+    let eshop = match asked.text("eshop")? {
+        Some(text) => Some(named::eshop(db, scope, "eshop", &text).await?),
+        None => None,
+    };
     Ok(Filter {
-        organisation: asked.id("organisation")?,
-        eshop: asked.id("eshop")?,
+        organisation,
+        eshop,
         kind: asked.among("kind", |word| word.parse().ok())?,
         state: asked.among("state", |word| word.parse().ok())?,
         entity: asked.id("entity")?,
@@ -50,34 +89,76 @@ fn wanted(asked: &Asked) -> Result<Filter, Problem> {
         since: asked.moment("since")?,
         until: asked.moment("until")?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        oldest: asked
+            .among("sort", |word| ORDERS.iter().any(|(known, _)| *known == word).then_some(()))?
+            .is_some(),
+        size: size(asked)?,
     })
 }
 
-fn form(asked: &Asked) -> Markup {
-    let more = ["organisation", "eshop", "entity", "since", "until"];
+/// How many are in each state; each leads to its jobs.
+fn states(asked: &Asked, counts: &Counts) -> Markup {
+    let of = STATES.map(|state| {
+        let count = counts.of(state);
+        // of what no index knows, the newest are counted
+        let is_more = counts.all >= COUNTED && matches!(state, JobState::Succeeded | JobState::Cancelled);
+        (state.as_str(), if is_more { format!("{}+", number(count)) } else { up_to(count, COUNTED) })
+    });
+    tabs(asked, HERE, &OF_PAGE, "state", "Number of jobs", &up_to(counts.all, COUNTED), &of)
+}
+
+fn form(asked: &Asked, refused: &Refused) -> Markup {
+    let more = ["organisation", "eshop", "entity", "since", "until", "sort", "size"];
     let is_narrow = more.iter().any(|name| asked.get(name).is_some());
+    let states = [("", "any state")].into_iter().chain(STATES.map(|state| (state.as_str(), state.as_str())));
+    let kinds = [("", "any kind")].into_iter().chain(JobKind::WORDS.iter().map(|word| (*word, *word)));
     html! {
-        form.search method="get" action="/console/job" role="search" {
-            (choice("state", "State", "any state", STATES.map(JobState::as_str), asked.get("state")))
-            (choice("kind", "Kind", "any kind", JobKind::WORDS, asked.get("kind")))
-            (field("error", "Error contains", "search", asked.get("error")))
+        form.search method="get" action=(HERE) role="search" {
+            (options(asked, refused, "state", "State", states))
+            (options(asked, refused, "kind", "Kind", kinds))
+            (checked(asked, refused, "error", "Error contains", "search"))
             button.primary type="submit" { "Search" }
-            a.button href="/console/job" { "Clear" }
+            a.button href=(HERE) { "Clear" }
             details open[is_narrow] {
                 summary { "More" }
                 div {
-                    (field("organisation", "Organisation (id)", "text", asked.get("organisation")))
-                    (field("eshop", "E-shop (id)", "text", asked.get("eshop")))
-                    (field("entity", "Changed entity (id)", "text", asked.get("entity")))
-                    (field("since", "Since (UTC)", "datetime-local", asked.get("since")))
-                    (field("until", "Before (UTC)", "datetime-local", asked.get("until")))
+                    (checked(asked, refused, "organisation", "Organisation (name or id)", "text"))
+                    (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
+                    (checked(asked, refused, "entity", "Changed entity (id)", "text"))
+                    (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
+                    (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
+                    (options(asked, refused, "sort", "Order", ORDERS))
+                    (rows(asked, refused))
                 }
             }
         }
     }
 }
 
-fn table(found: &Page, now: DateTime<Utc>) -> Markup {
+/// The jobs; where the visitor may, with check boxes and what can be done with those that are checked, or with all that match.
+fn list(visit: &Visit<permit::ReadJobs>, found: &Page) -> Markup {
+    let may = visit.can(Permission::WriteJobs) && !found.jobs.is_empty();
+    let table = table(found, may, visit.now());
+    if !may {
+        return table;
+    }
+    let asked = &visit.asked;
+    let all = |deed: &str| asked.address(&format!("{HERE}/{deed}"), &OF_PAGE, &[("all", "true")]);
+    html! {
+        form method="get" action={(HERE) "/retry"} data-ask="" {
+            @for name in FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
+            (table)
+            div.buttons {
+                button type="submit" { "Retry selected" }
+                button type="submit" formaction={(HERE) "/cancel"} { "Cancel selected" }
+                a.button href=(all("retry")) data-ask="" { "Retry all that match" }
+                a.button href=(all("cancel")) data-ask="" { "Cancel all that match" }
+            }
+        }
+    }
+}
+
+fn table(found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {
     if found.jobs.is_empty() {
         return empty("No job matches.", "Remove a filter, or search an earlier time.");
     }
@@ -88,16 +169,19 @@ fn table(found: &Page, now: DateTime<Utc>) -> Markup {
                     th { "Job" } th { "State" } th { "Error or reason for waiting" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
                     th { "E-shop" } th { "Requested by" }
                 } }
-                tbody { @for job in &found.jobs { (row(job, now)) } }
+                tbody { @for job in &found.jobs { (row(job, choose, now)) } }
             }
         }
     }
 }
 
-fn row(job: &Line, now: DateTime<Utc>) -> Markup {
+fn row(job: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
-            td { a href={"/console/job/" (job.id)} { strong { (job.kind) } } }
+            td {
+                @if choose { (select("id", job.id, &job.kind)) }
+                a href={(HERE) "/" (job.id)} { strong { (job.kind) } }
+            }
             td { (job_state(job.state, job.total, job.failed)) }
             td.text.clip title=[job.error.as_deref()] {
                 @match (&job.error, &job.waits_for) {
@@ -126,9 +210,9 @@ fn whose(job: &Line) -> Markup {
 }
 
 fn pages(asked: &Asked, found: &Page) -> Markup {
-    let first = asked.get("after").map(|_| asked.address("/console/job", &["after"], &[]));
-    let next =
-        found.next.map(|place| asked.address("/console/job", &["after"], &[("after", &place.to_string())]));
+    let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
+    let next = found.next.map(|place| asked.address(HERE, &OF_PAGE, &[("after", &place.to_string())]));
     let window = found.cut_short.then_some(WINDOW);
-    pager(found.jobs.len(), first.as_deref(), next.as_deref(), window)
+    let way = if asked.get("sort").is_some() { Way::Newer } else { Way::Older };
+    pager_to(way, found.jobs.len(), first.as_deref(), next.as_deref(), window)
 }

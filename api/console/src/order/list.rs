@@ -1,28 +1,33 @@
 //! The search for orders, with how many are in each status.
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
+use longshore_shared::operate::named;
 use longshore_shared::operate::order::COUNTED;
 use longshore_shared::operate::order::search::{self, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 
-use crate::form::Asked;
+use crate::form::{Asked, Refused};
 use crate::layout::Section;
-use crate::piece::{choice, empty, eshop, field, none, number, pager, state, time, up_to};
+use crate::piece::{checked, empty, eshop, none, number, options, pager, rows, size, state, time, up_to};
 use crate::visit::Visit;
 
 const HERE: &str = "/console/order";
 
 /// `GET /console/order`.
 pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
-    let wanted = wanted(&visit.asked)?;
-    let (counts, found) = tokio::try_join!(
-        search::counts(visit.db(), visit.scope()),
-        search::search(visit.db(), visit.scope(), &wanted),
-    )?;
+    let (wanted, refused) = Refused::of(wanted(&visit).await)?;
+    let (counts, found) = tokio::try_join!(search::counts(visit.db(), visit.scope()), async {
+        if refused.is_empty() {
+            search::search(visit.db(), visit.scope(), &wanted).await
+        } else {
+            Ok(Page::default())
+        }
+    })?;
     let content = html! {
         header.title {
             h1 { "Orders" }
@@ -32,21 +37,32 @@ pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
             }
         }
         (statuses(&counts, wanted.status))
-        (form(&visit.asked))
-        (table(&found, visit.now()))
-        (pages(&visit.asked, &found))
+        (form(&visit.asked, &refused))
+        @if refused.is_empty() {
+            (table(&found, visit.now()))
+            (pages(&visit.asked, &found))
+        } @else {
+            (empty("The search cannot be read.", "Correct the marked field."))
+        }
     };
-    Ok(visit.page(Section::Orders, "Orders", &content))
+    let page = visit.page(Section::Orders, "Orders", &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
-fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
+    let asked = &visit.asked;
+    let eshop = match asked.text("eshop")? {
+        Some(text) => Some(named::eshop(visit.db(), visit.scope(), "eshop", &text).await?),
+        None => None,
+    };
     Ok(Filter {
         number: asked.text("number")?,
         tracking_number: asked.text("tracking")?,
         sku: asked.text("sku")?,
-        eshop: asked.id("eshop")?,
+        eshop,
         status: asked.among("status", |word| word.parse().ok())?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        size: size(asked)?,
     })
 }
 
@@ -64,18 +80,22 @@ fn statuses(counts: &[(ExpeditionStatus, i64)], chosen: Option<ExpeditionStatus>
     }
 }
 
-fn form(asked: &Asked) -> Markup {
+fn form(asked: &Asked, refused: &Refused) -> Markup {
+    let statuses = ExpeditionStatus::WORDS.iter().map(|word| (*word, *word));
     html! {
         form.search method="get" action=(HERE) role="search" {
-            (field("number", "Number or external id", "search", asked.get("number")))
-            (field("sku", "SKU (not packed)", "search", asked.get("sku")))
-            (field("tracking", "Tracking number", "search", asked.get("tracking")))
-            (choice("status", "Status", "any status", ExpeditionStatus::WORDS, asked.get("status")))
+            (checked(asked, refused, "number", "Number or external id", "search"))
+            (checked(asked, refused, "sku", "SKU (not packed)", "search"))
+            (checked(asked, refused, "tracking", "Tracking number", "search"))
+            (options(asked, refused, "status", "Status", [("", "any status")].into_iter().chain(statuses)))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
-            details open[asked.get("eshop").is_some()] {
+            details open[asked.get("eshop").is_some() || asked.get("size").is_some()] {
                 summary { "More" }
-                div { (field("eshop", "E-shop (id)", "text", asked.get("eshop"))) }
+                div {
+                    (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
+                    (rows(asked, refused))
+                }
             }
         }
     }

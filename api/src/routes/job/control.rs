@@ -1,11 +1,14 @@
 //! Cancelling and retrying.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, Once, Prefer, permit};
-use longshore_shared::job::control;
+use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
+use longshore_shared::job::control::{self, bulk};
 use longshore_shared::kernel::ids::JobId;
+use longshore_shared::kernel::services::Services;
 
 use super::answer::{Patience, answer};
 use crate::routes::view;
@@ -34,4 +37,30 @@ pub async fn retry_job(
         })
         .await?;
     answer(&app, &may, answered, prefer, Patience::LATER).await
+}
+
+/// `PUT /api/job/cancel`: cancels several; the answer says what became of each.
+pub async fn cancel_jobs(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteJobs>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        bulk::cancel(&services, context, body.value).await
+    })
+    .await
+}
+
+/// `PUT /api/job/retry`: retries several; the answer says what became of each.
+pub async fn retry_jobs(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteJobs>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        bulk::retry(&services, context, body.value).await
+    })
+    .await
 }

@@ -8,8 +8,9 @@ use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::DeliveryId;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::delivery;
+use longshore_shared::webhook::delivery::{self, replay};
 
 use crate::routes::catalog::switch::BODY_LIMIT;
 use crate::routes::job::answer::{Patience, answer};
@@ -39,6 +40,32 @@ pub async fn redeliver_deliveries(
     let answered = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             delivery::redeliver_many(&app.services, context, body.value).await
+        })
+        .await?;
+    answer(&app, &may, answered, prefer, Patience::LATER).await
+}
+
+/// `POST /api/webhook-delivery/replay/count`: what a replay would find.
+pub async fn count_replay(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadWebhooks>,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let count = replay::count(&services, may.scope(), body.value).await?;
+    Ok(view::json(serde_json::to_string(&count).map_err(Problem::internal)?))
+}
+
+/// `POST /api/webhook-delivery/replay`: starts a job that sends again what matches at several webhooks.
+pub async fn replay_deliveries(
+    State(app): State<App>,
+    may: May<permit::WriteWebhooks>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let answered = once
+        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
+            replay::replay(&app.services, context, body.value).await
         })
         .await?;
     answer(&app, &may, answered, prefer, Patience::LATER).await

@@ -236,4 +236,15 @@ async fn deliveries_are_listed_shown_and_sent_again(_: PgPoolOptions, options: P
     let job = as_user(&["delivery", "redeliver", id, "--detach", "--json"]).await.ends_with(0).json();
     assert_eq!(job["kind"], "webhook.redeliver");
     as_user(&["delivery", "redeliver"]).await.ends_with(2);
+
+    let count = as_user(&["delivery", "replay", "--host", "shop.example", "--since", "6h", "--count"]).await;
+    let said = count.ends_with(0).stdout;
+    assert!(said.starts_with("0 deliveries of 1 webhooks: 0 waiting, 0 failed, 0 delivered"), "{said}");
+    let count =
+        ["delivery", "replay", "--webhook", &hook, "--since", "6h", "--delivered", "--count", "--json"];
+    assert_eq!(as_user(&count).await.ends_with(0).json()["total"], 0);
+    let replay = ["delivery", "replay", "--webhook", &hook, "--since", "6h", "--detach", "--json"];
+    assert_eq!(as_user(&replay).await.ends_with(0).json()["kind"], "webhook.replay");
+    as_user(&["delivery", "replay", "--since", "6h"]).await.ends_with(2);
+    as_user(&["delivery", "replay", "--webhook", &hook]).await.ends_with(2);
 }

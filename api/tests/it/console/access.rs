@@ -57,7 +57,7 @@ async fn an_error_is_a_page_with_the_navigation_bar_of_a_visitor_who_is_logged_i
     for (path, status, said) in [
         ("/console/nothing", 404, "<p>The console has no page at this address.</p>"),
         ("/console/job/00000000-0000-0000-0000-000000000000", 404, "aria-current=\"page\">Jobs</a>"),
-        ("/console/webhook?health=well", 400, "is not one of the options"),
+        ("/console/webhook?health=well", 400, "Is not one of the options"),
         ("/console/queue/chunk/pause", 403, "Not allowed"),
     ] {
         let page = viewer.open(path).await.expect(status).text;
@@ -116,7 +116,9 @@ async fn a_viewer_reads_every_page_without_actions(_: PgPoolOptions, options: Pg
         format!("/console/webhook/{hook}/test"),
         format!("/console/webhook/{hook}/activate"),
         format!("/console/webhook/{hook}/deactivate"),
-        format!("/console/webhook/{hook}/recover"),
+        "/console/replay".to_owned(),
+        "/console/job/cancel".to_owned(),
+        "/console/job/retry".to_owned(),
         format!("/console/webhook/{hook}/redeliver"),
         format!("/console/webhook/{hook}/redeliver-all"),
         format!("/console/delivery/{hook}/redeliver"),

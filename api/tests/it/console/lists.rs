@@ -86,23 +86,31 @@ async fn every_job_is_on_one_page_and_pages_are_bounded(_: PgPoolOptions, option
     .await
     .unwrap();
     let browser = Browser::new(api, &api.superadmin);
-    let (mut seen, mut sizes) = (Vec::new(), Vec::new());
-    let mut path = "/console/job?state=succeeded".to_owned();
-    loop {
-        let page = browser.open(&path).await.expect(200).text;
-        let ids: Vec<String> =
-            page.split("<a href=\"/console/job/").skip(1).map(|rest| rest[..36].to_owned()).collect();
-        sizes.push(ids.len());
-        seen.extend(ids);
-        let Some((before, _)) = page.split_once("\" rel=\"next\"") else { break };
-        let address = before.rsplit("href=\"").next().unwrap();
-        path = address.replace("&amp;", "&");
-        assert!(path.contains("state=succeeded"), "{path}");
+    for sort in ["", "&sort=oldest"] {
+        let (mut seen, mut sizes) = (Vec::new(), Vec::new());
+        let mut path = format!("/console/job?state=succeeded{sort}");
+        loop {
+            let page = browser.open(&path).await.expect(200).text;
+            let ids: Vec<String> =
+                page.split("<a href=\"/console/job/").skip(1).map(|rest| rest[..36].to_owned()).collect();
+            sizes.push(ids.len());
+            seen.extend(ids);
+            let Some((before, _)) = page.split_once("\" rel=\"next\"") else { break };
+            let address = before.rsplit("href=\"").next().unwrap();
+            path = address.replace("&amp;", "&");
+            assert!(path.contains("state=succeeded"), "{path}");
+        }
+        assert_eq!(sizes, [search::PAGE, search::PAGE, 1]);
+        let mut in_order: Vec<String> =
+            sqlx::query_scalar("SELECT id::text FROM job ORDER BY created_at DESC, id DESC")
+                .fetch_all(&world.owner)
+                .await
+                .unwrap();
+        if !sort.is_empty() {
+            in_order.reverse();
+        }
+        assert_eq!(seen, in_order, "{sort}");
     }
-    assert_eq!(sizes, [search::PAGE, search::PAGE, 1]);
-    seen.sort_unstable();
-    seen.dedup();
-    assert_eq!(seen.len(), jobs);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -143,6 +143,56 @@ async fn an_order_is_found_by_number_sku_tracking_number_and_status(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn many_orders_of_others_with_the_same_number_hide_none_of_ones_own(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let yard = Yard::new(&options).await;
+    let api = &yard.world.api;
+    let first = yard.order("SAME", 1, &json!({"externalId": "shop 7"})).await;
+    let other = Tenant::create(&api.services, "Other").await.unwrap();
+    // more than one search looks at, each in an e-shop of its own
+    sqlx::query(
+        "WITH shop AS (
+             INSERT INTO eshop SELECT (jsonb_populate_record(s, jsonb_build_object('id', uuid_v7()))).*
+             FROM eshop s, generate_series(1, 5001) WHERE s.id = $2 RETURNING id
+         ), made AS (
+             INSERT INTO expedition SELECT (jsonb_populate_record(e, jsonb_build_object('id', uuid_v7(), 'organisation_id', $1::uuid,
+                 'eshop_id', shop.id))).*
+             FROM shop, expedition e WHERE e.id = $3::uuid RETURNING id, eshop_id
+         )
+         INSERT INTO expedition_detail
+         SELECT (jsonb_populate_record(d, jsonb_build_object('id', made.id, 'eshop_id', made.eshop_id, 'tracking_number', 'TRACK'))).*
+         FROM made, expedition_detail d WHERE d.id = $3::uuid",
+    )
+    .bind(other.organisation)
+    .bind(other.eshop)
+    .bind(&first)
+    .execute(&yard.world.owner)
+    .await
+    .unwrap();
+    api.delete(&api.user, &format!("/api/expedition/{first}")).await.expect(204);
+    let own = yard.order("SAME", 1, &json!({"externalId": "shop 7"})).await;
+    sqlx::query("UPDATE expedition_detail SET tracking_number = 'TRACK' WHERE id = $1::uuid")
+        .bind(&own)
+        .execute(&yard.world.owner)
+        .await
+        .unwrap();
+    sqlx::query(
+        "INSERT INTO expedition_parcel (id, expedition_id, ext_package_number, ext_package_tracking_number)
+         SELECT uuid_v7(), id, 'P', 'PARCEL' FROM expedition ORDER BY created_at, id",
+    )
+    .execute(&yard.world.owner)
+    .await
+    .unwrap();
+    let browser = yard.browser(Role::User).await;
+    for query in ["number=SAME", "number=shop+7", "tracking=TRACK", "tracking=PARCEL"] {
+        let list = browser.open(&format!("/console/order?{query}")).await.expect(200).text;
+        assert!(shows(&list, &own), "{query}: {list}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_list_of_orders_has_pages_that_lose_and_repeat_none(_: PgPoolOptions, options: PgConnectOptions) {
     let yard = Yard::new(&options).await;
     for n in 0..120 {

@@ -1,5 +1,7 @@
 //! The syncs of each e-shop.
 
+use longshore_shared::kernel::ids::EshopId;
+use longshore_testkit::world::Tenant;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, job, world};
@@ -38,6 +40,17 @@ async fn an_eshop_shows_its_last_sync_the_next_one_and_the_last_error_of_its_par
         [&format!("/console/job/{last}"), "in 25 min", "the partner answered 401", "stock.send", ">due<"]
     {
         assert!(page.contains(part), "{part}: {page}");
+    }
+    // by whether their partner fails
+    let other = Tenant::create(&api.services, "Other").await.unwrap();
+    let shows = |page: &str, eshop: EshopId| page.contains(&format!("/console/eshop/{eshop}"));
+    let failing = browser.open("/console/sync?state=failing").await.expect(200).text;
+    assert!(failing.contains("Failing 1<"), "{failing}");
+    assert!(shows(&failing, api.tenant.eshop) && !shows(&failing, other.eshop), "{failing}");
+    let all = browser.open("/console/sync?size=25").await.expect(200).text;
+    assert!(shows(&all, api.tenant.eshop) && shows(&all, other.eshop), "{all}");
+    for refused in ["state=well", "size=x", "after=x"] {
+        browser.open(&format!("/console/sync?{refused}")).await.expect(400);
     }
     let none = browser.open("/console/sync?name=nobody").await.expect(200).text;
     assert!(none.contains("No e-shop matches."), "{none}");

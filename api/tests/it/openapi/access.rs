@@ -91,8 +91,12 @@ async fn no_operation_reveals_or_changes_another_organisation(_: PgPoolOptions, 
                 } else {
                     assert!(reply.status.is_success(), "{place}: {}", reply.text);
                 }
-                // except the refused values, which the caller sent
+                // except what the caller sent: the refused values, and the ids of jobs that were left
                 let mut answer: Value = serde_json::from_str(&reply.text).unwrap_or_default();
+                for job in answer.get_mut("left").and_then(Value::as_array_mut).into_iter().flatten() {
+                    assert_eq!(job["code"], "not_found", "{place}");
+                    job["id"].take();
+                }
                 let violations = answer.get_mut("violations").and_then(Value::as_array_mut);
                 for violation in violations.into_iter().flatten() {
                     violation["parameters"]["{{ value }}"].take();

@@ -32,6 +32,7 @@ const LAST: &[&str] = &[
     "delete_business_user",
     "delete_access_token",
     "cancel_stock_advice",
+    "cancel_jobs",
     "delete_product_image",
     "delete_integration_setting",
     "delete_wms_setting",

@@ -208,6 +208,17 @@ async function main() {
     console.log("a delivery was redelivered");
 
     await page.goto(`/console/webhook/${hook}`);
+    await page.getByRole("link", { name: "Replay" }).click();
+    await page.getByLabel("Also those that were delivered").check();
+    await page.getByRole("button", { name: "Count" }).click();
+    await page.getByRole("button", { name: "Replay 2 deliveries" }).click();
+    assert.match(await said(page), /are being replayed/);
+    await page.locator("#standing .badge", { hasText: "succeeded" }).waitFor();
+    assert.match(await page.locator("#standing").textContent(), /1 delivery is on the way again: 0 released, 1 resent/);
+    await until("the replay", () => receiver.received.length === 3);
+    console.log("the deliveries of a webhook were counted and replayed");
+
+    await page.goto(`/console/webhook/${hook}`);
     const attempts = await page.locator("#calls tbody tr").count();
     assert.match(await act(page, "Test", "Send a test"), /appears below/);
     await page.locator("#calls tbody tr").nth(attempts).waitFor();
@@ -258,7 +269,7 @@ async function main() {
     const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
     const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
-    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
+    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
       const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });

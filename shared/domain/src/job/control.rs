@@ -1,4 +1,6 @@
-//! Actions on a job: cancelling it, and retrying its failed items.
+//! Actions on a job: cancelling it, and retrying its failed items; and both on several ([`bulk`]).
+
+pub mod bulk;
 
 use std::time::{Duration, Instant};
 
@@ -33,47 +35,63 @@ const WHILE: Duration = Duration::from_millis(300);
 /// both then find it cancelled. No chunk is waited for, however long it runs.
 pub async fn cancel(services: &Services, context: &Context, id: JobId) -> Result<(), Problem> {
     let mut change = Change::begin(services).await?;
-    let tx = change.connection();
-    let job = lock(tx, context.scope(), id).await?;
+    let job = lock(change.connection(), context.scope(), id).await?;
     if job.state.is_ended() {
-        return Err(Problem::new(&CONFLICT, format!("the job has already ended: it is {}", job.state)));
+        return Err(Problem::new(&CONFLICT, job.has_ended()));
     }
-    let seconds = sqlx::query_scalar!(
+    end(&mut change, &context.origin, &[job]).await?;
+    change.commit().await?;
+    take_back_now(&services.db.main, &[id]).await;
+    Ok(())
+}
+
+/// Marks jobs as cancelled that have not ended, in the transaction that has locked them.
+async fn end(change: &mut Change<'_>, origin: &Origin, jobs: &[Locked]) -> Result<(), Problem> {
+    let (ids, states): (Vec<JobId>, Vec<JobState>) = jobs.iter().map(|job| (job.id, job.state)).unzip();
+    let tx = change.connection();
+    let ended = sqlx::query!(
         r#"UPDATE job
            SET state = 'cancelled', chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
                acceptance = coalesce(acceptance, nextval('acceptance'))
-           WHERE id = $1
-           RETURNING extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
-        id.get()
+           WHERE id = ANY ($1)
+           RETURNING id AS "id: JobId", extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
+        &ids as &[JobId],
     )
-    .fetch_one(&mut *tx)
+    .fetch_all(&mut *tx)
     .await?;
-    super::fetching::forget_keys(tx, id).await?;
-    record_control(tx, &context.origin, "job.cancel", id, [job.state, JobState::Cancelled]).await?;
-    if let Ok(kind) = job.kind.parse::<JobKind>() {
-        if kind.is_sync() {
-            let recorded = super::execution::tell_end(tx, &context.origin, id, job.state).await?;
-            change.note(recorded);
-        }
+    super::fetching::forget_keys(tx, &ids).await?;
+    record_control(tx, origin, "job.cancel", &ids, &states, JobState::Cancelled).await?;
+    let syncs = jobs.iter().filter(|job| job.kind().is_some_and(JobKind::is_sync));
+    let (of_syncs, before): (Vec<JobId>, Vec<JobState>) = syncs.map(|job| (job.id, job.state)).unzip();
+    if !of_syncs.is_empty() {
+        let recorded = super::execution::tell_ends(tx, origin, &of_syncs, &before).await?;
+        change.note(recorded);
+    }
+    for job in jobs {
+        let Some(kind) = job.kind() else { continue };
         if job.sequence.is_some() {
-            super::execution::note_next(&mut change, job.organisation, job.source.as_deref());
+            super::execution::note_next(change, job.organisation, job.source.as_deref());
         }
+        let seconds = ended.iter().find(|ended| ended.id == job.id).map_or(0.0, |ended| ended.seconds);
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         change.note_end(EndedJob { kind: kind.as_str(), outcome: JobState::Cancelled.as_str(), took });
     }
-    change.commit().await?;
+    Ok(())
+}
+
+/// Takes back what it can of jobs that were just cancelled.
+async fn take_back_now(db: &PgPool, ids: &[JobId]) {
     let started = Instant::now();
     while started.elapsed() < WHILE {
-        match take_back(&services.db.main, &[id], TAKEN_BACK).await {
-            Ok(taken) if i64::try_from(taken).is_ok_and(|taken| taken == TAKEN_BACK) => {}
+        match take_back(db, ids, TAKEN_BACK).await {
+            Ok(taken) if i64::try_from(taken).is_ok_and(|taken| taken >= TAKEN_BACK) => {}
             Ok(_) => break,
             Err(error) => {
-                tracing::debug!(%error, job.id = %id, "the chunks of a cancelled job were not ended; the upkeep will end them");
+                tracing::debug!(%error, "the chunks of a cancelled job were not ended; the upkeep will end them");
                 break;
             }
         }
     }
-    Ok(())
 }
 
 /// Takes back chunks of cancelled jobs, except those that are just being ended: the worker finds that it cannot end them. A
@@ -181,7 +199,7 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
     )
     .execute(&mut *tx)
     .await?;
-    record_control(tx, &context.origin, "job.retry", id, [job.state, JobState::Queued]).await?;
+    record_control(tx, &context.origin, "job.retry", &[id], &[job.state], JobState::Queued).await?;
     dispatch::note(&mut change, Queue::Chunk, job.organisation);
     if job.source.is_some() {
         dispatch::note(&mut change, Queue::Partner, job.organisation);
@@ -190,6 +208,7 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
 }
 
 struct Locked {
+    id: JobId,
     kind: String,
     state: JobState,
     organisation: Option<OrganisationId>,
@@ -198,21 +217,36 @@ struct Locked {
     sequence: Option<Uuid>,
 }
 
+impl Locked {
+    fn kind(&self) -> Option<JobKind> {
+        self.kind.parse().ok()
+    }
+
+    /// Why it cannot be cancelled.
+    fn has_ended(&self) -> String {
+        format!("the job has already ended: it is {}", self.state)
+    }
+}
+
 /// The job, if it is in the scope.
 async fn lock(tx: &mut PgConnection, scope: &Scope, id: JobId) -> Result<Locked, Problem> {
+    lock_all(tx, scope, &[id]).await?.pop().ok_or_else(|| Problem::not_found("job"))
+}
+
+/// Those of the jobs that are in the scope, locked in the order of their ids.
+async fn lock_all(tx: &mut PgConnection, scope: &Scope, ids: &[JobId]) -> Result<Vec<Locked>, sqlx::Error> {
     sqlx::query_as!(
         Locked,
-        r#"SELECT kind, state AS "state: JobState", organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", source, sequence FROM job
-         WHERE id = $1 AND in_scope($2, organisation_id, organisations)
+        r#"SELECT id, kind, state AS "state: JobState", organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", source, sequence FROM job
+         WHERE id = ANY ($1) AND in_scope($2, organisation_id, organisations)
            AND in_eshop($3, eshop_id)
-         FOR UPDATE"#,
-        id.get(),
+         ORDER BY id FOR UPDATE"#,
+        ids as &[JobId],
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
     )
-    .fetch_optional(tx)
-    .await?
-    .ok_or_else(|| Problem::not_found("job"))
+    .fetch_all(tx)
+    .await
 }
 
 /// Makes chunks of the refused items, and forgets their errors; returns how many chunks and items.
@@ -276,13 +310,16 @@ async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Re
     }
 }
 
+/// Records a new state of jobs, whose former ones are given in their order.
 async fn record_control(
     tx: &mut PgConnection,
     origin: &Origin,
     action: &str,
-    job: JobId,
-    [from, to]: [JobState; 2],
+    jobs: &[JobId],
+    from: &[JobState],
+    to: JobState,
 ) -> Result<(), Problem> {
+    let from: Vec<&str> = from.iter().map(|state| state.as_str()).collect();
     record_change!(
         tx,
         origin,
@@ -290,12 +327,12 @@ async fn record_control(
         "job",
         None,
         "WITH changed AS (
-             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('state', jsonb_build_array($10::text, $11::text)) AS changes, '{}'::jsonb AS data
-             FROM job WHERE id = $9
+             SELECT job.id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('state', jsonb_build_array(c.was, $11::text)) AS changes, '{}'::jsonb AS data
+             FROM unnest($9::uuid[], $10::text[]) AS c (id, was) JOIN job ON job.id = c.id
          )",
-        job.get(),
-        from.as_str(),
+        jobs as &[JobId],
+        &from as &[&str],
         to.as_str(),
     )
     .await?;

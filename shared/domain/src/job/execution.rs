@@ -178,7 +178,8 @@ async fn advance(
         super::fetching::settle(change.connection(), claim.job).await?;
     }
     if claim.kind.as_ref().is_ok_and(|kind| kind.is_sync()) {
-        let recorded = tell_end(change.connection(), &claim.origin, claim.job, JobState::Running).await?;
+        let recorded =
+            tell_ends(change.connection(), &claim.origin, &[claim.job], &[JobState::Running]).await?;
         change.note(recorded);
     }
     if job.sequence.is_some() {
@@ -195,13 +196,14 @@ pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Organisati
     }
 }
 
-/// Sends `sync_finished` to the e-shop, for every kind of end.
-pub(super) async fn tell_end(
+/// Sends `sync_finished` to the e-shop of each job, for every kind of end; their states before are given in their order.
+pub(super) async fn tell_ends(
     tx: &mut PgConnection,
     origin: &Origin,
-    job: JobId,
-    before: JobState,
+    jobs: &[JobId],
+    before: &[JobState],
 ) -> Result<Recorded, sqlx::Error> {
+    let before: Vec<&str> = before.iter().map(|state| state.as_str()).collect();
     record_change!(
         tx,
         origin,
@@ -209,21 +211,22 @@ pub(super) async fn tell_end(
         "job",
         Some(SYNC_FINISHED),
         "WITH ended AS (
-             SELECT id, version, changed_at, organisation_id, eshop_id, kind, state, jsonb_build_object('total', total, 'done', done,
-                 'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,
+             SELECT job.id, version, changed_at, organisation_id, eshop_id, kind, state, e.was,
+                 jsonb_build_object('total', total, 'done', done,
+                     'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,
                  CASE WHEN state <> 'succeeded' THEN NULL WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
                       ELSE 'nothing' END AS outcome
-             FROM job WHERE id = $9
+             FROM unnest($9::uuid[], $10::text[]) AS e (id, was) JOIN job ON job.id = e.id
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
-                    jsonb_build_object('state', jsonb_build_array($10::text, state)) AS changes,
+                    jsonb_build_object('state', jsonb_build_array(was, state)) AS changes,
                     event_data(id, jsonb_build_object('organisation', organisation_id, 'eshop', eshop_id, 'kind', kind),
                         '{state, progress, outcome}',
                         jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
              FROM ended
          )",
-        job.get(),
-        before.as_str(),
+        jobs as &[JobId],
+        &before as &[&str],
     )
     .await
 }

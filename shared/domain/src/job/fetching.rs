@@ -237,13 +237,15 @@ async fn void(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     )
     .execute(&mut *tx)
     .await?;
-    forget_keys(tx, job).await
+    forget_keys(tx, &[job]).await
 }
 
-/// Forgets the keys that a fetch has seen: it has ended, or starts again. Should it be retried, a
+/// Forgets the keys that fetches have seen: they have ended, or start again. Should it be retried, a
 /// row is not found twice beyond the place where it ended.
-pub async fn forget_keys(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
-    sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = $1", job.get()).execute(tx).await?;
+pub async fn forget_keys(tx: &mut PgConnection, jobs: &[JobId]) -> Result<(), sqlx::Error> {
+    sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = ANY ($1)", jobs as &[JobId])
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
@@ -361,7 +363,7 @@ pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx
     )
     .execute(&mut *tx)
     .await?;
-    forget_keys(tx, job).await
+    forget_keys(tx, &[job]).await
 }
 
 /// Notes which items the partner has; those without an SKU are none of ours.

@@ -1,4 +1,4 @@
-//! Searching jobs, newest first, in bounded time however many there are.
+//! Searching jobs, newest or oldest first, in bounded time however many there are.
 //!
 //! What an index knows (organisation, e-shop, time, being under way, having failed) narrows the search down; everything
 //! else is looked at job by job, and at most [`WINDOW`] of them. A page that is cut short by that says so, and where the
@@ -44,8 +44,12 @@ pub struct Filter {
     pub since: Option<DateTime<Utc>>,
     /// Accepted before this moment.
     pub until: Option<DateTime<Utc>>,
-    /// Older than this place in the order.
+    /// Behind this place in the order.
     pub after: Option<Place>,
+    /// The oldest first, and not the newest.
+    pub oldest: bool,
+    /// Jobs a page; nothing: [`PAGE`].
+    pub size: Option<usize>,
 }
 
 /// A place in the order of time.
@@ -91,9 +95,9 @@ pub struct Line {
 }
 
 /// What was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The jobs, newest first, at most [`PAGE`].
+    /// The jobs in their order, as many as a page has.
     pub jobs: Vec<Line>,
     /// Where the next page begins, if there may be more.
     pub next: Option<Place>,
@@ -105,9 +109,11 @@ pub struct Page {
 const INDEXED: [JobState; 5] =
     [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying, JobState::Failed];
 
-/// The jobs that one search looks at, newest first; `$1` to `$9` are those of [`Inner`].
+/// The jobs that one search looks at, in an order: newest first, or oldest first; `$1` to `$9` are those of [`Inner`].
 macro_rules! looked_at {
-    ($output:ident, $head:literal, $tail:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
+    ($output:ident, newest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) < ($8, $9)", " DESC", $($rest)*) };
+    ($output:ident, oldest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) > ($7, $9)", " ASC", $($rest)*) };
+    (@ $output:ident, $behind:literal, $direction:literal, $head:literal, $tail:literal, $end:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $output,
             $head
@@ -121,9 +127,18 @@ macro_rules! looked_at {
                   AND in_scope($6, id)
                   AND ($7::timestamptz IS NULL OR created_at >= $7)
                   AND ($8::timestamptz IS NULL OR created_at <= $8)
-                  AND ($9::uuid IS NULL OR (created_at, id) < ($8, $9))
-                ORDER BY created_at DESC, id DESC "#
-            + $tail,
+                  AND ($9::uuid IS NULL OR "#
+            + $behind
+            + ") ORDER BY created_at"
+            + $direction
+            + ", id"
+            + $direction
+            + $tail
+            + " ORDER BY j.created_at"
+            + $direction
+            + ", j.id"
+            + $direction
+            + $end,
             $inner.organisations as Option<&[OrganisationId]>,
             $inner.organisation as Option<OrganisationId>,
             $inner.eshop as Option<EshopId>,
@@ -135,6 +150,56 @@ macro_rules! looked_at {
             $inner.after as Option<JobId>
             $(, $parameter)*
         )
+    };
+}
+
+/// A page of jobs in an order.
+macro_rules! page {
+    ($order:ident, $inner:expr, $wanted:expr, $error:expr, $size:expr, $db:expr) => {
+        looked_at!(
+            Line,
+            $order,
+            r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!: JobState",
+                      j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
+                      (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
+                      cardinality(j.organisations) AS organisations,
+                      (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
+                      j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
+                      CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
+                          AS "waits_for: Json<WaitsFor>",
+                      j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
+               FROM"#,
+            r#" LIMIT $10) AS j
+               WHERE ($11::text IS NULL OR j.kind = $11) AND ($12::text IS NULL OR j.state = $12)
+                 AND ($13::text IS NULL OR j.error ILIKE $13) AND ($14::uuid IS NULL OR j.eshop_id = $14)"#,
+            " LIMIT $15",
+            $inner,
+            WINDOW,
+            $wanted.kind.map(JobKind::as_str),
+            $wanted.state.map(JobState::as_str),
+            $error.as_deref(),
+            $wanted.eshop as Option<EshopId>,
+            i64::try_from($size + 1).map_err(Problem::internal)?,
+        )
+        .fetch_all(&$db.lists)
+        .await
+    };
+}
+
+/// The last job that a search looked at, where there may be more.
+macro_rules! edge {
+    ($order:ident, $inner:expr, $db:expr) => {
+        looked_at!(
+            Edge,
+            $order,
+            r#"SELECT j.created_at AS "at!", j.id AS "id!" FROM"#,
+            " LIMIT 1 OFFSET $10) AS j",
+            "",
+            $inner,
+            WINDOW - 1,
+        )
+        .fetch_optional(&$db.lists)
+        .await
     };
 }
 
@@ -151,83 +216,169 @@ struct Inner<'w> {
     after: Option<JobId>,
 }
 
+struct Id {
+    id: JobId,
+}
+
 struct Edge {
     at: DateTime<Utc>,
     id: JobId,
 }
 
+impl<'w> Inner<'w> {
+    async fn of(db: &Database, scope: &'w Scope, wanted: &Filter) -> Result<Self, Problem> {
+        let ids = match wanted.entity {
+            Some(entity) => Some(jobs_of(db, entity).await?),
+            None => None,
+        };
+        // one organisation is compared: its index then has the order, too
+        let (organisations, only) = match scope.organisations() {
+            Some([one]) if wanted.organisation.is_none_or(|wanted| wanted == *one) => (None, Some(*one)),
+            several => (several, wanted.organisation),
+        };
+        let indexed = wanted.state.filter(|state| INDEXED.contains(state)).map(JobState::as_str);
+        // the bound of a time filter is excluded, but the place where the next page begins may be included
+        let until = wanted.until.map(|until| until - chrono::TimeDelta::microseconds(1));
+        let place = wanted.after.map(|place| place.at);
+        let (since, until) = if wanted.oldest {
+            (wanted.since.max(place), until)
+        } else {
+            (wanted.since, until.into_iter().chain(place).min())
+        };
+        Ok(Self {
+            organisations,
+            organisation: only,
+            eshop: scope.eshop().or(wanted.eshop),
+            state: indexed,
+            with_error: wanted.error.is_some(),
+            ids,
+            since,
+            until,
+            after: wanted.after.map(|place| place.id),
+        })
+    }
+}
+
 /// Searches.
 pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page, Problem> {
-    let ids = match wanted.entity {
-        Some(entity) => Some(jobs_of(db, entity).await?),
-        None => None,
-    };
-    // one organisation is compared: its index then has the order, too
-    let (organisations, only) = match scope.organisations() {
-        Some([one]) if wanted.organisation.is_none_or(|wanted| wanted == *one) => (None, Some(*one)),
-        several => (several, wanted.organisation),
-    };
-    let indexed = wanted.state.filter(|state| INDEXED.contains(state)).map(JobState::as_str);
-    // the bound of a time filter is excluded, but the cursor of the next page may be included
-    let until = match (wanted.until, wanted.after) {
-        (Some(until), Some(place)) => Some(place.at.min(until - chrono::TimeDelta::microseconds(1))),
-        (Some(until), None) => Some(until - chrono::TimeDelta::microseconds(1)),
-        (None, place) => place.map(|place| place.at),
-    };
-    let inner = Inner {
-        organisations,
-        organisation: only,
-        eshop: scope.eshop().or(wanted.eshop),
-        state: indexed,
-        with_error: wanted.error.is_some(),
-        ids,
-        since: wanted.since,
-        until,
-        after: wanted.after.map(|place| place.id),
-    };
+    let inner = Inner::of(db, scope, wanted).await?;
     let error = wanted.error.as_deref().map(containing);
-    let mut jobs = looked_at!(
-        Line,
-        r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!: JobState",
-                  j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
-                  (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
-                  cardinality(j.organisations) AS organisations,
-                  (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
-                  j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
-                  CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
-                      AS "waits_for: Json<WaitsFor>",
-                  j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
-           FROM"#,
+    let size = wanted.size.unwrap_or(PAGE);
+    let mut jobs = if wanted.oldest {
+        page!(oldest, inner, wanted, error, size, db)?
+    } else {
+        page!(newest, inner, wanted, error, size, db)?
+    };
+    if jobs.len() > size {
+        jobs.truncate(size);
+        let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
+        return Ok(Page { jobs, next, cut_short: false });
+    }
+    let edge = if wanted.oldest { edge!(oldest, inner, db)? } else { edge!(newest, inner, db)? };
+    let next = edge.map(|edge| Place { at: edge.at, id: edge.id });
+    Ok(Page { jobs, cut_short: next.is_some(), next })
+}
+
+/// Jobs of a state that are counted; beyond that, it is "many".
+pub const COUNTED: i64 = 10_000;
+
+/// How many jobs are in each state.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    states: Vec<(JobState, i64)>,
+    /// All of them, up to [`COUNTED`].
+    pub all: i64,
+}
+
+impl Counts {
+    /// Those in a state, up to [`COUNTED`]; of those that succeeded or were cancelled, which no index knows, those among the newest
+    /// jobs.
+    #[must_use]
+    pub fn of(&self, state: JobState) -> i64 {
+        self.states.iter().find(|(of, _)| *of == state).map_or(0, |(_, jobs)| *jobs)
+    }
+}
+
+/// Counts the jobs of a scope by their state.
+pub async fn counts(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
+    // as in a search, one organisation is compared
+    let (organisations, only) = match scope.organisations() {
+        Some([one]) => (None, Some(*one)),
+        several => (several, None),
+    };
+    let found = sqlx::query!(
+        r#"WITH newest AS MATERIALIZED (
+               SELECT state FROM job
+               WHERE in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id) AND in_eshop($3, eshop_id)
+               ORDER BY created_at DESC, id DESC LIMIT $4
+           ), live AS MATERIALIZED (
+               SELECT state FROM job
+               WHERE state IN ('queued', 'running', 'retrying')
+                 AND in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id) AND in_eshop($3, eshop_id)
+               LIMIT $4
+           ), failed AS MATERIALIZED (
+               SELECT state FROM job
+               WHERE (state = 'failed' OR error IS NOT NULL) AND state = 'failed'
+                 AND in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id) AND in_eshop($3, eshop_id)
+               LIMIT $4
+           )
+           SELECT state AS "state?: JobState", count(*) AS "jobs!" FROM (
+               SELECT state FROM live UNION ALL SELECT state FROM failed
+               UNION ALL SELECT state FROM newest WHERE state IN ('receiving', 'succeeded', 'cancelled')
+           ) AS s GROUP BY state
+           UNION ALL SELECT NULL, count(*) FROM newest"#,
+        organisations as Option<&[OrganisationId]>,
+        only as Option<OrganisationId>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let mut counts = Counts::default();
+    for row in found {
+        match row.state {
+            Some(state) => counts.states.push((state, row.jobs)),
+            None => counts.all = row.jobs,
+        }
+    }
+    Ok(counts)
+}
+
+/// Jobs that [`matching`] finds at most.
+pub const MATCHING: i64 = 10_000;
+
+/// The ids of the jobs that match and that one may act on, newest first, at most [`MATCHING`]: among those in one of the states,
+/// and of those that succeeded only the ones with refused items.
+pub async fn matching(
+    db: &Database,
+    scope: &Scope,
+    wanted: &Filter,
+    states: &[JobState],
+) -> Result<Vec<JobId>, Problem> {
+    let inner = Inner::of(db, scope, wanted).await?;
+    let states: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
+    let error = wanted.error.as_deref().map(containing);
+    let found = looked_at!(
+        Id,
+        newest,
+        r#"SELECT j.id AS "id!" FROM"#,
         r#" LIMIT $10) AS j
            WHERE ($11::text IS NULL OR j.kind = $11) AND ($12::text IS NULL OR j.state = $12)
              AND ($13::text IS NULL OR j.error ILIKE $13) AND ($14::uuid IS NULL OR j.eshop_id = $14)
-           ORDER BY j.created_at DESC, j.id DESC LIMIT $15"#,
+             AND j.state = ANY ($15) AND (j.state <> 'succeeded' OR j.failed > 0)"#,
+        " LIMIT $16",
         inner,
         WINDOW,
         wanted.kind.map(JobKind::as_str),
         wanted.state.map(JobState::as_str),
         error.as_deref(),
         wanted.eshop as Option<EshopId>,
-        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        &states as &[&str],
+        MATCHING,
     )
     .fetch_all(&db.lists)
     .await?;
-    if jobs.len() > PAGE {
-        jobs.truncate(PAGE);
-        let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
-        return Ok(Page { jobs, next, cut_short: false });
-    }
-    let edge = looked_at!(
-        Edge,
-        r#"SELECT j.created_at AS "at!", j.id AS "id!" FROM"#,
-        " LIMIT 1 OFFSET $10) AS j",
-        inner,
-        WINDOW - 1,
-    )
-    .fetch_optional(&db.lists)
-    .await?;
-    let next = edge.map(|edge| Place { at: edge.at, id: edge.id });
-    Ok(Page { jobs, cut_short: next.is_some(), next })
+    Ok(found.into_iter().map(|job| job.id).collect())
 }
 
 /// The newest jobs that changed an entity, as the audit knows them.

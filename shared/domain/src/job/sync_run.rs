@@ -55,16 +55,43 @@ pub struct Run {
     pub next_run_at: Option<DateTime<Utc>>,
 }
 
-/// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; a row for each kind
-/// of an e-shop, or of `only` one. One e-shop more than [`PAGE`] says that there are more.
-pub async fn page(
-    db: &Database,
-    scope: &Scope,
-    named: Option<&str>,
-    only: Option<EshopId>,
-    after: Option<EshopId>,
-) -> Result<Vec<Run>, Problem> {
-    let pattern = named.map(containing);
+/// Which e-shops are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// With this in their name.
+    pub named: Option<String>,
+    /// This one alone.
+    pub only: Option<EshopId>,
+    /// Those whose partner fails.
+    pub failing: bool,
+    /// Behind this one.
+    pub after: Option<EshopId>,
+    /// E-shops a page; nothing: [`PAGE`].
+    pub size: Option<usize>,
+}
+
+/// E-shops whose partner fails that are counted; beyond that, it is "many".
+pub const COUNTED: i64 = 1_000;
+
+/// How many e-shops of a scope have a partner that fails.
+pub async fn failing(db: &Database, scope: &Scope) -> Result<i64, Problem> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT FROM integration_setting g JOIN eshop s ON s.id = g.eshop_id
+               WHERE g.error IS NOT NULL AND in_scope($1, s.organisation_id) AND in_eshop($2, s.id) LIMIT $3) AS f"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(count)
+}
+
+/// The last syncs, among the newest jobs, of the e-shops of a page, by name; a row for each kind of an e-shop. One e-shop more
+/// than a page has says that there are more.
+pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Run>, Problem> {
+    let pattern = wanted.named.as_deref().map(containing);
     let found = sqlx::query_as!(
         Run,
         r#"WITH shown AS (
@@ -72,6 +99,7 @@ pub async fn page(
                FROM eshop s
                WHERE in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
                  AND ($3::text IS NULL OR s.name ILIKE $3) AND ($7::uuid IS NULL OR s.id = $7)
+                 AND (NOT $8 OR EXISTS (SELECT FROM integration_setting e WHERE e.eshop_id = s.id AND e.error IS NOT NULL))
                  AND ($4::uuid IS NULL OR (s.name, s.id) > ((SELECT name FROM eshop WHERE id = $4), $4))
                ORDER BY s.name, s.id LIMIT $5
            )
@@ -100,10 +128,11 @@ pub async fn page(
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         pattern.as_deref(),
-        after as Option<EshopId>,
-        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        wanted.after as Option<EshopId>,
+        i64::try_from(wanted.size.unwrap_or(PAGE) + 1).map_err(Problem::internal)?,
         LOOKED_AT,
-        only as Option<EshopId>,
+        wanted.only as Option<EshopId>,
+        wanted.failing,
     )
     .fetch_all(&db.lists)
     .await?;

@@ -5,8 +5,11 @@
 //! step is claimed, retried, counted and cancelled like every chunk, and a worker that is killed in the middle of one has
 //! completed whole steps only. The total of the job grows if more items are found than were counted at its acceptance, and
 //! ends at the number found.
+//!
+//! A job may take several walks side by side, one for each webhook, say. Their steps take turns: the next step of a walk has a
+//! place behind the current steps of all others.
 
-use super::acceptance::{NewJob, insert};
+use super::acceptance::{NewJob, insert, to_i32};
 use super::chunk::{Claim, Count};
 use super::dispatch;
 use super::execution;
@@ -16,7 +19,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 
@@ -29,32 +32,56 @@ pub struct Step {
     pub released: i32,
     /// Ended deliveries that were sent again.
     pub resent: i32,
+    /// The other walks of the job.
+    pub beside: i32,
     /// Where the next step begins; nothing where there is none.
     pub next: Option<Vec<u8>>,
 }
 
-/// Accepts such a job with the known number of items.
+/// Whose such a job is, and where each of its walks begins.
+#[derive(Debug)]
+pub(crate) struct Walks {
+    /// The organisations.
+    pub(crate) organisations: Vec<OrganisationId>,
+    /// The e-shop, where it is only one.
+    pub(crate) eshop: Option<EshopId>,
+    /// What the first step of each walk is given.
+    pub(crate) starts: Vec<Vec<u8>>,
+}
+
+/// Accepts such a job of one walk with the known number of items.
 pub(crate) async fn accept(
-    mut change: Change<'_>,
+    change: Change<'_>,
     context: &Context,
     job: &impl Job,
     shop: Shop,
     known: i32,
 ) -> Result<Answer, Problem> {
-    let job = NewJob {
-        id: JobId::new(),
-        stored: Stored::new(job)?,
-        organisations: vec![shop.organisation],
-        eshop: Some(shop.eshop),
-        sequence: None,
-        source: None,
-    };
+    let walks =
+        Walks { organisations: vec![shop.organisation], eshop: Some(shop.eshop), starts: vec![Vec::new()] };
+    accept_walks(change, context, job, walks, known).await
+}
+
+/// Accepts such a job of several walks.
+pub(crate) async fn accept_walks(
+    mut change: Change<'_>,
+    context: &Context,
+    job: &impl Job,
+    Walks { organisations, eshop, starts }: Walks,
+    known: i32,
+) -> Result<Answer, Problem> {
+    let stored = Stored::new(job)?;
+    let job = NewJob { id: JobId::new(), stored, organisations, eshop, sequence: None, source: None };
     let limit = change.services().unfinished_jobs;
     room::make(change.connection(), job.organisation(), limit).await?;
-    insert(change.connection(), &job, &context.origin, JobState::Queued, known.max(1), 1).await?;
+    let chunks = to_i32(starts.len())?;
+    insert(change.connection(), &job, &context.origin, JobState::Queued, known.max(chunks), chunks).await?;
     sqlx::query!(
-        "INSERT INTO job_chunk (job_id, number, state, item_count, first_index) VALUES ($1, 0, 'queued', 1, 0)",
+        "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
+         SELECT $1, place - 1, 'queued', CASE WHEN start <> '' THEN start END, 1, 0
+         FROM unnest($2::bytea[]) WITH ORDINALITY AS s (start, place)",
         job.id.get(),
+        &starts,
     )
     .execute(change.connection())
     .await?;
@@ -86,7 +113,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
             "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
              SELECT $1, $2, 'queued', $3, 1, done + $4 FROM job WHERE id = $1",
             claim.job.get(),
-            claim.number + 1,
+            claim.number + 1 + step.beside,
             place,
             step.found,
         )
@@ -96,7 +123,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
     }
     sqlx::query!(
         "UPDATE job
-         SET total = CASE WHEN $2 THEN greatest(total, done + $3 + 1) ELSE done + $3 END,
+         SET total = CASE WHEN $2 OR chunks_open > 1 THEN greatest(total, done + $3 + 1) ELSE done + $3 END,
              chunks_open = chunks_open + $2::int, released = released + $4, resent = resent + $5
          WHERE id = $1 AND state IN ('queued', 'running', 'retrying')",
         claim.job.get(),

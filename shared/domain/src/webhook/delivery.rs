@@ -3,6 +3,7 @@
 
 pub mod recovery;
 pub mod redelivery;
+pub mod replay;
 pub mod search;
 mod trial;
 

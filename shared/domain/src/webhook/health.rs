@@ -85,9 +85,11 @@ pub struct Filter {
     pub eshop: Option<EshopId>,
     /// Older than this one.
     pub after: Option<WebhookId>,
+    /// Webhooks a page; nothing: [`PAGE`].
+    pub size: Option<usize>,
 }
 
-/// A page of webhooks, newest first; one more than [`PAGE`] says that there are more.
+/// A page of webhooks, newest first; one more than a page has says that there are more.
 pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Line>, Problem> {
     let pattern = wanted.text.as_deref().map(containing);
     let found = sqlx::query_as!(
@@ -120,7 +122,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
         pattern.as_deref(),
         wanted.after as Option<WebhookId>,
         wanted.health.map(Health::as_str),
-        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        i64::try_from(wanted.size.unwrap_or(PAGE) + 1).map_err(Problem::internal)?,
         CALLS_HOURS,
     )
     .fetch_all(&db.lists)

@@ -36,6 +36,8 @@ pub struct Filter {
     pub status: Option<ExpeditionStatus>,
     /// Older than this place in the order.
     pub after: Option<Place>,
+    /// Orders a page; nothing: [`PAGE`].
+    pub size: Option<usize>,
 }
 
 /// A place in the order of time.
@@ -75,7 +77,7 @@ pub struct Line {
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The orders, newest first, at most [`PAGE`].
+    /// The orders, newest first, as many as a page has.
     pub orders: Vec<Line>,
     /// Where the next page begins, if there may be more.
     pub next: Option<Place>,
@@ -126,7 +128,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     };
     let named = named(db, scope, wanted).await?;
     let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
-    let limit = i64::try_from(PAGE + 1).map_err(Problem::internal)?;
+    let size = wanted.size.unwrap_or(PAGE);
+    let limit = i64::try_from(size + 1).map_err(Problem::internal)?;
     let mut orders = sqlx::query_as!(
         Line,
         r#"WITH having_orders AS MATERIALIZED (
@@ -187,8 +190,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     )
     .fetch_all(&db.lists)
     .await?;
-    if orders.len() > PAGE {
-        orders.truncate(PAGE);
+    if orders.len() > size {
+        orders.truncate(size);
         let next = orders.last().map(|order| Place { at: order.at, id: order.id });
         return Ok(Page { orders, next, cut_short: false });
     }
@@ -228,10 +231,10 @@ async fn edge(
 async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<Vec<ExpeditionId>>, Problem> {
     let mut sets = Vec::new();
     if let Some(number) = &wanted.number {
-        sets.push(by_number(db, number).await?);
+        sets.push(by_number(db, scope, number).await?);
     }
     if let Some(number) = &wanted.tracking_number {
-        sets.push(by_tracking_number(db, number).await?);
+        sets.push(by_tracking_number(db, scope, number).await?);
     }
     if let Some(sku) = &wanted.sku {
         sets.push(by_sku(db, scope, sku).await?);
@@ -240,30 +243,57 @@ async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<V
     Ok(both.map(|ids| ids.into_iter().collect()))
 }
 
-async fn by_number(db: &Database, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+/// By the index of each e-shop in the scope: a number occurs once in an e-shop, and those of others do not take the place of one's
+/// own. Without a scope, the index of all numbers is read.
+async fn by_number(db: &Database, scope: &Scope, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
     let ids = sqlx::query_scalar!(
-        r#"SELECT id AS "id!" FROM (
-               (SELECT id FROM expedition_detail WHERE order_number = $1 LIMIT $2)
+        r#"WITH own AS MATERIALIZED (
+               SELECT id FROM eshop
+               WHERE $3::uuid[] IS NOT NULL AND in_scope($3, organisation_id) AND in_eshop($4, id)
+           )
+           SELECT id AS "id!" FROM (
+               (SELECT d.id FROM own CROSS JOIN LATERAL (
+                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND order_number = $1 OFFSET 0) AS d LIMIT $2)
                UNION ALL
-               (SELECT id FROM expedition_detail WHERE external_id = $1 LIMIT $2)
+               (SELECT d.id FROM own CROSS JOIN LATERAL (
+                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND external_id = $1 OFFSET 0) AS d LIMIT $2)
+               UNION ALL
+               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND order_number = $1 LIMIT $2)
+               UNION ALL
+               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND external_id = $1 LIMIT $2)
            ) AS found"#,
         number,
         NAMED,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.lists)
     .await?;
     Ok(ids.into_iter().map(ExpeditionId::from).collect())
 }
 
-async fn by_tracking_number(db: &Database, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+/// By the index of the numbers; those of others are left before any is counted.
+async fn by_tracking_number(
+    db: &Database,
+    scope: &Scope,
+    number: &str,
+) -> Result<HashSet<ExpeditionId>, Problem> {
     let ids = sqlx::query_scalar!(
         r#"SELECT id AS "id!" FROM (
-               (SELECT id FROM expedition_detail WHERE tracking_number = $1 LIMIT $2)
+               (SELECT d.id FROM expedition_detail d CROSS JOIN LATERAL (
+                    SELECT FROM expedition e
+                    WHERE e.id = d.id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
+                WHERE d.tracking_number = $1 LIMIT $2)
                UNION ALL
-               (SELECT expedition_id FROM expedition_parcel WHERE ext_package_tracking_number = $1 LIMIT $2)
+               (SELECT p.expedition_id FROM expedition_parcel p CROSS JOIN LATERAL (
+                    SELECT FROM expedition e
+                    WHERE e.id = p.expedition_id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
+                WHERE p.ext_package_tracking_number = $1 LIMIT $2)
            ) AS found"#,
         number,
         NAMED,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.lists)
     .await?;

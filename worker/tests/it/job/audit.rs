@@ -11,7 +11,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
-use super::{admin_bulk, redelivery};
+use super::{admin_bulk, redelivery, replay};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions, options: PgConnectOptions) {
@@ -49,6 +49,14 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
             JobKind::WebhookRedeliver => {
                 let ended = redelivery::ended(&world, hook, "delivered", 1).await;
                 (redelivery::redeliver(&world, &ended).await, "delivery.redeliver")
+            }
+            JobKind::WebhookReplay => {
+                redelivery::ended(&world, hook, "exhausted", 1).await;
+                (
+                    replay::replay(&world, json!({"webhooks": [hook], "since": "2020-01-01T00:00:00Z"}))
+                        .await,
+                    "webhook.replay",
+                )
             }
             JobKind::ExpeditionSync => {
                 world.execute("UPDATE product SET active = true").await;

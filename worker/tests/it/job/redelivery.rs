@@ -15,7 +15,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::support::World;
 
 /// A few more deliveries than one step.
-const MORE: i32 = 2_050;
+pub(super) const MORE: i32 = 2_050;
 
 /// Inserts ended deliveries, each of its own event, one per second until now; returns their ids in order.
 pub(super) async fn ended(world: &World, hook: WebhookId, state: &str, count: i32) -> Vec<DeliveryId> {
@@ -46,7 +46,7 @@ pub(super) async fn ended(world: &World, hook: WebhookId, state: &str, count: i3
 }
 
 /// Inserts failed deliveries that wait for hours.
-async fn waiting(world: &World, hook: WebhookId, count: i32) {
+pub(super) async fn waiting(world: &World, hook: WebhookId, count: i32) {
     sqlx::query(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count, created_at)
          SELECT uuid_v7(), $1, $2, gen_random_uuid(), now() + interval '5 hours', 1, now() - n * interval '1 second'
@@ -70,7 +70,7 @@ pub(super) async fn redeliver(world: &World, ids: &[DeliveryId]) -> JobId {
 }
 
 /// Figures of a job: state, `[total, changed, unchanged, failed]`, `[released, resent]`.
-async fn shown(world: &World, job: JobId) -> (String, [i64; 4], [i64; 2]) {
+pub(super) async fn shown(world: &World, job: JobId) -> (String, [i64; 4], [i64; 2]) {
     let job = world.job(job).await;
     let count = |name: &str| job[name].as_i64().unwrap();
     assert_eq!(count("done"), count("changed") + count("unchanged") + count("failed"));
@@ -78,12 +78,13 @@ async fn shown(world: &World, job: JobId) -> (String, [i64; 4], [i64; 2]) {
     (job["state"].as_str().unwrap().to_owned(), progress, ["released", "resent"].map(count))
 }
 
-fn succeeded(progress: [i64; 4], result: [i64; 2]) -> (String, [i64; 4], [i64; 2]) {
+pub(super) fn succeeded(progress: [i64; 4], result: [i64; 2]) -> (String, [i64; 4], [i64; 2]) {
     ("succeeded".to_owned(), progress, result)
 }
 
-const MADE: &str = "SELECT count(*) FROM delivery WHERE redelivery_of IS NOT NULL";
-const DUE: &str = "SELECT count(*) FROM delivery WHERE redelivery_of IS NULL AND next_attempt_at <= now()";
+pub(super) const MADE: &str = "SELECT count(*) FROM delivery WHERE redelivery_of IS NOT NULL";
+pub(super) const DUE: &str =
+    "SELECT count(*) FROM delivery WHERE redelivery_of IS NULL AND next_attempt_at <= now()";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_recovery_proceeds_step_by_step_and_counts_its_deliveries(

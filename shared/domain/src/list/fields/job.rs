@@ -108,6 +108,8 @@ words! {
         WebhookRecover = "webhook.recover",
         /// Sends deliveries again.
         WebhookRedeliver = "webhook.redeliver",
+        /// Sends again what matches at several webhooks.
+        WebhookReplay = "webhook.replay",
         /// Tests the connection to the partner of an e-shop.
         IntegrationTest = "integration.test",
         /// Tests the connection to the system of a warehouse.
@@ -126,11 +128,11 @@ const PROGRESS: &[Field] = &[
 const RESULT: &[Field] = &[
     Field::integer(
         "released",
-        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.released END",
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay') THEN {t}.released END",
     ),
     Field::integer(
         "resent",
-        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.resent END",
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay') THEN {t}.resent END",
     ),
 ];
 
@@ -162,7 +164,7 @@ const FIELDS: &[Field] = &[
     Field::object("progress", PROGRESS),
     // of what sends deliveries again, and of nothing else
     Field::object("result", RESULT).or_null().shown_as(
-        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver')
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay')
          THEN json_build_object('released', {t}.released, 'resent', {t}.resent) END",
     ),
     // of a test that has ended, and of nothing else

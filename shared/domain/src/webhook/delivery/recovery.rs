@@ -16,7 +16,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
-use longshore_kernel::figure::counted;
+use longshore_kernel::figure::{counted, number};
 use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::input::{Reader, Rule, object, timestamp};
 use longshore_kernel::problem::Problem;
@@ -73,8 +73,12 @@ pub(super) async fn made_by_now(
     change: &mut Change<'_>,
     webhook: WebhookId,
 ) -> Result<Deliveries, sqlx::Error> {
-    let now = sqlx::query_scalar!(r#"SELECT now() AS "now!""#).fetch_one(change.connection()).await?;
-    Ok(Deliveries::made_by(webhook, now))
+    Ok(Deliveries::made_by(webhook, begun_at(change).await?))
+}
+
+/// When a change began, by the clock of Postgres.
+pub(super) async fn begun_at(change: &mut Change<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT now() AS "now!""#).fetch_one(change.connection()).await
 }
 
 /// What a recovery would find, each sort counted up to [`COUNTED`].
@@ -120,17 +124,17 @@ impl Place {
 }
 
 /// What a batch came to.
-struct Batch {
+pub(super) struct Batch {
     looked_at: i64,
-    found: i64,
-    changed: i64,
+    pub(super) found: i64,
+    pub(super) changed: i64,
     last_at: Option<DateTime<Utc>>,
     last: Option<DeliveryId>,
 }
 
 impl Batch {
     /// Where it ended, where there may be more.
-    fn full(&self) -> Option<(DateTime<Utc>, DeliveryId)> {
+    pub(super) fn full(&self) -> Option<(DateTime<Utc>, DeliveryId)> {
         if usize::try_from(self.looked_at).ok()? < STEP { None } else { self.last_at.zip(self.last) }
     }
 }
@@ -166,7 +170,7 @@ pub async fn step(
         next = batch.full().map(|(made_at, id)| Place::Waiting { made_at, id });
     }
     if let (None, Place::Ended { at, id }) = (next, place) {
-        let batch = resend(change, about, at, id).await?;
+        let batch = resend_failed(change, about, at, id).await?;
         step.found += in_i32(batch.found);
         step.resent = in_i32(batch.changed);
         next = batch.full().map(|(at, id)| Place::Ended { at, id });
@@ -184,12 +188,12 @@ pub async fn step(
     Ok(step)
 }
 
-fn in_i32(count: i64) -> i32 {
+pub(super) fn in_i32(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Lets be due now what waits to be tried again.
-async fn release(
+pub(super) async fn release(
     change: &mut Change<'_>,
     about: &Deliveries,
     made_at: DateTime<Utc>,
@@ -198,8 +202,12 @@ async fn release(
     sqlx::query_as!(
         Batch,
         r#"WITH batch AS MATERIALIZED (
-               SELECT id, created_at, next_attempt_at > now() AS waits FROM delivery
+               SELECT id, created_at,
+                      next_attempt_at > now()
+                      AND ($5::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = delivery.event_id) = $5) AS waits
+               FROM delivery
                WHERE webhook_id = $1 AND attempt_count > 0 AND (created_at, id) > ($2, $3) AND created_at <= $4
+                 AND ($6::timestamptz IS NULL OR created_at < $6)
                ORDER BY created_at, id LIMIT 2000
            ), released AS (
                UPDATE delivery SET next_attempt_at = now()
@@ -219,28 +227,25 @@ async fn release(
         made_at,
         id.get(),
         about.made_by,
+        about.event.as_deref(),
+        about.ended_before,
     )
     .fetch_one(change.connection())
     .await
 }
 
-/// Sends again what has ended without success.
+/// Sends again what has ended: `$batch` are the deliveries that a step looks at, `$later` says which redeliveries of its event stand
+/// for one.
 // What became of each event is looked up one by one by its key: a join may be planned as all of a batch with all that is on its
 // way, and the next step as even more.
-async fn resend(
-    change: &mut Change<'_>,
-    about: &Deliveries,
-    at: DateTime<Utc>,
-    id: DeliveryId,
-) -> Result<Batch, sqlx::Error> {
-    sqlx::query_as!(
-        Batch,
-        r#"WITH batch AS MATERIALIZED (
-               SELECT id, event_id, finished_at FROM delivery_history
-               WHERE webhook_id = $1 AND state <> 'delivered' AND finished_at >= $2 AND (finished_at, id) > ($2, $3)
-                 AND created_at <= $4
-               ORDER BY finished_at, id LIMIT 2000
-           ), failed AS (
+macro_rules! resend {
+    ($batch:literal, $later:literal, $change:expr, $about:expr, $at:expr, $id:expr) => {
+        sqlx::query_as!(
+            Batch,
+            "WITH batch AS MATERIALIZED ("
+            + $batch
+            + r#" LIMIT 2000
+           ), ended AS (
                SELECT DISTINCT ON (b.event_id) b.event_id, b.id
                FROM batch b
                CROSS JOIN LATERAL (SELECT FROM event e WHERE e.id = b.event_id OFFSET 0) kept
@@ -249,35 +254,109 @@ async fn resend(
                    WHERE d.webhook_id = $1 AND d.event_id = b.event_id AND d.redelivery_of IS NOT NULL LIMIT 1
                ) on_its_way ON true
                LEFT JOIN LATERAL (
-                   -- one that succeeded, or that failed in its turn, and stands for this one
                    SELECT true AS sent FROM delivery_history d
-                   WHERE d.webhook_id = $1 AND d.event_id = b.event_id AND d.redelivery_of IS NOT NULL
-                     AND (d.state = 'delivered' OR (d.id > b.id AND d.created_at <= $4)) LIMIT 1
+                   WHERE d.webhook_id = $1 AND d.event_id = b.event_id AND d.redelivery_of IS NOT NULL AND ("#
+            + $later
+            + r#") LIMIT 1
                ) later ON true
-               WHERE on_its_way.sent IS NULL AND later.sent IS NULL
+               WHERE b.matches AND on_its_way.sent IS NULL AND later.sent IS NULL
                ORDER BY b.event_id, b.id DESC
            ), in_order AS (
                -- due at once, and one behind the other, in the order of the events
                SELECT event_id, id,
                       now() + interval '1 microsecond' * (row_number() OVER (ORDER BY event_id) - 1) AS due_at
-               FROM failed
+               FROM ended
            ), made AS (
                INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, redelivery_of, created_at)
                SELECT uuid_v7(), $1, (SELECT eshop_id FROM webhook WHERE id = $1), event_id, due_at, id, due_at FROM in_order
                RETURNING 1
            ), last AS (
-               SELECT finished_at, id FROM batch ORDER BY finished_at DESC, id DESC LIMIT 1
+               SELECT finished_at, id FROM batch ORDER BY place DESC, id DESC LIMIT 1
            )
-           SELECT (SELECT count(*) FROM batch) AS "looked_at!", (SELECT count(*) FROM batch) AS "found!",
+           SELECT (SELECT count(*) FROM batch) AS "looked_at!", (SELECT count(*) FROM batch WHERE matches) AS "found!",
                   (SELECT count(*) FROM made) AS "changed!", (SELECT finished_at FROM last) AS last_at,
                   (SELECT id FROM last) AS "last: DeliveryId""#,
-        about.webhook.get(),
+            $about.webhook.get(),
+            $at,
+            $id.get(),
+            $about.made_by,
+            $about.event.as_deref(),
+            $about.ended_before,
+        )
+        .fetch_one($change.connection())
+        .await
+    };
+}
+
+/// Sends again what has ended without success.
+pub(super) async fn resend_failed(
+    change: &mut Change<'_>,
+    about: &Deliveries,
+    at: DateTime<Utc>,
+    id: DeliveryId,
+) -> Result<Batch, sqlx::Error> {
+    resend!(
+        "SELECT id, event_id, finished_at, finished_at AS place, $5::text IS NULL OR event_type = $5 AS matches
+         FROM delivery_history
+         WHERE webhook_id = $1 AND state <> 'delivered' AND finished_at >= $2 AND (finished_at, id) > ($2, $3)
+           AND created_at <= $4 AND ($6::timestamptz IS NULL OR finished_at < $6)
+         ORDER BY finished_at, id",
+        // one that succeeded, or that failed in its turn, and stands for this one
+        "d.state = 'delivered' OR (d.id > b.id AND d.created_at <= $4)",
+        change,
+        about,
         at,
-        id.get(),
-        about.made_by,
+        id
     )
-    .fetch_one(change.connection())
-    .await
+}
+
+/// Sends again what was delivered more than an hour after it was made: an index has these, by their end.
+pub(super) async fn resend_late(
+    change: &mut Change<'_>,
+    about: &Deliveries,
+    at: DateTime<Utc>,
+    id: DeliveryId,
+) -> Result<Batch, sqlx::Error> {
+    resend!(
+        "SELECT id, event_id, finished_at, finished_at AS place, $5::text IS NULL OR event_type = $5 AS matches
+         FROM delivery_history
+         WHERE webhook_id = $1 AND state = 'delivered' AND finished_at - created_at > interval '1 hour'
+           AND finished_at >= $2 AND (finished_at, id) > ($2, $3)
+           AND created_at <= $4 AND ($6::timestamptz IS NULL OR finished_at < $6)
+         ORDER BY finished_at, id",
+        // one that was made since the job was accepted, or that the job finds as well
+        "d.id > b.id AND (d.created_at > $4 OR (d.state = 'delivered' AND d.finished_at >= b.finished_at
+             AND ($6::timestamptz IS NULL OR d.finished_at < $6)))",
+        change,
+        about,
+        at,
+        id
+    )
+}
+
+/// Sends again what was delivered within an hour, in the order in which it was made.
+pub(super) async fn resend_prompt(
+    change: &mut Change<'_>,
+    about: &Deliveries,
+    since: DateTime<Utc>,
+    id: DeliveryId,
+) -> Result<Batch, sqlx::Error> {
+    resend!(
+        // a delivery has its id a moment before it is made
+        "SELECT id, event_id, finished_at, id AS place,
+                state = 'delivered' AND finished_at - created_at <= interval '1 hour' AND finished_at >= $2 AND created_at <= $4
+                AND ($5::text IS NULL OR event_type = $5) AND ($6::timestamptz IS NULL OR finished_at < $6) AS matches
+         FROM delivery_history
+         WHERE webhook_id = $1 AND id > $3 AND id >= uuid_v7_floor($2::timestamptz - interval '2 hours')
+           AND ($6::timestamptz IS NULL OR id < uuid_v7_floor($6 + interval '1 minute'))
+         ORDER BY id",
+        "d.id > b.id AND (d.created_at > $4 OR (d.state = 'delivered' AND d.finished_at >= b.finished_at
+             AND ($6::timestamptz IS NULL OR d.finished_at < $6)))",
+        change,
+        about,
+        since,
+        id
+    )
 }
 
 async fn record(
@@ -309,10 +388,21 @@ async fn record(
     Ok(())
 }
 
+/// What a job that sends again has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentAgain {
+    /// Waiting deliveries that it released.
+    pub released: i64,
+    /// Ended ones that it sent again.
+    pub resent: i64,
+    /// What it found and left.
+    pub left: i64,
+}
+
 /// What became of a job that sends again, in a sentence.
 #[must_use]
-pub fn outcome(kind: &str, released: i64, resent: i64) -> Option<String> {
-    match kind.parse().ok()? {
+pub fn outcome(kind: &str, SentAgain { released, resent, left }: SentAgain) -> Option<String> {
+    let sentence = match kind.parse().ok()? {
         JobKind::WebhookRecover => {
             let released = match released {
                 0 => "No waiting deliveries to release".to_owned(),
@@ -322,11 +412,25 @@ pub fn outcome(kind: &str, released: i64, resent: i64) -> Option<String> {
                 0 => "no failed ones to resend".to_owned(),
                 count => format!("{} resent", counted(count, "failed one", "failed ones")),
             };
-            Some(format!("{released}; {resent}."))
+            format!("{released}; {resent}.")
         }
-        JobKind::WebhookRedeliver => Some(format!("{} resent.", counted(resent, "delivery", "deliveries"))),
-        _ => None,
-    }
+        JobKind::WebhookRedeliver => format!("{} resent.", counted(resent, "delivery", "deliveries")),
+        JobKind::WebhookReplay => format!(
+            "{} on the way again: {} released, {} resent.",
+            counted(released + resent, "delivery is", "deliveries are"),
+            number(released),
+            number(resent)
+        ),
+        _ => return None,
+    };
+    let left = match left {
+        0 => String::new(),
+        left => format!(
+            " {} left: sent again before or already due, or the event is no longer kept.",
+            counted(left, "delivery was", "deliveries were")
+        ),
+    };
+    Some(sentence + &left)
 }
 
 #[cfg(test)]
@@ -335,7 +439,9 @@ mod tests {
 
     #[test]
     fn a_recovery_counts_released_and_resent_deliveries() {
-        let outcome = |kind, released, resent| outcome(kind, released, resent).unwrap_or_default();
+        let outcome = |kind, released, resent| {
+            outcome(kind, SentAgain { released, resent, left: 0 }).unwrap_or_default()
+        };
         assert_eq!(
             outcome("webhook.recover", 1_140, 0),
             "1,140 waiting deliveries released; no failed ones to resend."
@@ -346,5 +452,18 @@ mod tests {
         );
         assert_eq!(outcome("webhook.redeliver", 0, 61_000), "61,000 deliveries resent.");
         assert_eq!(outcome("product.sync", 0, 0), "");
+    }
+
+    #[test]
+    fn the_figures_of_a_replay_add_up() {
+        let shown = |sent| outcome("webhook.replay", sent).unwrap_or_default();
+        assert_eq!(
+            shown(SentAgain { released: 1_140, resent: 20, left: 0 }),
+            "1,160 deliveries are on the way again: 1,140 released, 20 resent."
+        );
+        assert_eq!(
+            shown(SentAgain { released: 0, resent: 1, left: 2 }),
+            "1 delivery is on the way again: 0 released, 1 resent. 2 deliveries were left: sent again before or already due, or the event is no longer kept."
+        );
     }
 }

@@ -44,6 +44,8 @@ pub struct Filter {
     pub until: Option<DateTime<Utc>>,
     /// Older than this one.
     pub after: Option<DeliveryId>,
+    /// Deliveries a page; nothing: [`PAGE`].
+    pub size: Option<usize>,
 }
 
 impl Filter {
@@ -105,9 +107,9 @@ pub async fn waiting(db: &Database, webhook: WebhookId) -> Result<Vec<Line>, Pro
 }
 
 /// What was found of what has ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The deliveries, newest first, at most [`PAGE`].
+    /// The deliveries, newest first, as many as a page has.
     pub deliveries: Vec<Line>,
     /// Where the next page begins, if there may be more.
     pub next: Option<DeliveryId>,
@@ -117,6 +119,7 @@ pub struct Page {
 
 /// Ended deliveries, newest first. The caller must have access to the webhook.
 pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result<Page, Problem> {
+    let size = wanted.size.unwrap_or(PAGE);
     let mut deliveries = sqlx::query_as!(
         Line,
         r#"SELECT h.id AS "id!", h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
@@ -138,12 +141,12 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
         wanted.entity,
         wanted.since,
         wanted.until,
-        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        i64::try_from(size + 1).map_err(Problem::internal)?,
     )
     .fetch_all(&db.lists)
     .await?;
-    if deliveries.len() > PAGE {
-        deliveries.truncate(PAGE);
+    if deliveries.len() > size {
+        deliveries.truncate(size);
         let next = deliveries.last().map(|delivery| delivery.id);
         return Ok(Page { deliveries, next, cut_short: false });
     }
@@ -157,6 +160,49 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
     .fetch_optional(&db.lists)
     .await?;
     Ok(Page { deliveries, cut_short: next.is_some(), next })
+}
+
+/// How many deliveries of a webhook have ended in each state.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    states: Vec<(DeliveryState, i64)>,
+    /// The newest that were looked at, up to [`COUNTED`].
+    pub newest: i64,
+}
+
+impl Counts {
+    /// Those in a state, up to [`COUNTED`]; of those that were delivered, the ones among the newest.
+    #[must_use]
+    pub fn of(&self, state: DeliveryState) -> i64 {
+        self.states.iter().find(|(of, _)| *of == state).map_or(0, |(_, deliveries)| *deliveries)
+    }
+}
+
+/// Counts them: what did not succeed has an index. The caller must have access to the webhook.
+pub async fn counts(db: &Database, webhook: WebhookId) -> Result<Counts, Problem> {
+    let found = sqlx::query!(
+        r#"WITH newest AS MATERIALIZED (
+               SELECT state FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT 10000
+           ), failed AS MATERIALIZED (
+               SELECT state FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
+               ORDER BY finished_at DESC LIMIT 10000
+           )
+           SELECT state AS "state?: DeliveryState", count(*) AS "deliveries!" FROM (
+               SELECT state FROM failed UNION ALL SELECT state FROM newest WHERE state = 'delivered'
+           ) AS s GROUP BY state
+           UNION ALL SELECT NULL, count(*) FROM newest"#,
+        webhook.get(),
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let mut counts = Counts::default();
+    for row in found {
+        match row.state {
+            Some(state) => counts.states.push((state, row.deliveries)),
+            None => counts.newest = row.deliveries,
+        }
+    }
+    Ok(counts)
 }
 
 /// A delivery with what was sent and what was answered.
@@ -353,5 +399,5 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim, about: &Deliveries) ->
         () => None,
     };
     let [found, resent] = [batch.ids.len(), resent].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
-    Ok(Step { found, released: 0, resent, next: last.map(|id| id.as_bytes().to_vec()) })
+    Ok(Step { found, resent, next: last.map(|id| id.as_bytes().to_vec()), ..Step::default() })
 }

@@ -1,0 +1,154 @@
+//! Cancelling and retrying several jobs: those that were selected, or all that match the filter of the list.
+
+use axum::response::Response;
+use longshore_http::extract::{Failure, permit};
+use longshore_shared::job::control::bulk::{self, AT_ONCE, Report};
+use longshore_shared::job::kind::JobState;
+use longshore_shared::job::search::{self, MATCHING};
+use longshore_shared::kernel::ids::JobId;
+use longshore_shared::kernel::problem::Problem;
+use maud::{Markup, html};
+
+use super::list::{FILTER, HERE, wanted};
+use crate::form::Asked;
+use crate::layout::Section;
+use crate::piece::{counted, number, up_to};
+use crate::visit::{Act, Done, Question, Visit, done_and_left};
+
+type Asking = Visit<permit::WriteJobs>;
+type Acting = Act<permit::WriteJobs>;
+
+/// An action on jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Cancel,
+    Retry,
+}
+
+impl Deed {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+        }
+    }
+
+    /// The states in which it is possible.
+    fn states(self) -> &'static [JobState] {
+        match self {
+            Self::Cancel => &[JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying],
+            Self::Retry => &[JobState::Failed, JobState::Succeeded],
+        }
+    }
+}
+
+/// The jobs of an action.
+struct Chosen {
+    ids: Vec<JobId>,
+    /// How many match the filter, up to [`MATCHING`]; nothing where they were selected.
+    matching: Option<i64>,
+}
+
+async fn chosen(visit: &Asking, asked: &Asked, deed: Deed) -> Result<Chosen, Problem> {
+    if asked.get("all").is_none() {
+        let ids = asked.ids("id")?;
+        if !(1..=AT_ONCE).contains(&ids.len()) {
+            return Err(Problem::violation("id", "invalid_count", format!("select 1 to {AT_ONCE} jobs")));
+        }
+        return Ok(Chosen { ids, matching: None });
+    }
+    let wanted = wanted(visit, asked).await?;
+    let mut ids = search::matching(visit.db(), visit.scope(), &wanted, deed.states()).await?;
+    if ids.is_empty() {
+        let message = match deed {
+            Deed::Cancel => "no matching job can be cancelled: all have ended",
+            Deed::Retry => "no matching job can be retried: none has failed or refused items",
+        };
+        return Err(Problem::violation("filter", "invalid_count", message));
+    }
+    let matching = i64::try_from(ids.len()).ok();
+    // the oldest first
+    ids.reverse();
+    ids.truncate(AT_ONCE);
+    Ok(Chosen { ids, matching })
+}
+
+/// `GET /console/job/cancel?id=…`, or `?all=true` with the filter of the list.
+pub(crate) async fn ask_cancel(visit: Asking) -> Result<Response, Failure> {
+    ask(&visit, Deed::Cancel).await
+}
+
+/// `GET /console/job/retry?id=…`, or `?all=true` with the filter of the list.
+pub(crate) async fn ask_retry(visit: Asking) -> Result<Response, Failure> {
+    ask(&visit, Deed::Retry).await
+}
+
+async fn ask(visit: &Asking, deed: Deed) -> Result<Response, Failure> {
+    let asked = &visit.asked;
+    let Chosen { ids, matching } = chosen(visit, asked, deed).await?;
+    let jobs = counted(i64::try_from(ids.len()).unwrap_or(i64::MAX), "job", "jobs");
+    let (verb, button, says) = match deed {
+        Deed::Cancel => (
+            "Cancel",
+            "Cancel the jobs",
+            "Completed changes are kept. Queued chunks are not executed, and running chunks are rolled back. This cannot be undone.",
+        ),
+        Deed::Retry => (
+            "Retry",
+            "Retry the jobs",
+            "Refused items and failed chunks are tried again. Each job goes to the end of the queue.",
+        ),
+    };
+    let explanation = html! {
+        @if let Some(matching) = matching {
+            (filters(asked))
+            @if matching > i64::try_from(AT_ONCE).unwrap_or(i64::MAX) {
+                p { strong { (up_to(matching, MATCHING)) } " jobs match. The oldest " (number(i64::try_from(AT_ONCE).unwrap_or(i64::MAX))) " are taken now." }
+            }
+        }
+        p { (says) " Each job has its own audit record." }
+    };
+    let question = Question {
+        title: &format!("{verb} {jobs}?"),
+        explanation,
+        button,
+        is_grave: deed == Deed::Cancel,
+        action: &format!("{HERE}/{}", deed.word()),
+        back: &asked.address(HERE, &["id", "all"], &[]),
+        fields: html! {
+            @if matching.is_some() { input type="hidden" name="all" value="true"; }
+            @else { @for id in &ids { input type="hidden" name="id" value=(id); } }
+            @for name in FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
+        },
+    };
+    Ok(visit.ask(Section::Jobs, &question))
+}
+
+/// The filter, in words.
+fn filters(asked: &Asked) -> Markup {
+    let narrowed: Vec<_> = FILTER.iter().filter_map(|name| Some((name, asked.get(name)?))).collect();
+    html! {
+        @if narrowed.is_empty() { p { strong { "There are no filters: this includes the jobs of all e-shops." } } }
+        @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
+    }
+}
+
+/// `POST /console/job/cancel`.
+pub(crate) async fn cancel(act: Acting) -> Result<Response, Failure> {
+    let Chosen { ids, .. } = chosen(&act.visit, &act.form, Deed::Cancel).await?;
+    let report = bulk::cancel_all(act.visit.services(), &act.visit.may, &ids).await?;
+    Ok(back(&act.form, Done::JobsCancelled, &report))
+}
+
+/// `POST /console/job/retry`.
+pub(crate) async fn retry(act: Acting) -> Result<Response, Failure> {
+    let Chosen { ids, .. } = chosen(&act.visit, &act.form, Deed::Retry).await?;
+    let report = bulk::retry_all(act.visit.services(), &act.visit.may, &ids).await?;
+    Ok(back(&act.form, Done::JobsRetried, &report))
+}
+
+fn back(form: &Asked, deed: Done, report: &Report) -> Response {
+    let kept: Vec<(&str, &str)> = FILTER.iter().filter_map(|name| Some((*name, form.get(name)?))).collect();
+    let list = Asked::default().address(HERE, &[], &kept);
+    done_and_left(&list, deed, report.done.len(), report.left.len())
+}

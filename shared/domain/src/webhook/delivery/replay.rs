@@ -1,0 +1,464 @@
+//! Replaying: the deliveries of several webhooks that match are sent again, each event once at each webhook. First they are counted
+//! ([`count`]); then a job goes over them, a walk for each webhook, whose steps take turns ([`walking`]), so that a webhook with a
+//! million deliveries holds up no other.
+//!
+//! What waits to be tried again is *released*: it is due now. What has ended in the period gets a new delivery of the same event: it
+//! is *resent*. A step does both in one transaction, so one that runs twice sends nothing twice.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::recovery::{Batch, begun_at, in_i32, release, resend_failed, resend_late, resend_prompt};
+use super::{Deliveries, probe_now};
+use crate::job::chunk::Claim;
+use crate::job::execution::Fate;
+use crate::job::kind::{Job, JobKind, Unusable};
+use crate::job::walking::{self, Step, Walks};
+use crate::webhook::event;
+use crate::webhook::subscription;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
+use longshore_kernel::input::{Object, Reader, Rule, array, boolean, id, object, one_of, text, timestamp};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+
+/// Webhooks that can be named.
+pub const NAMED: usize = 1_000;
+/// Webhooks of one replay.
+pub const WEBHOOKS: i64 = 10_000;
+/// Deliveries of each sort that are counted. The query names it as a number: of a parameter the planner expects a tenth of all
+/// that there is.
+pub const COUNTED: i64 = 100_000;
+
+/// Which deliveries are replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Criteria {
+    /// Of these webhooks; empty: of all that match otherwise.
+    pub webhooks: Vec<WebhookId>,
+    /// Of this e-shop.
+    pub eshop: Option<EshopId>,
+    /// To this host.
+    pub host: Option<String>,
+    /// Ended at this moment or later.
+    pub since: DateTime<Utc>,
+    /// Ended before this moment.
+    pub until: Option<DateTime<Utc>>,
+    /// Those that were delivered as well.
+    pub delivered: bool,
+    /// Of this type of event.
+    pub event: Option<&'static str>,
+}
+
+/// The types of events, by their names.
+const EVENTS: &[&str] = &{
+    let mut names = [""; event::TYPES.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = event::TYPES[place].name;
+        place += 1;
+    }
+    names
+};
+
+/// The body of a replay, and of its count.
+pub fn body() -> impl Rule<Out = Criteria> {
+    object(members)
+}
+
+fn members(object: &mut Object<'_>) -> Option<Criteria> {
+    if !["webhooks", "eshop", "host"].iter().any(|name| object.has(name)) {
+        object.refuse("webhooks", "required", "name webhooks, an e-shop or a host");
+    }
+    let webhooks = object.optional("webhooks", array(1..=NAMED, id()));
+    let eshop = object.optional("eshop", id());
+    let host = object.optional("host", text(1..=253));
+    let since = object.required("since", timestamp());
+    let until = object.optional("until", timestamp());
+    let delivered = object.optional_or("delivered", boolean(), false);
+    let event = object.optional("event", one_of(EVENTS));
+    if until.zip(since).is_some_and(|(until, since)| until <= since) {
+        object.refuse("until", "out_of_range", "must be after since");
+    }
+    Some(Criteria {
+        webhooks: webhooks.unwrap_or_default().into_iter().map(WebhookId::from).collect(),
+        eshop: eshop.map(EshopId::from),
+        host: host.map(|host| host.to_lowercase()),
+        since: since?,
+        until,
+        delivered,
+        event,
+    })
+}
+
+/// What a replay would find.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Count {
+    /// Webhooks that match.
+    pub webhooks: usize,
+    /// Deliveries that wait to be tried again.
+    pub waiting: i64,
+    /// Deliveries that have ended without success.
+    pub failed: i64,
+    /// Deliveries that were delivered, where these are wanted.
+    pub delivered: i64,
+    /// All of them.
+    pub total: i64,
+    /// Of a sort, as many were counted as one count may; there may be more.
+    pub at_least: bool,
+    /// How long sending them takes at the recent pace of the destinations; nothing where none has delivered lately.
+    pub seconds: Option<f64>,
+}
+
+/// A webhook that matches, with what was counted of it.
+struct Found {
+    id: WebhookId,
+    organisation: OrganisationId,
+    eshop: EshopId,
+    calls: i32,
+    waiting: i64,
+    failed: i64,
+    delivered: i64,
+    /// How long a call takes that delivers.
+    milliseconds: Option<f64>,
+    at_least: bool,
+}
+
+impl Found {
+    fn total(&self) -> i64 {
+        self.waiting + self.failed + self.delivered
+    }
+
+    /// Seconds that its calls take.
+    fn seconds(&self) -> Option<f64> {
+        let [total, calls] = [self.total(), i64::from(self.calls)].map(|n| f64::from(in_i32(n)));
+        Some(total * self.milliseconds? / 1e3 / calls.max(1.0))
+    }
+}
+
+/// Counts what a replay would find.
+pub async fn count(services: &Services, scope: &Scope, body: Value) -> Result<Count, Problem> {
+    count_of(&services.db, scope, &Reader::read(body, self::body())?).await
+}
+
+/// The same of criteria that were read.
+pub async fn count_of(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Count, Problem> {
+    Ok(sum(&find(db, scope, criteria).await?))
+}
+
+fn sum(found: &[Found]) -> Count {
+    let of = |sort: fn(&Found) -> i64| found.iter().map(sort).sum::<i64>();
+    Count {
+        webhooks: found.len(),
+        waiting: of(|webhook| webhook.waiting),
+        failed: of(|webhook| webhook.failed),
+        delivered: of(|webhook| webhook.delivered),
+        total: of(Found::total),
+        at_least: found.iter().any(|webhook| webhook.at_least),
+        // webhooks are sent to side by side
+        seconds: found
+            .iter()
+            .filter(|webhook| webhook.total() > 0)
+            .filter_map(Found::seconds)
+            .reduce(f64::max),
+    }
+}
+
+/// Replays (`POST /api/webhook-delivery/replay`), by a job.
+pub async fn replay(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    replay_of(services, context, Reader::read(body, self::body())?).await
+}
+
+/// The same with criteria that were read.
+pub async fn replay_of(
+    services: &Services,
+    context: &Context,
+    criteria: Criteria,
+) -> Result<Answer, Problem> {
+    let found = find(&services.db, context.scope(), &criteria).await?;
+    let known = sum(&found).total;
+    let mut concerned: Vec<&Found> = found.iter().filter(|webhook| webhook.total() > 0).collect();
+    if concerned.is_empty() {
+        // a job that finds nothing says so
+        concerned.extend(found.first());
+    }
+    let mut organisations: Vec<_> = concerned.iter().map(|webhook| webhook.organisation).collect();
+    organisations.sort_unstable();
+    organisations.dedup();
+    let eshop = concerned.first().map(|webhook| webhook.eshop);
+    let eshop = eshop.filter(|eshop| concerned.iter().all(|webhook| webhook.eshop == *eshop));
+    let mut starts = Vec::with_capacity(concerned.len());
+    for webhook in &concerned {
+        let walk = Walk { webhook: webhook.id, place: None };
+        starts.push(serde_json::to_vec(&walk).map_err(Problem::internal)?);
+    }
+    let mut change = Change::begin(services).await?;
+    let job = Replay {
+        made_by: begun_at(&mut change).await?,
+        since: criteria.since,
+        until: criteria.until,
+        delivered: criteria.delivered,
+        event: criteria.event.map(str::to_owned),
+        host: criteria.host,
+        webhooks: in_i32(i64::try_from(starts.len()).unwrap_or(i64::MAX)),
+    };
+    walking::accept_walks(change, context, &job, Walks { organisations, eshop, starts }, in_i32(known)).await
+}
+
+/// The webhooks that match, with what is counted of each; a criterion that matches none is refused.
+async fn find(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<Found>, Problem> {
+    let found = sqlx::query_as!(
+        Found,
+        r#"WITH hook AS MATERIALIZED (
+               SELECT id, organisation_id, eshop_id, CASE WHEN ordered THEN 1 ELSE max_in_flight END AS calls FROM webhook
+               WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND in_scope($3, id) AND in_eshop($4, eshop_id)
+                 AND ($5::text IS NULL
+                      OR lower(substring(destination FROM '^[A-Za-z]+://(\[[^]]*\]|[^/:?#]+)')) = $5)
+               ORDER BY id LIMIT $10
+           ), waiting AS MATERIALIZED (
+               SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
+                   SELECT d.event_id FROM delivery d
+                   WHERE d.webhook_id = h.id AND d.attempt_count > 0 AND d.next_attempt_at > now()
+                     AND ($7::timestamptz IS NULL OR d.created_at < $7) OFFSET 0
+               ) AS d LIMIT 100000
+           ), failed AS MATERIALIZED (
+               SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
+                   SELECT d.event_type FROM delivery_history d
+                   WHERE d.webhook_id = h.id AND d.state <> 'delivered' AND d.finished_at >= $6
+                     AND ($7::timestamptz IS NULL OR d.finished_at < $7) OFFSET 0
+               ) AS d LIMIT 100000
+           ), late AS MATERIALIZED (
+               SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
+                   SELECT d.event_type FROM delivery_history d
+                   WHERE d.webhook_id = h.id AND d.state = 'delivered' AND d.finished_at - d.created_at > interval '1 hour'
+                     AND d.finished_at >= $6 AND ($7::timestamptz IS NULL OR d.finished_at < $7) OFFSET 0
+               ) AS d WHERE $9 LIMIT 100000
+           ), prompt AS MATERIALIZED (
+               SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
+                   SELECT d.event_type, d.state = 'delivered' AND d.finished_at - d.created_at <= interval '1 hour'
+                          AND d.finished_at >= $6 AND ($7::timestamptz IS NULL OR d.finished_at < $7) AS matches
+                   FROM delivery_history d
+                   WHERE d.webhook_id = h.id AND d.id >= uuid_v7_floor($6 - interval '2 hours')
+                     AND ($7::timestamptz IS NULL OR d.id < uuid_v7_floor($7 + interval '1 minute')) OFFSET 0
+               ) AS d WHERE $9 LIMIT 100000
+           ), counted AS MATERIALIZED (
+               SELECT id, count(*) FILTER (WHERE sort = 1) AS waiting, count(*) FILTER (WHERE sort = 2) AS failed,
+                      count(*) FILTER (WHERE sort = 3) AS delivered
+               FROM (SELECT id, 1 AS sort FROM waiting
+                     WHERE $8::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = waiting.event_id) = $8
+                     UNION ALL SELECT id, 2 FROM failed WHERE $8::text IS NULL OR event_type = $8
+                     UNION ALL SELECT id, 3 FROM late WHERE $8::text IS NULL OR event_type = $8
+                     UNION ALL SELECT id, 3 FROM prompt WHERE matches AND ($8::text IS NULL OR event_type = $8)) AS sorts
+               GROUP BY id
+           )
+           SELECT h.id AS "id!", h.organisation_id AS "organisation!", h.eshop_id AS "eshop!", h.calls AS "calls!",
+                  coalesce(c.waiting, 0) AS "waiting!", coalesce(c.failed, 0) AS "failed!", coalesce(c.delivered, 0) AS "delivered!",
+                  CASE WHEN c.id IS NOT NULL THEN (
+                      SELECT avg(n.ms) FROM (
+                          SELECT d.state, (d.attempts -> -1 ->> 'durationMs')::float8 AS ms FROM delivery_history d
+                          WHERE d.webhook_id = h.id ORDER BY d.id DESC LIMIT 100
+                      ) AS n WHERE n.state = 'delivered'
+                  ) END AS milliseconds,
+                  100000 = ANY (ARRAY[(SELECT count(*) FROM waiting), (SELECT count(*) FROM failed), (SELECT count(*) FROM late),
+                                      (SELECT count(*) FROM prompt)]) AS "at_least!"
+           FROM hook h LEFT JOIN counted c ON c.id = h.id ORDER BY h.id"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        (!criteria.webhooks.is_empty()).then_some(&criteria.webhooks[..]) as Option<&[WebhookId]>,
+        criteria.eshop as Option<EshopId>,
+        criteria.host.as_deref(),
+        criteria.since,
+        criteria.until,
+        criteria.event,
+        criteria.delivered,
+        WEBHOOKS + 1,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    for (place, id) in criteria.webhooks.iter().enumerate() {
+        // the others narrow what was named; an id that is none of the caller's is a mistake
+        if criteria.eshop.is_none()
+            && criteria.host.is_none()
+            && !found.iter().any(|webhook| webhook.id == *id)
+        {
+            let path = format!("webhooks[{place}]");
+            return Err(Problem::violation(path, "unknown_reference", "there is no such webhook"));
+        }
+    }
+    if found.len() > usize::try_from(WEBHOOKS).unwrap_or(usize::MAX) {
+        let message = format!("more than {WEBHOOKS} webhooks match; name them");
+        return Err(Problem::violation("webhooks", "invalid_count", message));
+    }
+    if found.is_empty() {
+        let name = if criteria.host.is_some() { "host" } else { "eshop" };
+        return Err(Problem::violation(name, "unknown_reference", "no webhook matches"));
+    }
+    Ok(found)
+}
+
+/// Sends again what matches at several webhooks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replay {
+    /// What was made until then …
+    pub made_by: DateTime<Utc>,
+    /// … and ended since …
+    pub since: DateTime<Utc>,
+    /// … and before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+    /// Those that were delivered as well.
+    #[serde(default)]
+    pub delivered: bool,
+    /// Of this type of event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// The host that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// At so many webhooks.
+    pub webhooks: i32,
+}
+
+impl Job for Replay {
+    const KIND: JobKind = JobKind::WebhookReplay;
+    type Owner = ();
+}
+
+/// The walk over a webhook, and where its next step begins.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Walk {
+    webhook: WebhookId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    place: Option<Place>,
+}
+
+/// A place behind the last delivery of a step.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Place {
+    sort: Sort,
+    at: DateTime<Utc>,
+    id: DeliveryId,
+}
+
+/// Sorts of deliveries, in the order of a walk: what waits comes first, so that what ends in between is not missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Sort {
+    Waiting,
+    Failed,
+    Late,
+    Prompt,
+}
+
+impl Place {
+    /// Where the deliveries of a sort begin.
+    fn first(sort: Sort, replay: &Replay) -> Self {
+        let at = if sort == Sort::Waiting { DateTime::UNIX_EPOCH } else { replay.since };
+        Self { sort, at, id: DeliveryId::nil() }
+    }
+
+    /// Behind a batch: the rest of its sort, or the next sort.
+    fn behind(self, batch: &Batch, replay: &Replay) -> Option<Self> {
+        if let Some((at, id)) = batch.full() {
+            // those by their ids keep the beginning of the period
+            let at = if self.sort == Sort::Prompt { self.at } else { at };
+            return Some(Self { at, id, ..self });
+        }
+        let next = match self.sort {
+            Sort::Waiting => Sort::Failed,
+            Sort::Failed if replay.delivered => Sort::Late,
+            Sort::Late => Sort::Prompt,
+            Sort::Failed | Sort::Prompt => return None,
+        };
+        Some(Self::first(next, replay))
+    }
+}
+
+/// Takes one step of the walk over a webhook: a batch of each sort, until one of them leaves some.
+pub async fn step(change: &mut Change<'_>, claim: &Claim, replay: &Replay) -> Result<Step, Fate> {
+    let walk: Walk =
+        serde_json::from_slice(&claim.payload).map_err(|error| Unusable::parameters(claim, error))?;
+    let mut step = Step { beside: replay.webhooks - 1, ..Step::default() };
+    // a concurrent replay, recovery or redelivery waits here, so that no delivery is created twice
+    let webhook = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", walk.webhook.get())
+        .fetch_optional(change.connection())
+        .await?;
+    // what a webhook leaves that was deleted is cancelled; the others go on
+    let Some(webhook) = webhook else { return Ok(step) };
+    let about = Deliveries {
+        ended_since: Some(replay.since),
+        ended_before: replay.until,
+        event: replay.event.clone(),
+        ..Deliveries::made_by(walk.webhook, replay.made_by)
+    };
+    if walk.place.is_none() {
+        probe_now(change.connection(), walk.webhook).await?;
+    }
+    let mut place = walk.place.unwrap_or_else(|| Place::first(Sort::Waiting, replay));
+    loop {
+        let Place { sort, at, id } = place;
+        let batch = match sort {
+            Sort::Waiting => release(change, &about, at, id).await?,
+            Sort::Failed => resend_failed(change, &about, at, id).await?,
+            Sort::Late => resend_late(change, &about, at, id).await?,
+            Sort::Prompt => resend_prompt(change, &about, at, id).await?,
+        };
+        step.found += in_i32(batch.found);
+        match sort {
+            Sort::Waiting => step.released += in_i32(batch.changed),
+            _ => step.resent += in_i32(batch.changed),
+        }
+        let Some(next) = place.behind(&batch, replay) else { break };
+        if next.sort == sort {
+            let walk = Walk { place: Some(next), ..walk };
+            step.next = Some(serde_json::to_vec(&walk).map_err(|error| Fate::Discard(error.to_string()))?);
+            break;
+        }
+        place = next;
+    }
+    if step.released + step.resent > 0 {
+        record(change, &claim.origin, &about, &step).await?;
+    }
+    if webhook.active {
+        change.note_lanes([walk.webhook]);
+    }
+    Ok(step)
+}
+
+async fn record(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    about: &Deliveries,
+    step: &Step,
+) -> Result<(), sqlx::Error> {
+    let recorded = record_change!(
+        change.connection(),
+        origin,
+        "webhook.replay",
+        subscription::ENTITY,
+        None,
+        "WITH changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('replayedSince', jsonb_build_array(NULL, $10::timestamptz),
+                        'replayedUntil', jsonb_build_array(NULL, $11::timestamptz),
+                        'released', jsonb_build_array(NULL, $12::int), 'resent', jsonb_build_array(NULL, $13::int)) AS changes,
+                    '{}'::jsonb AS data
+             FROM webhook WHERE id = $9
+         )",
+        about.webhook.get(),
+        about.ended_since,
+        about.ended_before,
+        step.released,
+        step.resent,
+    )
+    .await?;
+    change.note(recorded);
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What a field of a form names: by its id, or by its name, of which a part is enough if only one record has it.
+
+use uuid::Uuid;
+
+use longshore_domain::list::criteria::containing;
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, OrganisationId, parse_id};
+use longshore_kernel::problem::Problem;
+
+/// A record whose name has the text.
+struct Named {
+    id: Uuid,
+    /// Its name is all of the text.
+    is_whole: bool,
+}
+
+/// The e-shop that a field names.
+///
+/// # Errors
+/// The field, where it names none or several.
+pub async fn eshop(db: &Database, scope: &Scope, field: &str, text: &str) -> Result<EshopId, Problem> {
+    if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
+        return Ok(id.into());
+    }
+    let found = sqlx::query_as!(
+        Named,
+        r#"SELECT id, lower(name) = lower($3) AS "is_whole!" FROM eshop
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND name ILIKE $4
+           ORDER BY lower(name) = lower($3) DESC, id LIMIT 2"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        text,
+        containing(text),
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(only(&found, field, "e-shop")?.into())
+}
+
+/// The organisation that a field names.
+///
+/// # Errors
+/// The field, where it names none or several.
+pub async fn organisation(
+    db: &Database,
+    scope: &Scope,
+    field: &str,
+    text: &str,
+) -> Result<OrganisationId, Problem> {
+    if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
+        return Ok(id.into());
+    }
+    let found = sqlx::query_as!(
+        Named,
+        r#"SELECT id, lower(name) = lower($2) AS "is_whole!" FROM organisation
+           WHERE in_scope($1, id) AND name ILIKE $3 ORDER BY lower(name) = lower($2) DESC, id LIMIT 2"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        text,
+        containing(text),
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(only(&found, field, "organisation")?.into())
+}
+
+/// The one that is meant, of the first two.
+fn only(found: &[Named], field: &str, what: &str) -> Result<Uuid, Problem> {
+    match found {
+        [one] => Ok(one.id),
+        [one, other] if one.is_whole && !other.is_whole => Ok(one.id),
+        [] => Err(Problem::violation(field, "unknown_reference", format!("is the name of no {what}"))),
+        _ => {
+            let message =
+                format!("is part of the names of several; write all of the name, or the id of the {what}");
+            Err(Problem::violation(field, "unknown_reference", message))
+        }
+    }
+}
