@@ -18,7 +18,6 @@ use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
 
-use super::delivery;
 use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Part, Parts};

@@ -2,17 +2,20 @@
 
 use std::collections::HashMap;
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::ids::WmsId;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::order::attention::WAITING;
 use longshore_shared::operate::wms::{self, Course, Filter, PAGE, Refused, Wms};
 use maud::{Markup, html};
 
 use super::lag;
+use crate::form::{Asked, Refused as Wrong};
 use crate::layout::Section;
-use crate::piece::{choice, empty, field, number, organisation, pager, state, time, up_to};
+use crate::piece::{checked, empty, number, options, organisation, pager, state, time, up_to};
 use crate::visit::Visit;
 
 const HERE: &str = "/console/wms";
@@ -23,12 +26,9 @@ const NAMED: usize = 2;
 /// `GET /console/wms`.
 pub(crate) async fn show(visit: Visit<permit::ReadWmsSettings>) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let wanted = Filter {
-        course: asked.among("state", |word| word.parse().ok())?,
-        text: asked.text("text")?,
-        after: asked.id("after")?,
-    };
-    let mut found = wms::page(visit.db(), visit.scope(), &wanted).await?;
+    let (wanted, wrong) = Wrong::of(wanted(asked))?;
+    let mut found =
+        if wrong.is_empty() { wms::page(visit.db(), visit.scope(), &wanted).await? } else { Vec::new() };
     let is_more = found.len() > PAGE;
     found.truncate(PAGE);
     let ids: Vec<WmsId> = found.iter().map(|wms| wms.id).collect();
@@ -39,6 +39,7 @@ pub(crate) async fn show(visit: Visit<permit::ReadWmsSettings>) -> Result<Respon
     let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
     let last = found.last().map(|wms| wms.id.to_string()).filter(|_| is_more);
     let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id)]));
+    let states = [("", "any state")].into_iter().chain(Course::WORDS.iter().map(|word| (*word, *word)));
     let content = html! {
         header.title {
             h1 { "Warehouses" }
@@ -46,15 +47,24 @@ pub(crate) async fn show(visit: Visit<permit::ReadWmsSettings>) -> Result<Respon
         }
         p.muted { "Each wms, and how orders are handed over to the system of its warehouse." }
         form.search method="get" action=(HERE) role="search" {
-            (field("text", "Wms, organisation or address", "search", asked.get("text")))
-            (choice("state", "State", "any state", Course::WORDS, asked.get("state")))
+            (checked(asked, &wrong, "text", "Wms, organisation or address", "search"))
+            (options(asked, &wrong, "state", "State", states))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
         }
         (table(&found, &reasons, visit.now()))
         (pager(found.len(), first.as_deref(), next.as_deref(), None))
     };
-    Ok(visit.page(Section::Warehouses, "Warehouses", &content))
+    let page = visit.page(Section::Warehouses, "Warehouses", &content);
+    Ok(if wrong.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+}
+
+fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+    Ok(Filter {
+        course: asked.among("state", |word| word.parse().ok())?,
+        text: asked.text("text")?,
+        after: asked.id("after")?,
+    })
 }
 
 fn table(found: &[Wms], reasons: &HashMap<WmsId, Vec<Refused>>, now: DateTime<Utc>) -> Markup {

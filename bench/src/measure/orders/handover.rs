@@ -58,8 +58,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Row
             figures.push(figure);
         }
     }
-    let floor =
-        Floor { figure: median(floors), is: "a loop of reqwest with the same bodies, 16 calls in flight" };
+    let floor = Floor::median(floors, "a loop of reqwest with the same bodies, 16 calls in flight");
     let what = format!("{count} orders are handed over to a system that answers at once");
     Ok(Row::relative(what, median(figures), "1/s", floor, Reach::RatioAtLeast(0.6)))
 }
