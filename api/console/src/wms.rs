@@ -272,7 +272,10 @@ fn row(call: &Call, now: DateTime<Utc>) -> Markup {
             td.text { @if let Some(error) = &call.error { span.refused { (error) } } }
             td data-label="Since" { (time(call.since, now)) }
             td.number data-label="Calls" { (number(call.attempts)) }
-            td data-label="Next" { (time_or_none(call.next_attempt_at, now)) }
+            td data-label="Next" { @match call.next_attempt_at {
+                Some(at) if at <= now => "due",
+                at => (time_or_none(at, now)),
+            } }
             td.name data-label="The warehouse calls it" { @match &call.wms_internal_id { Some(id) => (id), None => (none()) } }
         }
     }

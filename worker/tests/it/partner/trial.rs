@@ -72,7 +72,8 @@ async fn a_test_says_why_a_partner_cannot_be_used_and_does_not_repeat_itself(
         (Answer::Status(503), "HTTP 503"),
         (Answer::Status(404), "was not found (HTTP 404)"),
         (Answer::Redirect("http://127.0.0.1:1/".to_owned()), "redirect"),
-        (Answer::Document(document(web_site)), "check baseUrl"),
+        (Answer::Document(document(web_site)), "a page of HTML"),
+        (Answer::Document(document("{\"name\":\"Mug\"}\n")), "none of its first 1 row has a productSku"),
         (Answer::Cut, "could not be read"),
     ];
     let count = turns.len();

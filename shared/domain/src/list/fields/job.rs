@@ -137,9 +137,18 @@ const RESULT: &[Field] = &[
 ];
 
 const CONNECTION: &[Field] = &[
-    Field::boolean("works", "{t}.connection_works"),
-    Field::text("message", "{t}.connection_message"),
-    Field::integer("durationMs", "{t}.connection_ms"),
+    Field::boolean(
+        "works",
+        "CASE WHEN {t}.kind IN ('integration.test', 'wms.test') THEN {t}.connection_works END",
+    ),
+    Field::text(
+        "message",
+        "CASE WHEN {t}.kind IN ('integration.test', 'wms.test') THEN {t}.connection_message END",
+    ),
+    Field::integer(
+        "durationMs",
+        "CASE WHEN {t}.kind IN ('integration.test', 'wms.test') THEN {t}.connection_ms END",
+    ),
 ];
 
 const ACTOR: &[Field] = &[
