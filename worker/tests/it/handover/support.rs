@@ -33,20 +33,20 @@ pub(super) struct Depot {
 impl Depot {
     /// With a setting that is active, and stocks that are full.
     pub(super) async fn new(options: &PgConnectOptions) -> Self {
-        let depot = Self::by_hand(options).await;
+        let depot = Box::pin(Self::by_hand(options)).await;
         depot.store(json!({})).await;
         depot
     }
 
     /// Without a setting.
     pub(super) async fn by_hand(options: &PgConnectOptions) -> Self {
-        Self::at(Place::new(options, 3).await).await
+        Box::pin(Self::at(Box::pin(Place::new(options, 3)).await)).await
     }
 
     /// Another organisation, with a setting that is active, whose orders the same worker hands over.
     pub(super) async fn neighbour(&self, options: &PgConnectOptions) -> Self {
-        let place = Place::over(self.place.world.services.clone(), options, 3).await;
-        let neighbour = Self { worker: self.worker.clone(), ..Self::at(place).await };
+        let place = Box::pin(Place::over(self.place.world.services.clone(), options, 3)).await;
+        let neighbour = Self { worker: self.worker.clone(), ..Box::pin(Self::at(place)).await };
         neighbour.store(json!({})).await;
         neighbour
     }
