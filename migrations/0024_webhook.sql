@@ -83,14 +83,17 @@ CREATE TABLE webhook_lane (
 -- a lane's lease changes none of these columns, so taking it stays an update within its page
 CREATE INDEX webhook_lane_failing ON webhook_lane (failing_since) WHERE failures > 0;
 
--- How calls of each destination went, by the hour: every attempt counts, whether or not its delivery has ended. Workers
+-- How calls of each destination went, by five minutes, and by the hour after a day: every attempt counts, whether or not its delivery has ended. Workers
 -- count in memory and add to it every few seconds (shared/kernel/src/activity.rs), so a delivery writes nothing for it.
 CREATE TABLE webhook_activity (
     -- no foreign key: it would lock the webhook with each write; old rows are removed by their age
     webhook_id uuid NOT NULL,
-    hour timestamptz NOT NULL,
+    minute timestamptz NOT NULL,
     delivered bigint NOT NULL CONSTRAINT delivered_is_not_negative CHECK (delivered >= 0),
     failed bigint NOT NULL CONSTRAINT failed_is_not_negative CHECK (failed >= 0),
-    PRIMARY KEY (webhook_id, hour)
+    -- how long all of them took together, and the slowest one
+    milliseconds bigint NOT NULL CONSTRAINT milliseconds_are_not_negative CHECK (milliseconds >= 0),
+    slowest bigint NOT NULL CONSTRAINT slowest_is_not_negative CHECK (slowest >= 0),
+    PRIMARY KEY (webhook_id, minute)
 ) WITH (fillfactor = 50); -- counting up stays within the page
-CREATE INDEX webhook_activity_by_hour ON webhook_activity (hour);
+CREATE INDEX webhook_activity_by_minute ON webhook_activity (minute);

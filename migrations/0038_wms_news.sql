@@ -11,6 +11,7 @@ CREATE TABLE wms_news (
     PRIMARY KEY (wms_id, id)
 );
 CREATE INDEX wms_news_by_age ON wms_news (received_at);
+CREATE INDEX wms_news_by_expedition ON wms_news (expedition_id, received_at);
 
 -- Orders that a warehouse has packed although they were cancelled, or under a number that it had given back: their pieces
 -- have left the stock, once for each number, and their status has stayed. Number 0: the order was handed over by hand.

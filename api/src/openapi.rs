@@ -25,6 +25,7 @@
 //! the module's `operations`. `longshore-api openapi > api/openapi.json` regenerates the document.
 
 mod account;
+mod attention;
 mod catalog;
 pub mod docs;
 mod example;
@@ -73,6 +74,7 @@ const ROOMS: &[(&str, &str, Describe)] = &[
     ("webhook", "Webhooks and their deliveries.", webhook::operations),
     (webhook::EVENTS, "The calls to destinations.", Vec::new),
     ("job", "Jobs (bulk operations, syncs and redeliveries) and queues.", job::operations),
+    ("attention", "What needs attention, acknowledgements and mutes.", attention::operations),
     ("service", "Health of the service, explanations of errors, and this document.", service::operations),
 ];
 

@@ -13,6 +13,7 @@ use crate::routes::account::{
     account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
     session, token,
 };
+use crate::routes::attention;
 use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
@@ -186,6 +187,10 @@ pub fn api() -> Table {
         .put("/api/job/retry/{id}", control::retry_job)
         .post("/api/job/{id}/error/list", item_error::list_item_errors)
         .get("/api/job/{id}/events", events::follow_job)
+        .get("/api/attention", attention::list_attention)
+        .put("/api/attention/{id}/acknowledge", attention::acknowledge_attention)
+        .put("/api/attention/{id}/mute", attention::mute_attention)
+        .delete("/api/attention/{id}/silence", attention::end_silence)
         .get("/api/queue", queue::list_queues)
         .put("/api/queue/{name}", queue::update_queue)
         .put("/api/queue/{name}/pause", queue::pause_queue)

@@ -1,9 +1,20 @@
 //! `longshore-bench`: demo data, the demo, the measurements, a sink for webhooks, and a warehouse. `./dev` calls it.
 
+#![expect(clippy::print_stderr, reason = "a program for people, who read it there")]
+
+use std::process::ExitCode;
+
 use clap::Parser as _;
 use longshore_bench::command::Cli;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    Cli::parse().run().await
+async fn main() -> ExitCode {
+    match Cli::parse().run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The reasons without a backtrace, which would hide them.
+            eprintln!("longshore-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

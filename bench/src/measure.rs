@@ -84,6 +84,9 @@ pub struct Row {
     pub floor: Option<f64>,
     /// What the floor contains.
     pub floor_is: Option<String>,
+    /// How far apart the slowest and the fastest run of the floor were, as a share of their median.
+    #[serde(default)]
+    pub floor_varied: Option<f64>,
     /// The figure divided by the floor.
     pub ratio: Option<f64>,
     /// The target.
@@ -97,7 +100,26 @@ pub struct Row {
 pub(crate) struct Floor {
     pub(crate) figure: f64,
     pub(crate) is: &'static str,
+    varied: Option<f64>,
 }
+
+impl Floor {
+    /// A floor of one figure.
+    pub(crate) fn of(figure: f64, is: &'static str) -> Self {
+        Self { figure, is, varied: None }
+    }
+
+    /// A floor of several runs.
+    pub(crate) fn median(runs: Vec<f64>, is: &'static str) -> Self {
+        let ends =
+            runs.iter().copied().min_by(f64::total_cmp).zip(runs.iter().copied().max_by(f64::total_cmp));
+        let figure = median(runs);
+        Self { figure, is, varied: ends.map(|(least, most)| (most - least) / figure) }
+    }
+}
+
+/// The variation of a floor beyond which its ratio says little.
+const STEADY: f64 = 0.25;
 
 impl Row {
     /// A row without a floor.
@@ -126,8 +148,9 @@ impl Row {
             Reach::Anywhere => true,
         };
         let floor_is = floor.as_ref().map(|floor| floor.is.to_owned());
+        let floor_varied = floor.as_ref().and_then(|floor| floor.varied);
         let floor = floor.map(|floor| floor.figure);
-        Self { what, figure, unit: unit.to_owned(), floor, floor_is, ratio, reach, ok }
+        Self { what, figure, unit: unit.to_owned(), floor, floor_is, floor_varied, ratio, reach, ok }
     }
 }
 
@@ -162,10 +185,13 @@ impl fmt::Display for Row {
             (false, _) => "SHORT",
         };
         write!(f, "{what:<69} {figure:>10} {floor:>10} {ratio:>6} {:>9}  {verdict}", self.reach)?;
-        match &self.floor_is {
-            Some(is) => write!(f, "\n    floor: {is}"),
-            None => Ok(()),
+        if let Some(is) = &self.floor_is {
+            write!(f, "\n    floor: {is}")?;
         }
+        if let Some(varied) = self.floor_varied.filter(|varied| *varied > STEADY) {
+            write!(f, "\n    NOT STEADY: the floor varied by {:.0} %; measure again", 100.0 * varied)?;
+        }
+        Ok(())
     }
 }
 
@@ -260,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_row_is_ok_if_it_meets_its_target() {
-        let floor = || Floor { figure: 100.0, is: "a loop" };
+        let floor = || Floor::of(100.0, "a loop");
         let relative = |reach| Row::relative("drain", 50.0, "1/s", floor(), reach).ok;
         assert!(relative(Reach::RatioAtLeast(0.5)) && !relative(Reach::RatioAtLeast(0.51)));
         assert!(relative(Reach::RatioAtMost(0.5)) && !relative(Reach::RatioAtMost(0.49)));
@@ -268,5 +294,16 @@ mod tests {
         assert!(absolute(Reach::AtMost(0.5)) && !absolute(Reach::AtLeast(0.5)));
         // A figure that is not a number never meets a target.
         assert!(!Row::absolute("idle", f64::NAN, "%", Reach::AtMost(0.5)).ok);
+    }
+
+    #[test]
+    fn a_row_says_that_its_floor_was_not_steady() {
+        let row = |runs| Row::relative("drain", 50.0, "1/s", Floor::median(runs, "a loop"), Reach::Anywhere);
+        assert!(
+            row(vec![100.0, 80.0, 110.0])
+                .to_string()
+                .ends_with("NOT STEADY: the floor varied by 30 %; measure again")
+        );
+        assert!(!row(vec![100.0, 90.0, 110.0]).to_string().contains("NOT STEADY"));
     }
 }

@@ -233,7 +233,7 @@ struct Begun {
     words: mpsc::UnboundedReceiver<Word>,
 }
 
-/// What a running turn is told of its lane.
+/// A word to a running turn about its lane.
 #[derive(Debug)]
 enum Word {
     /// This is due.

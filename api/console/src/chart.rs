@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 use serde_json::json;
+use url::form_urlencoded::Serializer;
 
 use super::piece::{milliseconds, number};
 
@@ -18,6 +19,8 @@ const HEIGHT: f64 = 100.0;
 pub(super) struct Series {
     pub(super) class: &'static str,
     pub(super) values: Vec<Option<f64>>,
+    /// Whether it has a scale of its own, on the right.
+    pub(super) apart: bool,
 }
 
 /// A chart over steps of time.
@@ -34,6 +37,8 @@ pub(super) struct Chart<'c> {
     /// Words and classes of the legend.
     pub(super) legend: &'c [(&'static str, &'static str)],
     pub(super) unit: Unit,
+    /// The list that shows what it counts, which takes `since` and `until`.
+    pub(super) list: Option<&'c str>,
 }
 
 /// What values are.
@@ -77,16 +82,21 @@ impl Chart<'_> {
             .iter()
             .map(|series| (series.class, stack(&series.values, &mut floor, width, top)))
             .collect();
-        let lines: Vec<_> =
-            self.lines.iter().map(|series| (series.class, line(&series.values, width, top))).collect();
-        let nothing = top <= 0.0;
+        let apart = highest(self.lines.iter().filter(|series| series.apart));
+        let top_of = |series: &Series| if series.apart { apart } else { top };
+        let lines: Vec<_> = self
+            .lines
+            .iter()
+            .map(|series| (series.class, line(&series.values, width, top_of(series))))
+            .collect();
+        let nothing = top <= 0.0 && apart <= 0.0;
         html! {
             figure.chart data-plot=(self.figures()) {
                 figcaption {
                     strong { (self.title) }
                     span.muted { (self.summary) }
                 }
-                div.plot tabindex="0" role="group" aria-label={(self.title) ": " (self.summary)} {
+                div.plot.leads[self.list.is_some()] tabindex="0" role="group" aria-label={(self.title) ": " (self.summary)} {
                     @if nothing { p.muted.nothing { "No data in this period." } }
                     svg viewBox={"0 0 " (WIDTH) " " (HEIGHT)} preserveAspectRatio="none" role="img"
                         aria-label={(self.title) ": " (self.summary)} {
@@ -95,6 +105,7 @@ impl Chart<'_> {
                         @for (class, d) in &lines { path.line.(class) d=(d) {} }
                     }
                     @if !nothing { span.top.muted { (self.unit.write(top)) } }
+                    @if apart > 0.0 { span.top.apart { (self.unit.write(apart)) } }
                 }
                 div.axis {
                     span { (self.from.format(self.clock(steps))) " UTC" }
@@ -110,13 +121,13 @@ impl Chart<'_> {
 
     /// The figures for the script.
     fn figures(&self) -> String {
-        let series = |series: &Series, is_bar: bool, name: &str| json!({"name": name, "class": series.class, "bar": is_bar, "values": series.values});
+        let series = |series: &Series, is_bar: bool, name: &str| json!({"name": name, "class": series.class, "bar": is_bar, "apart": series.apart, "values": series.values});
         let bars = self.bars.iter().map(|one| (one, true));
         let all = bars.chain(self.lines.iter().map(|one| (one, false))).zip(self.legend);
         let all: Vec<_> = all.map(|((one, is_bar), (_, name))| series(one, is_bar, name)).collect();
         let unit = if self.unit == Unit::Count { "" } else { "ms" };
-        json!({"from": self.from.timestamp(), "step": self.step.num_seconds(), "unit": unit, "series": all})
-            .to_string()
+        let (from, step) = (self.from.timestamp(), self.step.num_seconds());
+        json!({"from": from, "step": step, "unit": unit, "series": all, "list": self.list}).to_string()
     }
 
     /// The figures as a table; steps without any are left out.
@@ -133,7 +144,10 @@ impl Chart<'_> {
                         tbody {
                             @for step in (0..steps).rev().filter(is_shown) {
                                 tr {
-                                    td { (self.at(step).format(self.clock(steps))) }
+                                    td { @match self.address(step) {
+                                        Some(address) => a href=(address) { (self.at(step).format(self.clock(steps))) },
+                                        None => (self.at(step).format(self.clock(steps))),
+                                    } }
                                     @for one in series() {
                                         td.number { (value(one, step).map_or_else(|| "–".to_owned(), |value| self.unit.write(value))) }
                                     }
@@ -151,19 +165,36 @@ impl Chart<'_> {
         self.from + self.step * i32::try_from(step).unwrap_or(i32::MAX)
     }
 
+    /// The list of what happened in a step.
+    fn address(&self, step: usize) -> Option<String> {
+        let (path, place) =
+            self.list?.split_once('#').map_or((self.list?, ""), |(path, place)| (path, place));
+        let bounds = [self.at(step), self.at(step + 1)].map(|at| at.format("%Y-%m-%dT%H:%M:%S").to_string());
+        let [since, until] = bounds.each_ref().map(String::as_str);
+        let query =
+            Serializer::new(String::new()).extend_pairs([("since", since), ("until", until)]).finish();
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let place = if place.is_empty() { String::new() } else { format!("#{place}") };
+        Some(format!("{path}{mark}{query}{place}"))
+    }
+
     /// The format of times, with the day if the chart spans more than half a day.
     fn clock(&self, steps: usize) -> &'static str {
         let whole = self.step * i32::try_from(steps).unwrap_or(i32::MAX);
         if whole > TimeDelta::hours(12) { "%a %H:%M" } else { "%H:%M" }
     }
 
-    /// The largest drawn value.
+    /// The largest value of the scale that all have but those apart.
     fn top(&self, steps: usize) -> f64 {
         let value = |series: &Series, step: usize| series.values.get(step).copied().flatten().unwrap_or(0.0);
         let stacked = (0..steps).map(|step| self.bars.iter().map(|series| value(series, step)).sum::<f64>());
-        let drawn = self.lines.iter().flat_map(|series| series.values.iter().copied().flatten());
-        stacked.chain(drawn).fold(0.0, f64::max)
+        stacked.fold(highest(self.lines.iter().filter(|series| !series.apart)), f64::max)
     }
+}
+
+/// The largest value of some series.
+fn highest<'s>(series: impl Iterator<Item = &'s Series>) -> f64 {
+    series.flat_map(|series| series.values.iter().copied().flatten()).fold(0.0, f64::max)
 }
 
 /// A path of bars stacked on those below.
@@ -211,6 +242,45 @@ fn count(number: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_leads_to_the_list_of_its_period() {
+        let from = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let chart = |list| Chart {
+            title: "",
+            summary: "",
+            from,
+            step: TimeDelta::minutes(5),
+            bars: vec![],
+            lines: vec![],
+            legend: &[],
+            unit: Unit::Count,
+            list,
+        };
+        let period = "since=2027-01-15T08%3A05%3A00&until=2027-01-15T08%3A10%3A00";
+        assert_eq!(chart(None).address(1), None);
+        assert_eq!(chart(Some("/x")).address(1).unwrap(), format!("/x?{period}"));
+        assert_eq!(chart(Some("/x?a=b#c")).address(1).unwrap(), format!("/x?a=b&{period}#c"));
+    }
+
+    #[test]
+    fn failures_have_a_scale_of_their_own() {
+        let series = |class, value, apart| Series { class, values: vec![Some(value)], apart };
+        let chart = Chart {
+            title: "Calls",
+            summary: "",
+            from: DateTime::UNIX_EPOCH,
+            step: TimeDelta::minutes(1),
+            bars: vec![series("good", 9_000.0, false)],
+            lines: vec![series("bad", 3.0, true)],
+            legend: &[("good", "done"), ("bad", "failed")],
+            unit: Unit::Count,
+            list: None,
+        };
+        let page = chart.draw().into_string();
+        assert!(page.contains(r#"<path class="line bad" d="M0.00 0.50h600.00">"#), "{page}");
+        assert!(page.contains(">9,000</span>") && page.contains(">3</span>"), "{page}");
+    }
 
     #[test]
     fn bars_are_stacked_and_lines_break_at_missing_values() {

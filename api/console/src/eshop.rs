@@ -11,6 +11,8 @@ use longshore_shared::job::sync_run;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate;
+use longshore_shared::operate::course::Narrow;
 use longshore_shared::operate::eshop::{self, Eshop, Last, Run, Setting};
 use longshore_shared::operate::order::search::{self as orders, Line as Order};
 use longshore_shared::webhook::health::{self, Line as Webhook};
@@ -20,9 +22,9 @@ use super::layout::Section;
 use super::piece::{
     self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none,
 };
-use super::sync;
 use super::visit::Visit;
 use super::webhook::list as webhooks;
+use super::{course, sync};
 
 /// Syncs of a kind that are shown as ticks.
 const TICKS: usize = 30;
@@ -40,6 +42,7 @@ struct Found {
     webhooks: Option<Vec<Webhook>>,
     last: Option<Last>,
     succeeded_at: Option<DateTime<Utc>>,
+    past: Narrow,
 }
 
 /// `GET /console/eshop/{id}`.
@@ -49,11 +52,13 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
     let content = html! {
         (standing(&visit, &found, now))
         (wrong::draw(&found, now))
+        (activity(&visit, id, &found))
         @if visit.can(Permission::ReadSettings) { (setting::draw(&visit, id, found.setting.as_ref(), now)) }
         @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
         @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
+        (course::script())
     };
     Ok(visit.page(Section::Syncs, &found.eshop.name, &content))
 }
@@ -67,7 +72,8 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
     let of_syncs = sync_run::Filter { only: Some(id), ..sync_run::Filter::default() };
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
-    let (setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at) = tokio::try_join!(
+    let span = course::span(&visit.asked);
+    let (setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at, past) = tokio::try_join!(
         async { if settings { eshop::setting(db, id).await } else { Ok(None) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
@@ -76,8 +82,21 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
         async { if webhooks { health::page(db, scope, &of_webhooks).await.map(Some) } else { Ok(None) } },
         async { if webhooks { eshop::last(db, id).await } else { Ok(None) } },
         async { if webhooks { eshop::last_success(db, id).await } else { Ok(None) } },
+        operate::course::of_eshop(db, eshop.organisation_id, id, span),
     )?;
-    Ok(Found { eshop, setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at })
+    Ok(Found { eshop, setting, runs, syncs, jobs, orders, webhooks, last, succeeded_at, past })
+}
+
+/// The charts of what the visitor may see.
+fn activity(visit: &Visit<permit::Read>, id: EshopId, found: &Found) -> Markup {
+    let here = format!("/console/eshop/{id}");
+    let list = format!("/console/job?eshop={id}");
+    let jobs = visit.can(Permission::ReadJobs).then_some(list.as_str());
+    let webhooks = visit.can(Permission::ReadWebhooks);
+    if jobs.is_none() && !webhooks {
+        return html! {};
+    }
+    course::of_eshop(&visit.asked, &here, &found.past, jobs, webhooks)
 }
 
 fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> Markup {

@@ -73,7 +73,7 @@ impl Section {
     pub(super) fn of(path: &str) -> Option<Self> {
         let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
         match room {
-            "" => Some(Self::Overview),
+            "" | "attention" => Some(Self::Overview),
             // deliveries belong to the section of their webhook, e-shops to that of their syncs
             "delivery" | "replay" => Some(Self::Webhooks),
             "eshop" | "organisation" => Some(Self::Syncs),
@@ -184,6 +184,7 @@ mod tests {
             assert_eq!(Section::of(address), Some(section), "{address}");
         }
         assert_eq!(Section::of("/console/"), Some(Section::Overview));
+        assert_eq!(Section::of("/console/attention/7/mute"), Some(Section::Overview));
         assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
         assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Webhooks));

@@ -2,13 +2,13 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`find`], [`order`], [`product`], [`queue`], [`job`],
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`job`],
 //!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
 //!   [`token`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`piece`], [`timeline`], [`chart`] are the parts of pages; [`asset`] has the embedded style sheet and
+//! - [`layout`], [`piece`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
 //!
 //! # Guarantees
@@ -29,8 +29,10 @@
 
 mod account;
 mod asset;
+mod attention;
 mod audit;
 mod chart;
+mod course;
 mod delivery;
 mod eshop;
 mod failure;
@@ -66,6 +68,16 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console", get(overview::show))
         .route("/console/", get(overview::show))
         .route("/console/live", get(overview::follow))
+        .route("/console/attention", get(attention::show))
+        .route(
+            "/console/attention/{id}/acknowledge",
+            get(attention::control::ask_acknowledge).post(attention::control::acknowledge),
+        )
+        .route(
+            "/console/attention/{id}/mute",
+            get(attention::control::ask_mute).post(attention::control::mute),
+        )
+        .route("/console/attention/{id}/end", get(attention::control::ask_end).post(attention::control::end))
         .route("/console/account", get(account::show))
         .route("/console/account/password", post(account::change_password))
         .route("/console/account/totp", post(account::set_up))
@@ -101,6 +113,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/order/{id}/status", get(order::control::ask_status).post(order::control::report))
         .route("/console/queue", get(queue::show))
         .route("/console/queue/live", get(queue::follow))
+        .route("/console/queue/{name}", get(queue::show_one))
         .route("/console/queue/{name}/pause", get(queue::ask_pause).post(queue::pause))
         .route("/console/queue/{name}/resume", get(queue::ask_resume).post(queue::resume))
         .route("/console/queue/{name}/concurrency", get(queue::ask_concurrency).post(queue::set_concurrency))
@@ -116,6 +129,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/failure/{key}/retry", get(failure::ask_retry).post(failure::retry))
         .route("/console/webhook", get(webhook::list::show))
         .route("/console/webhook/{id}", get(webhook::show))
+        .route("/console/webhook/{id}/live", get(webhook::follow))
         .route("/console/webhook/{id}/edit", get(webhook::edit::edit).post(webhook::edit::store))
         .route("/console/webhook/{id}/rotate", get(webhook::edit::ask_rotate).post(webhook::edit::rotate))
         .route(

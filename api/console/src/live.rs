@@ -28,8 +28,10 @@ const LIFE: Duration = Duration::from_secs(20);
 /// How often a silent stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Parts of a page, by the `id` of their element.
-pub(super) type Parts = Vec<(Cow<'static, str>, Markup)>;
+/// A part of a page, with the `id` of its element.
+pub(super) type Part = (Cow<'static, str>, Markup);
+/// Parts of a page.
+pub(super) type Parts = Vec<Part>;
 
 /// Renders the current parts of a page.
 pub(super) type Render<P> = for<'v> fn(&'v Visit<P>) -> BoxFuture<'v, Result<Parts, Problem>>;

@@ -4,38 +4,47 @@ pub(super) mod attention;
 pub(super) mod control;
 pub(super) mod list;
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_shared::operate::order::inspection::{
-    self, AHEAD, DEEDS, DELIVERIES, Deed, Delivery, Inspection, Item, LACKS, Lack, Order, PARCELS, Parcel,
+    self, AHEAD, Inspection, Item, LACKS, Lack, Order, PARCELS, Parcel,
 };
+use longshore_shared::operate::timeline::Wanted;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use self::control::Operation;
+use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{self, empty, full_time, none, number, state, time, up_to};
+use super::timeline::{self, Period};
 use super::visit::Visit;
 
 /// `GET /console/order/{id}`.
 pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
-    let found = find(&visit, id).await?;
+    let (wanted, refused) = Refused::of(wanted(&visit))?;
+    let found = find(&visit, id, &wanted).await?;
     let mut content = html! {
         p.trail { a href="/console/order" { "Orders" } " / " (piece::eshop(found.order.eshop_id, &found.order.eshop)) }
     };
-    for (id, part) in parts_of(&visit, &found) {
+    for (id, part) in parts_of(&visit, &found, &refused) {
         content = html! { (content) div #(id) { (part) } };
     }
     let title = format!("Order {}", found.order.number);
-    let live = format!("/console/order/{id}/live");
+    let live = visit.asked.address(&format!("/console/order/{id}/live"), &["done", "count"], &[]);
     let has_ended = matches!(found.order.status, Status::Delivered | Status::Canceled);
+    if !refused.is_empty() {
+        let page = visit.page(Section::Orders, &title, &content);
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
     Ok(if has_ended {
         visit.page(Section::Orders, &title, &content)
     } else {
@@ -43,8 +52,19 @@ pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -
     })
 }
 
-async fn find(visit: &Visit<permit::Read>, id: ExpeditionId) -> Result<Inspection, Problem> {
-    inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("expedition"))
+async fn find(visit: &Visit<permit::Read>, id: ExpeditionId, wanted: &Wanted) -> Result<Inspection, Problem> {
+    let found = inspection::inspect(visit.db(), visit.scope(), id, wanted).await?;
+    let mut found = found.ok_or_else(|| Problem::not_found("expedition"))?;
+    if !visit.can(Permission::ReadAudit) {
+        found.timeline.only_statuses();
+    }
+    Ok(found)
+}
+
+/// What of the timeline the visitor may see and asks for. A reader of an order sees how its status changed.
+fn wanted(visit: &Visit<permit::Read>) -> Result<Wanted, Problem> {
+    let Period { since, until } = timeline::period(&visit.asked)?;
+    Ok(Wanted { audit: true, deliveries: visit.can(Permission::ReadWebhooks), since, until })
 }
 
 /// `GET /console/order/{id}/live`.
@@ -55,23 +75,30 @@ pub(super) async fn follow(Id(id): Id<ExpeditionId>, mut visit: Visit<permit::Re
 
 async fn refreshed(visit: &Visit<permit::Read>) -> Result<Parts, Problem> {
     let id = visit.subject.ok_or_else(|| Problem::not_found("expedition"))?;
-    let found = find(visit, id.into()).await?;
-    Ok(parts_of(visit, &found))
+    let found = find(visit, id.into(), &wanted(visit)?).await?;
+    Ok(parts_of(visit, &found, &Refused::default()))
 }
 
-fn parts_of(visit: &Visit<permit::Read>, found: &Inspection) -> Parts {
+fn parts_of(visit: &Visit<permit::Read>, found: &Inspection, refused: &Refused) -> Parts {
     let now = visit.now();
-    let mut parts: Parts = vec![
+    vec![
         ("standing".into(), standing(visit, found, now)),
         ("waits".into(), waits(found, now)),
         ("items".into(), items(found)),
         ("parcels".into(), parcels(found, now)),
-        ("history".into(), history(visit, found, now)),
-    ];
-    if visit.can(Permission::ReadWebhooks) {
-        parts.push(("deliveries".into(), deliveries(found, now)));
+        ("history".into(), history(visit, found, refused, now)),
+    ]
+}
+
+/// What happened to it.
+fn history(visit: &Visit<permit::Read>, found: &Inspection, refused: &Refused, now: DateTime<Utc>) -> Markup {
+    let id = found.order.id;
+    html! {
+        (timeline::draw(&visit.asked, refused, &format!("/console/order/{id}"), id.get(), &found.timeline, now))
+        @if visit.can(Permission::ReadWebhooks) && found.listeners == 0 {
+            p.muted { "No webhook of the e-shop listens to orders. No event of this order is sent." }
+        }
     }
-    parts
 }
 
 fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>) -> Markup {
@@ -82,6 +109,7 @@ fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>)
             (state(order.status))
             (controls(visit, order))
         }
+        @if visit.can(Permission::ReadAudit) { p.trail { a href={"/console/audit?entity=" (order.id)} { "Audit" } } }
         p { (where_it_is(order)) " " span.muted { "Since " (full_time(order.status_since, now)) "." } }
         (errors(order))
         dl.facts {
@@ -343,68 +371,6 @@ fn parcel_row(parcel: &Parcel, now: DateTime<Utc>) -> Markup {
             // as text: the address comes from others
             td.text data-label="Address" { (text(parcel.tracking_url.as_deref())) }
             td data-label="Reported" { (time(parcel.created_at, now)) }
-        }
-    }
-}
-
-/// The history, newest first.
-fn history(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>) -> Markup {
-    html! {
-        section aria-labelledby="history-title" {
-            header.title {
-                h2 #history-title { "History " span.muted { "newest first" } }
-                @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?entity=" (found.order.id)} { "Audit" } }
-            }
-            @if i64::try_from(found.deeds.len()).is_ok_and(|shown| shown >= DEEDS) { p.muted { "The newest " (DEEDS) "." } }
-            ol.timeline { @for deed in &found.deeds { (deed_line(deed, now)) } }
-        }
-    }
-}
-
-fn deed_line(deed: &Deed, now: DateTime<Utc>) -> Markup {
-    html! {
-        li {
-            (full_time(deed.at, now)) " " strong { (deed.action) }
-            @if let Some(status) = &deed.status_to {
-                ": " @if let Some(before) = &deed.status_from { (before) " → " } (status)
-            }
-            " by " (deed.actor)
-            @if let Some(reason) = &deed.reason { ". Reason: " (reason) }
-        }
-    }
-}
-
-/// The deliveries of its events.
-fn deliveries(found: &Inspection, now: DateTime<Utc>) -> Markup {
-    html! {
-        section aria-labelledby="deliveries-title" {
-            h2 #deliveries-title { "Webhook deliveries " span.muted { "newest first" } }
-            @if found.deliveries.is_empty() && found.listeners == 0 {
-                (empty("No webhook of the e-shop listens to orders.", "No event of this order is sent."))
-            } @else if found.deliveries.is_empty() {
-                (empty("No deliveries.", "Deliveries are kept for 30 days."))
-            } @else {
-                @if i64::try_from(found.deliveries.len()).is_ok_and(|shown| shown >= DELIVERIES) { p.muted { "The newest " (DELIVERIES) "." } }
-                div.scroll tabindex="0" role="region" aria-label="Deliveries, table" {
-                    table.stack {
-                        thead { tr { th { "Event" } th { "State" } th { "Destination" } th.number { "Attempts" } th { "Made" } th { "Ended" } } }
-                        tbody { @for delivery in &found.deliveries { (delivery_row(delivery, now)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn delivery_row(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
-    html! {
-        tr {
-            td { a href={"/console/delivery/" (delivery.id)} { (delivery.event) } }
-            td { (state(delivery.state)) }
-            td.text { a href={"/console/webhook/" (delivery.webhook)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) } }
-            td.number data-label="Attempts" { (delivery.attempts) }
-            td data-label="Made" { (time(delivery.created_at, now)) }
-            td data-label="Ended" { (piece::time_or_none(delivery.finished_at, now)) }
         }
     }
 }

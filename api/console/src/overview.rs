@@ -1,7 +1,5 @@
 //! The first page: the health of the service, current problems, recent activity, and the workers.
 
-mod attention;
-mod course;
 mod figures;
 mod workers;
 
@@ -17,12 +15,12 @@ use longshore_shared::kernel::queue::{RedisHealth, RedisState};
 use longshore_shared::operate::{self, standing};
 use maud::{Markup, html};
 
-use super::asset;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{Tone, badge, milliseconds, number};
 use super::queue::{in_words, title};
 use super::visit::Visit;
+use super::{attention, course};
 
 /// How long a part may take to answer before it counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,12 +31,8 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     for (id, part) in parts(&visit).await? {
         content = html! { (content) div #(id) { (part) } };
     }
-    let content = html! {
-        (content)
-        link rel="stylesheet" href=(asset::address("uplot.css"));
-        script src=(asset::address("uplot.js")) defer {}
-    };
-    let live = match span(&visit) {
+    let content = html! { (content) (course::script()) };
+    let live = match course::span(&visit.asked) {
         Span::Hour => "/console/live".to_owned(),
         other => format!("/console/live?span={}", course::word(other)),
     };
@@ -50,41 +44,33 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
     live::stream(visit, |visit| parts(visit).boxed())
 }
 
-/// The time span of the charts.
-fn span(visit: &Visit<permit::ReadQueues>) -> Span {
-    let asked = visit.asked.get("span").and_then(course::span_of).unwrap_or(Span::Hour);
-    let choice = operate::course::spans(visit.scope());
-    if choice.contains(&asked) { asked } else { choice[0] }
-}
-
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let stands = standing::read(visit.services()).await?;
-    let shortest = operate::course::spans(visit.scope())[0];
     let (db, scope) = (visit.db(), visit.scope());
-    let (health, attention, lately, course, workers) = tokio::try_join!(
+    let (health, attention, lately, past, workers) = tokio::try_join!(
         async { Ok(health(visit, &stands.redis).await) },
-        attention::read(visit, &stands),
-        operate::course::read(db, scope, shortest),
-        operate::course::read(db, scope, span(visit)),
+        operate::attention::read(visit.services(), scope, &stands),
+        operate::course::read(db, scope, Span::Hour),
+        operate::course::read(db, scope, course::span(&visit.asked)),
         workers::read(visit),
     )?;
     let standing = html! {
         div.strip {
             @for queue in &stands.queues {
                 @let (tone, word, sentence) = in_words(queue);
-                a.tile id={"tile-" (queue.wish.queue)} href="/console/queue" {
+                a.tile id={"tile-" (queue.wish.queue)} href={"/console/queue/" (queue.wish.queue)} {
                     span.name { (title(queue.wish.queue)) " " code.muted { (queue.wish.queue) } } (badge(tone, word))
                     span.muted { (sentence) }
                 }
             }
-            (health)
         }
+        div.strip { (health) }
     };
     Ok(vec![
-        ("attention".into(), attention),
+        ("attention".into(), attention::draw(visit, &attention)),
         ("figures".into(), figures::draw(&lately)),
         ("standing".into(), standing),
-        ("course".into(), course::draw(&course, operate::course::spans(scope))),
+        ("course".into(), course::draw(&visit.asked, &past, scope.organisations().is_none())),
         ("workers".into(), workers),
     ])
 }

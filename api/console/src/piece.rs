@@ -6,7 +6,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use longshore_shared::job::chunk::ChunkState;
 use longshore_shared::job::kind::JobState;
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
-pub(super) use longshore_shared::kernel::figure::{counted, number};
+use longshore_shared::kernel::figure::whole_seconds;
+pub(super) use longshore_shared::kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
 use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
@@ -197,11 +198,6 @@ fn short(id: JobId) -> String {
     format!("…{}", id.get(id.len() - 8..).unwrap_or_default())
 }
 
-/// A count that stops at a bound.
-pub(super) fn up_to(count: i64, bound: i64) -> String {
-    if count >= bound { format!("{}+", number(bound)) } else { number(count) }
-}
-
 /// How long ago a moment was, with the full time as a tooltip.
 pub(super) fn time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     let full = at.to_rfc3339_opts(SecondsFormat::Millis, true);
@@ -229,44 +225,14 @@ pub(super) fn none() -> Markup {
     html! { span.muted { "–" } }
 }
 
-/// A full time.
-pub(super) fn stamp(at: DateTime<Utc>) -> String {
-    at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
-}
-
 fn distance(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     let seconds = (now - at).num_seconds();
     if seconds.abs() < 2 {
         "now".to_owned()
     } else if seconds > 0 {
-        format!("{} ago", seconds_in_words(seconds))
+        format!("{} ago", whole_seconds(seconds))
     } else {
-        format!("in {}", seconds_in_words(-seconds))
-    }
-}
-
-fn seconds_in_words(seconds: i64) -> String {
-    match seconds {
-        ..60 => format!("{seconds} s"),
-        60..5_400 => format!("{} min", (seconds + 30) / 60),
-        5_400..172_800 => format!("{} h", (seconds + 1_800) / 3_600),
-        _ => format!("{} d", (seconds + 43_200) / 86_400),
-    }
-}
-
-/// A number of seconds in suitable precision.
-pub(super) fn seconds(seconds: f64) -> String {
-    milliseconds(seconds * 1e3)
-}
-
-/// A number of milliseconds in suitable precision.
-pub(super) fn milliseconds(ms: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "it is bounded before")]
-    let whole = (ms / 1e3).clamp(0.0, 1e12) as i64;
-    match ms {
-        ..999.5 => format!("{ms:.0} ms"),
-        999.5..10_000.0 => format!("{:.1} s", ms / 1e3),
-        _ => seconds_in_words(whole),
+        format!("in {}", whole_seconds(-seconds))
     }
 }
 
@@ -480,18 +446,6 @@ pub(super) fn status(attempt: &Value) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_have_a_suitable_precision() {
-        assert_eq!(
-            [0, 999, 1_000, 1_234_567, -4_200].map(number),
-            ["0", "999", "1,000", "1,234,567", "-4,200"]
-        );
-        assert_eq!([0.4, 12.0, 1_500.0, 61_000.0].map(milliseconds), ["0 ms", "12 ms", "1.5 s", "1 min"]);
-        assert_eq!([5, 59, 90, 7_200, 200_000].map(seconds_in_words), ["5 s", "59 s", "2 min", "2 h", "2 d"]);
-        assert_eq!(up_to(999, 1_000), "999");
-        assert_eq!(up_to(1_000, 1_000), "1,000+");
-    }
 
     #[test]
     fn a_sentence_begins_with_a_capital_letter() {

@@ -7,7 +7,8 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::product::{self, Inspection, ORDERS, Order, Stock, Wanted};
+use longshore_shared::operate::product::{self, Inspection, ORDERS, Order, Stock};
+use longshore_shared::operate::timeline::Wanted;
 use maud::{Markup, html};
 
 use super::form::Refused;

@@ -14,14 +14,15 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
 use longshore_shared::operate;
-use longshore_shared::operate::queue::{Pause, REASON_LENGTH};
+use longshore_shared::operate::queue::REASON_LENGTH;
 use longshore_shared::operate::standing::{self, Shown, Verdict};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::course;
 use super::layout::Section;
 use super::live::{self, Parts};
-use super::piece::{Tone, badge, none, number, seconds, stamp};
+use super::piece::{Tone, badge, none, number, seconds};
 use super::visit::{Act, Done, Question, Visit, done};
 
 /// How long Redis may take to answer.
@@ -38,6 +39,31 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
         div.cards { @for (id, part) in &parts { div #(id) { (part) } } }
     };
     Ok(visit.live_page(Section::Queues, "Queues", "/console/queue/live", &content))
+}
+
+/// `GET /console/queue/{name}`: one of them, with its course.
+pub(super) async fn show_one(
+    Name(name): Name,
+    visit: Visit<permit::ReadQueues>,
+) -> Result<Response, Failure> {
+    let here = format!("/console/queue/{name}");
+    let span = course::span(&visit.asked);
+    let (parts, past) =
+        tokio::try_join!(parts(&visit), operate::course::read(visit.db(), visit.scope(), span))?;
+    let own = format!("card-{name}");
+    let content = html! {
+        p.trail { a href=(BACK) { "Queues" } }
+        h1.hidden { "Queue " (name) }
+        @for (id, part) in parts.iter().filter(|(id, _)| *id == own) { div #(id) { (part) } }
+        @match Queue::from_name(name) {
+            Some(Queue::Chunk) => (course::of_jobs(&visit.asked, &here, &past)),
+            Some(Queue::Lane) => (course::of_deliveries(&visit.asked, &here, &past)),
+            _ => p.muted { "What this queue did is not counted." },
+        }
+        (course::script())
+    };
+    let title = format!("Queue {name}");
+    Ok(visit.live_page(Section::Queues, &title, "/console/queue/live", &content))
 }
 
 /// `GET /console/queue/live`.
@@ -89,12 +115,12 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
     html! {
         section.card aria-labelledby={"queue-" (name)} {
             header {
-                h2 id={"queue-" (name)} { (title(wish.queue)) " " code.muted { (name) } }
+                h2 id={"queue-" (name)} { a href=(path) { (title(wish.queue)) } " " code.muted { (name) } }
                 (badge(tone, word))
                 @if wish.paused && queue.verdict() != Verdict::Paused { (badge(Tone::Warn, "paused")) }
             }
             p { (sentence) }
-            @if wish.paused && queue.verdict() != Verdict::Paused { p { (paused(queue)) } }
+            @if wish.paused && queue.verdict() != Verdict::Paused { p { (queue.pause_in_words()) } }
             p.muted { (purpose(wish.queue)) }
             dl.facts {
                 div { dt { "Depth" } dd { (known(queue.depth)) } }
@@ -161,73 +187,16 @@ fn purpose(queue: Queue) -> &'static str {
     }
 }
 
-/// A sentence about a pause and its end.
-pub(super) fn paused(queue: &Shown) -> String {
-    let paused = match &queue.pause {
-        Some(Pause { by, at, reason: Some(reason), .. }) => {
-            format!("Paused by {by} at {} (“{reason}”)", stamp(*at))
-        }
-        Some(Pause { by, at, .. }) => format!("Paused by {by} at {}", stamp(*at)),
-        None => "Paused by an operator".to_owned(),
-    };
-    let Some(at) = queue.wish.resumes_at else {
-        return format!("{paused}: {} open, no new work starts.", backlog(queue));
-    };
-    let what = if queue.wish.queue == Queue::Upkeep {
-        "retention, schedules and charts are stopped"
-    } else {
-        "no new work starts"
-    };
-    format!("{paused}: {what}. The queue resumes automatically at {}.", stamp(at))
-}
-
-fn backlog(queue: &Shown) -> String {
-    number(i64::try_from(queue.backlog()).unwrap_or(i64::MAX))
-}
-
-/// The verdict on a queue: its severity, a word, and a sentence.
+/// The state of a queue: its severity, a word, and a sentence.
 pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
-    let backlog = backlog(queue);
-    let workers = queue.workers.unwrap_or(0);
-    let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
-    match queue.verdict() {
-        Verdict::Away => (
-            Tone::Bad,
-            "Redis away",
-            "Redis cannot be reached. Due work waits in Postgres until Redis is back.".to_owned(),
-        ),
-        Verdict::Refused => {
-            let waiting = match queue.backlog() {
-                0 => "Due work waits in Postgres".to_owned(),
-                1 => "1 open item waits in Postgres".to_owned(),
-                _ => format!("{backlog} open items wait in Postgres"),
-            };
-            (Tone::Bad, "Redis refuses writes", format!("{waiting} until Redis accepts writes again."))
-        }
-        Verdict::Unattended => (
-            Tone::Bad,
-            "no worker",
-            format!("{backlog} open, but no worker reads this queue. Start a worker."),
-        ),
-        Verdict::Deserted => {
-            (Tone::Warn, "no worker", "No worker reads this queue. No work is waiting.".to_owned())
-        }
-        Verdict::Paused => (Tone::Warn, "paused", paused(queue)),
-        Verdict::Working => (Tone::Busy, "working", format!("{backlog} open · {workers}")),
-        Verdict::Waiting => (
-            Tone::Warn,
-            "waiting",
-            format!("{backlog} waiting, {workers} connected but not picking up work – check the log."),
-        ),
-        Verdict::NotDue => {
-            let what = match queue.wish.queue {
-                Queue::Lane => "a failing destination",
-                _ => "an earlier job, a partner or the next attempt",
-            };
-            (Tone::Quiet, "not due", format!("{backlog} open, none can start yet: each waits for {what}."))
-        }
-        Verdict::Idle => (Tone::Good, "idle", format!("Idle · {workers}")),
-    }
+    let tone = match queue.verdict() {
+        Verdict::Away | Verdict::Refused | Verdict::Unattended => Tone::Bad,
+        Verdict::Deserted | Verdict::Paused | Verdict::Waiting => Tone::Warn,
+        Verdict::Working => Tone::Busy,
+        Verdict::NotDue => Tone::Quiet,
+        Verdict::Idle => Tone::Good,
+    };
+    (tone, queue.word(), queue.sentence())
 }
 
 const BACK: &str = "/console/queue";

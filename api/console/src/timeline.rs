@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::timeline::{Delivery, Entry, Movement, Record, SHOWN, Timeline};
+use longshore_shared::operate::timeline::{Delivery, Entry, Movement, News, Record, SHOWN, Timeline};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -86,7 +86,8 @@ fn line(entry: &Entry, own: Uuid, now: DateTime<Utc>) -> Markup {
             (full_time(entry.at(), now)) " "
             @match entry {
                 Entry::Record(record) => (of_record(record, own)),
-                Entry::Movement(movement) => (of_movement(movement)),
+                Entry::Movement(movement) => (of_movement(movement, own)),
+                Entry::News(news) => (of_news(news)),
                 Entry::Delivery(delivery) => (of_delivery(delivery)),
             }
         }
@@ -108,6 +109,7 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
         strong { (record.action) }
         @if let Some((from, to)) = change("status") { ": " (from) " → " (to) }
         " by " (record.actor) " " span.muted { (record.actor_type) }
+        @if let Some(reason) = record.changes["reason"][1].as_str() { ". Reason: " (reason) }
         @if let Some(job) = record.job {
             ", " a href={"/console/job/" (job)} { (record.job_kind.as_deref().unwrap_or("job")) }
         } @else if let Some(request) = &record.request_id {
@@ -119,8 +121,16 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
     }
 }
 
-fn of_movement(movement: &Movement) -> Markup {
+fn of_news(news: &News) -> Markup {
+    html! {
+        (badge(Tone::Busy, "news")) " " (news.wms.as_deref().unwrap_or("a deleted wms")) " reported " code { (news.id) }
+        @if news.contradicts { " " span.refused { "It was packed, although it should not have been." } }
+    }
+}
+
+fn of_movement(movement: &Movement, own: Uuid) -> Markup {
     let signed = |pieces: i32| if pieces > 0 { format!("+{}", number(pieces)) } else { number(pieces) };
+    let is_of_order = movement.expedition.is_some_and(|id| id.get() == own);
     let place = [movement.warehouse.as_deref(), movement.wms.as_deref()];
     let place: Vec<_> = place.into_iter().flatten().collect();
     html! {
@@ -129,9 +139,10 @@ fn of_movement(movement: &Movement) -> Markup {
             @if movement.quantity != 0 { " " (signed(movement.quantity)) }
             @if movement.incoming != 0 { " " (signed(movement.incoming)) " on the way" }
         }
+        @if let Some(sku) = movement.sku.as_deref().filter(|_| is_of_order) { " of " (sku) }
         @if !place.is_empty() { " in " (place.join(", ")) }
         @if let Some(advice) = &movement.advice { ", advice " (advice) }
-        @if let Some(id) = movement.expedition {
+        @if let Some(id) = movement.expedition.filter(|_| !is_of_order) {
             ", " a href={"/console/order/" (id)} { "order " (movement.order.as_deref().unwrap_or("deleted")) }
         }
         " by " (movement.actor)

@@ -200,6 +200,9 @@ macro_rules! deeds {
 }
 
 deeds! {
+    Acknowledged = "acknowledged", "The line is acknowledged. It comes back when something new happens.";
+    Muted = "muted", "The line is muted.";
+    SilenceEnded = "silence-ended", "The line is shown with the others again, as long as it is there.";
     Paused = "paused", "The queue is paused. Running work continues; no new work starts.";
     Resumed = "resumed", "The queue is resumed.";
     Concurrency = "concurrency", "The concurrency is changed. It takes effect within two seconds.";
@@ -227,7 +230,7 @@ deeds! {
     WebhookStored = "webhook-stored", "The webhook is changed.";
     Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
-    Tested = "tested", "A test is being sent. It is listed under the deliveries.";
+    Tested = "tested", "A test is being sent. Its answer appears below when it comes.";
     TestKept = "test-kept", "The webhook is inactive: the test will be sent when it is activated.";
     TestHeld = "test-held", "The destination is failing, and the webhook is ordered: the breaker holds the test until the earlier deliveries succeed. See the last attempts.";
     Replaying = "replaying", "The deliveries are being replayed. This page shows the progress.";

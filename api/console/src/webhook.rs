@@ -6,23 +6,27 @@ pub(super) mod list;
 
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
 use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::activity::CALLS_HOURS;
 use longshore_shared::kernel::ids::WebhookId;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
 
-use super::delivery;
 use super::form::Refused;
 use super::layout::Section;
+use super::live::{self, Part, Parts};
 use super::piece::{
     self, Tone, attempt_time, badge, counted, empty, eshop, full_time, milliseconds, none, number,
     organisation, state, status, time, up_to,
 };
 use super::visit::Visit;
+use super::{course, delivery};
 
 /// The number of calls shown.
 const CALLS: i64 = 10;
@@ -35,10 +39,9 @@ pub(super) async fn show(
     let webhook = visit.webhook(id).await?;
     let (wanted, refused) = Refused::of(delivery::wanted(&visit.asked))?;
     let db = visit.db();
-    let (record, calls, waiting, counts, ended) = tokio::try_join!(
-        health::record(db, id),
-        health::last_calls(db, id, CALLS),
-        search::waiting(db, id),
+    let (past, [standing, calls, waiting], counts, ended) = tokio::try_join!(
+        operate::course::of_webhook(db, id, course::span(&visit.asked)),
+        parts(&visit, &webhook),
         search::counts(db, id),
         async {
             if refused.is_empty() {
@@ -48,18 +51,53 @@ pub(super) async fn show(
             }
         },
     )?;
-    let now = visit.now();
     let may = visit.can(Permission::WriteWebhooks);
+    let here = format!("/console/webhook/{id}");
     let content = html! {
         p.trail { a href="/console/webhook" { "Webhooks" } " / " (eshop(webhook.eshop_id, &webhook.eshop)) }
-        (standing(&webhook, &record, may, now))
-        (last_calls(&calls, now))
-        (delivery::waiting(&waiting, webhook.waiting, now))
-        (delivery::ended(&visit.asked, &refused, id, &counts, &ended, may, now))
+        (part(&standing))
+        (part(&calls))
+        (course::of_webhook(&visit.asked, &here, &past))
+        (part(&waiting))
+        (delivery::ended(&visit.asked, &refused, id, &counts, &ended, may, visit.now()))
+        (course::script())
     };
     let title = format!("Webhook {}", webhook.destination);
-    let page = visit.page(Section::Webhooks, &title, &content);
+    let page = visit.live_page(Section::Webhooks, &title, &format!("{here}/live"), &content);
     Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+}
+
+/// `GET /console/webhook/{id}/live`.
+pub(super) async fn follow(Id(id): Id<WebhookId>, mut visit: Visit<permit::ReadWebhooks>) -> Response {
+    visit.subject = Some(id.get());
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadWebhooks>) -> Result<Parts, Problem> {
+    let id = visit.subject.ok_or_else(|| Problem::not_found("webhook"))?;
+    let webhook = visit.webhook(id.into()).await?;
+    Ok(parts(visit, &webhook).await?.into())
+}
+
+/// What of the page changes while the webhook is called: its health, the last attempts, what waits.
+async fn parts(visit: &Visit<permit::ReadWebhooks>, webhook: &Webhook) -> Result<[Part; 3], Problem> {
+    let (db, id) = (visit.db(), webhook.id);
+    let (record, calls, waiting) = tokio::try_join!(
+        health::record(db, id),
+        health::last_calls(db, id, CALLS),
+        search::waiting(db, id),
+    )?;
+    let now = visit.now();
+    let may = visit.can(Permission::WriteWebhooks);
+    Ok([
+        ("standing".into(), standing(webhook, &record, may, now)),
+        ("calls".into(), last_calls(&calls, now)),
+        ("waiting".into(), delivery::waiting(&waiting, webhook.waiting, now)),
+    ])
+}
+
+fn part((id, content): &Part) -> Markup {
+    html! { div #(id) { (content) } }
 }
 
 fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -> Markup {

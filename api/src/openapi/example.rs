@@ -48,6 +48,8 @@ pub(super) const ADMIN: &str = "0192a1b2-7000-7000-8000-00000000000e";
 pub(super) const BUSINESS_USER: &str = "0192a1b2-7000-7000-8000-00000000000f";
 /// A session of the admin.
 pub(super) const SESSION: &str = "0192a1b2-7000-7000-8000-000000000010";
+/// A line of what needs attention.
+pub(super) const ATTENTION: &str = "0192a1b2-7000-7000-8000-000000000011";
 /// When the records were created.
 pub(super) const CREATED: &str = "2026-01-31T12:00:00.123456+00:00";
 /// When they were last changed.

@@ -288,10 +288,22 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         case(
             "PUT /api/queue/{name}/resume",
             "/api/queue/lane/resume".to_owned(),
-            none,
+            none.clone(),
             Record("queue.resume"),
         ),
     ];
+    // nothing reads the queues
+    let attention = api.get(&api.superadmin, "/api/attention").await.expect(200).json();
+    let line = attention["lines"].as_array().unwrap().iter().find(|line| line["kind"] == "queue").unwrap();
+    let line = line["id"].as_str().unwrap().to_owned();
+    let said = |operation: &'static str, body: Value, action| {
+        case(operation, on(operation.split_once(' ').unwrap().1, &line), body, Record(action))
+    };
+    cases.extend([
+        said("PUT /api/attention/{id}/acknowledge", json!({"note": "seen"}), "attention.acknowledge"),
+        said("PUT /api/attention/{id}/mute", json!({"for": "1h", "reason": "later"}), "attention.mute"),
+        said("DELETE /api/attention/{id}/silence", none, "attention.end"),
+    ]);
     cases.extend(account::cases(&world).await);
     cases.extend(goods::cases(&world, &mug).await);
     cases.extend(expedition::cases(&world, &mug).await);

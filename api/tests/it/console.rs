@@ -1,6 +1,7 @@
 //! The operator console as a browser without script uses it.
 
 mod access;
+mod attention;
 mod audit;
 mod bulk;
 mod find;

@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
 mod account;
+mod attention;
 mod audit;
 mod catalog;
 mod command;

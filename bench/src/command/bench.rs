@@ -44,11 +44,16 @@ impl Bench {
             kept.write(path)?;
             println!("\nkept in {}", path.display());
         }
-        let short = kept.rows.iter().filter(|row| !row.ok).count();
-        if short > 0 {
-            bail!("{short} of {} figures fall short", kept.rows.len());
+        let short: Vec<_> = kept.rows.iter().filter(|row| !row.ok).collect();
+        if short.is_empty() {
+            println!("\nall {} figures meet their goals", kept.rows.len());
+            return Ok(());
         }
-        Ok(())
+        println!("\n{} of {} figures fall short:\n{}", short.len(), kept.rows.len(), measure::HEAD);
+        for row in &short {
+            println!("{row}");
+        }
+        bail!("{} figures fall short", short.len());
     }
 }
 

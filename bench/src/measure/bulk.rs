@@ -48,7 +48,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             rates.push(figure);
         }
     }
-    let floor = Floor { figure: median(floors), is: "the same UPDATE with its audit rows, one statement" };
+    let floor = Floor::median(floors, "the same UPDATE with its audit rows, one statement");
     let what = format!("bulk deactivate {count} products, no webhook");
     Ok(vec![
         Row::relative(what, median(ours), "ms", floor, Reach::RatioAtMost(2.0)),

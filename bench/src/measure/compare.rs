@@ -87,8 +87,7 @@ mod tests {
 
     #[test]
     fn two_stored_tables_are_compared_row_by_row() {
-        let row =
-            |figure| Row::relative("drain", figure, "1/s", Floor { figure: 4.0, is: "" }, Reach::Anywhere);
+        let row = |figure| Row::relative("drain", figure, "1/s", Floor::of(4.0, ""), Reach::Anywhere);
         let gone = Row::absolute("gone", 1.0, "ms", Reach::Anywhere);
         let came = Row::absolute("came", 7.0, "ms", Reach::Anywhere);
         let (a, b) = (kept("aaa", vec![row(2.0), gone]), kept("bbb", vec![row(3.0), came]));
@@ -105,7 +104,7 @@ mod tests {
     fn a_stored_table_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        let row = Row::relative("sync", 6.0, "ms", Floor { figure: 2.0, is: "SQL" }, Reach::RatioAtMost(3.0));
+        let row = Row::relative("sync", 6.0, "ms", Floor::of(2.0, "SQL"), Reach::RatioAtMost(3.0));
         kept("aaa", vec![row]).write(&path).unwrap();
 
         let back = Kept::read(&path).unwrap();

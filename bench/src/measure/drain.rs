@@ -30,6 +30,9 @@ const IN_FLIGHT: usize = 16;
 /// A delivery as the bare loop sends it: a body and headers of the usual size.
 const BODY: &str = r#"{"id":"0197f2a0-0000-7000-8000-000000000000","type":"product_change","timestamp":"2026-01-01T00:00:00.000000Z","data":{"id":"0197f2a0-0000-7000-8000-000000000000","productSku":"MU-0000000","name":"Made up product","active":false}}"#;
 
+/// What the floor is.
+pub(super) const BARE_LOOP: &str = "a bare reqwest loop, 16 requests in flight a lane";
+
 /// The target for CPU time per thousand deliveries, in milliseconds.
 const CPU: Reach = Reach::AtMost(80.0);
 
@@ -75,7 +78,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Vec<R
             ours.push(drained);
         }
     }
-    let floor = Floor { figure: median(floors), is: "a bare reqwest loop, 16 requests in flight a lane" };
+    let floor = Floor::median(floors, BARE_LOOP);
     let what = format!("webhook drain, {deliveries} due deliveries, lanes: {lanes}");
     let rate = median(ours.iter().map(|drained| drained.rate).collect());
     let mut rows = vec![Row::relative(what, rate, "1/s", floor, Reach::RatioAtLeast(0.6))];
@@ -171,7 +174,7 @@ impl Shop {
 }
 
 /// The floor: POSTs per second of a loop that does nothing else.
-async fn bare_loop(requests: usize, lanes: u8) -> anyhow::Result<f64> {
+pub(super) async fn bare_loop(requests: usize, lanes: u8) -> anyhow::Result<f64> {
     let receiver = Receiver::counting_for_many().await?;
     let client = client::outside()?;
     let urls: Vec<String> = (0..lanes).map(|lane| receiver.url_of_host(lane + 1)).collect();

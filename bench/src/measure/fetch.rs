@@ -53,10 +53,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         }
     }
     ensure!(stack.worker_pid()? == worker, "the worker was started again meanwhile");
-    let floor = Floor {
-        figure: median(pushed),
-        is: "the same products in the push form, from the request to the end",
-    };
+    let floor = Floor::median(pushed, "the same products in the push form, from the request to the end");
     let what = format!("{count} products fetched from a feed");
     let least = Reach::RatioAtLeast(0.5);
     Ok(vec![

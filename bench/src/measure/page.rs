@@ -76,8 +76,8 @@ pub(super) async fn measure(stack: &Stack, site: &Site, effort: Effort) -> anyho
                 }
             }
         }
-        let floor = Floor { figure: median(floors), is: "the page and its total as SQL" };
-        let without = Floor { figure: median(plain.clone()), is: "without nested" };
+        let floor = Floor::median(floors, "the page and its total as SQL");
+        let without = Floor::median(plain.clone(), "without nested");
         let what = format!("a page of 100: {}", question.name);
         rows.push(Row::relative(&what, median(plain), "ms", floor, Reach::RatioAtMost(2.0)));
         let what = format!("{what}, nested");

@@ -37,7 +37,7 @@ pub(super) async fn measure(stack: &Stack, site: &Site, effort: Effort) -> anyho
         }
     }
     let is = "a bare axum handler with the same query on the same kind of pool";
-    let floor = Floor { figure: median(floors), is };
+    let floor = Floor::median(floors, is);
     let what = format!("GET of a product, {CONNECTIONS} connections");
     Ok(vec![Row::relative(what, median(ours), "1/s", floor, Reach::RatioAtLeast(0.8))])
 }

@@ -55,7 +55,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         }
     }
     let is = "COPY to a temporary table, then counts and audit rows in one INSERT … SELECT … ON CONFLICT";
-    let floor = Floor { figure: median(floors), is };
+    let floor = Floor::median(floors, is);
     let what = format!("stock sync of {count} counts, each changed");
     Ok(vec![Row::relative(what, median(ours), "ms", floor, Reach::RatioAtMost(3.0))])
 }

@@ -61,11 +61,11 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             copies.push(copied + compared);
         }
     }
-    let new_floor = Floor { figure: median(new_floors), is: NEW };
+    let new_floor = Floor::median(new_floors, NEW);
     let is = "the compare-only query, on rows that are in a temporary table already";
-    let again_floor = Floor { figure: median(again_floors), is };
+    let again_floor = Floor::median(again_floors, is);
     let is = "the same with the COPY that brings the rows there";
-    let with_copy = Floor { figure: median(copies), is };
+    let with_copy = Floor::median(copies, is);
     let again = median(again);
     Ok(vec![
         Row::relative(
@@ -111,7 +111,7 @@ pub(super) async fn measure_first(settings: &StackSettings, effort: Effort) -> a
         psql.run(&insert(&bare)).await?;
         floors.push(milliseconds(started));
     }
-    let floor = Floor { figure: median(floors), is: NEW };
+    let floor = Floor::median(floors, NEW);
     Ok(vec![Row::relative(
         format!("first product sync of {count}, tables analysed with {TRIED}"),
         median(figures),

@@ -6,7 +6,7 @@
 //! - `stocks` locks what is decided about, `write` writes it, `tally` counts it for the metrics.
 //! - `handover` is what a system of a warehouse has of them.
 //! - `create`, `edit`, `command`, `progress` are the use-cases; `import`, `news`, `allocation` and `silence` are the worker's;
-//!   `together` gives the requests of the same moment one transaction.
+//!   `report` is what `progress` and `news` share; `together` gives the requests of the same moment one transaction.
 
 pub mod allocation;
 pub mod allocator;
@@ -25,6 +25,7 @@ pub mod news;
 mod order;
 pub mod progress;
 mod references;
+mod report;
 pub mod silence;
 mod stocks;
 mod tally;

@@ -141,6 +141,8 @@ permissions! {
     ReadQueues: Superadmin Admin Viewer;
     /// Pause and resume queues, change their concurrency.
     ManageQueues: Superadmin;
+    /// Acknowledge and mute what needs attention.
+    WriteAttention: Superadmin Admin;
 }
 
 /// Whose records a caller may see and change.

@@ -1,5 +1,5 @@
-//! Activity by the minute, for charts: ended jobs, calls to destinations, and how much was waiting. Also the results of the
-//! calls of each destination, by the hour.
+//! Activity by the minute, for charts: ended jobs, calls to destinations, and how much was waiting. Also the results and the
+//! durations of the calls of each destination, by five minutes.
 //!
 //! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs almost
 //! nothing to store and to draw, at any load. It is for charts, not for accounting: a process that is killed loses its last
@@ -18,7 +18,9 @@ use crate::ids::WebhookId;
 
 /// How often a process adds what it has counted.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
-/// Hours over which the calls of a destination are counted, including the current one.
+/// Minutes of a row about the calls of a destination; older ones are summed up by the hour.
+pub const CALLS_MINUTES: i32 = 5;
+/// Hours over which the calls of a destination are counted.
 pub const CALLS_HOURS: i32 = 24;
 /// The longest distinguished duration is 2^31 milliseconds: 24 days.
 const LAST_SLOT: u32 = 31;
@@ -55,6 +57,9 @@ struct Key {
 struct Calls {
     delivered: i64,
     failed: i64,
+    /// All of them together.
+    milliseconds: i64,
+    slowest: i64,
 }
 
 /// What a process has done and not written yet; cheap to clone.
@@ -71,8 +76,10 @@ impl Activity {
     }
 
     /// Counts a call of a destination.
-    pub fn note_call(&self, webhook: WebhookId, delivered: bool) {
-        self.add_calls(webhook, Calls { delivered: i64::from(delivered), failed: i64::from(!delivered) });
+    pub fn note_call(&self, webhook: WebhookId, delivered: bool, took: Duration) {
+        let milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX).min(1 << LAST_SLOT);
+        let (delivered, failed) = (i64::from(delivered), i64::from(!delivered));
+        self.add_calls(webhook, Calls { delivered, failed, milliseconds, slowest: milliseconds });
     }
 
     fn add(&self, key: Key, count: i64) {
@@ -84,9 +91,11 @@ impl Activity {
         let calls = calls.entry(webhook).or_default();
         calls.delivered += more.delivered;
         calls.failed += more.failed;
+        calls.milliseconds += more.milliseconds;
+        calls.slowest = calls.slowest.max(more.slowest);
     }
 
-    /// Adds what was counted to the rows of this minute, and of this hour. What cannot be written is kept for the next time.
+    /// Adds what was counted to the rows of this minute, and of these five. What cannot be written is kept for the next time.
     pub async fn write(&self, db: &PgPool) -> Result<(), Problem> {
         self.write_done(db).await?;
         self.write_calls(db).await
@@ -101,15 +110,23 @@ impl Activity {
         let webhooks: Vec<WebhookId> = counted.keys().copied().collect();
         let (delivered, failed): (Vec<i64>, Vec<i64>) =
             counted.values().map(|calls| (calls.delivered, calls.failed)).unzip();
+        let (milliseconds, slowest): (Vec<i64>, Vec<i64>) =
+            counted.values().map(|calls| (calls.milliseconds, calls.slowest)).unzip();
         let written = sqlx::query!(
-            "INSERT INTO webhook_activity AS a (webhook_id, hour, delivered, failed)
-             SELECT given.webhook_id, date_trunc('hour', now(), 'UTC'), given.delivered, given.failed
-             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (webhook_id, delivered, failed)
-             ON CONFLICT (webhook_id, hour) DO UPDATE
-             SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed",
+            "INSERT INTO webhook_activity AS a (webhook_id, minute, delivered, failed, milliseconds, slowest)
+             SELECT given.webhook_id, date_bin(make_interval(mins => $6), now(), 'epoch'), given.delivered, given.failed,
+                    given.milliseconds, given.slowest
+             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+                  AS given (webhook_id, delivered, failed, milliseconds, slowest)
+             ON CONFLICT (webhook_id, minute) DO UPDATE
+             SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed,
+                 milliseconds = a.milliseconds + excluded.milliseconds, slowest = greatest(a.slowest, excluded.slowest)",
             &webhooks as &[WebhookId],
             &delivered,
             &failed,
+            &milliseconds,
+            &slowest,
+            CALLS_MINUTES,
         )
         .execute(db)
         .await;
@@ -318,6 +335,22 @@ pub async fn compact(db: &PgPool) -> Result<(), Problem> {
          INSERT INTO activity AS a (minute, subject, outcome, slot, count)
          SELECT date_trunc('hour', minute, 'UTC'), subject, outcome, slot, sum(count)::bigint FROM old GROUP BY 1, 2, 3, 4
          ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
+    )
+    .execute(db)
+    .await?;
+    sqlx::query!(
+        "WITH old AS (
+             DELETE FROM webhook_activity
+             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
+             RETURNING *
+         )
+         INSERT INTO webhook_activity AS a (webhook_id, minute, delivered, failed, milliseconds, slowest)
+         SELECT webhook_id, date_trunc('hour', minute, 'UTC'), sum(delivered)::bigint, sum(failed)::bigint,
+                sum(milliseconds)::bigint, max(slowest)
+         FROM old GROUP BY 1, 2
+         ON CONFLICT (webhook_id, minute) DO UPDATE
+         SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed,
+             milliseconds = a.milliseconds + excluded.milliseconds, slowest = greatest(a.slowest, excluded.slowest)",
     )
     .execute(db)
     .await?;

@@ -1,4 +1,6 @@
-//! Figures as people read them.
+//! Figures, durations and moments as people read them.
+
+use chrono::{DateTime, Utc};
 
 /// A number with its thousands apart.
 #[must_use]
@@ -22,4 +24,62 @@ pub fn number(number: impl Into<i64>) -> String {
 #[must_use]
 pub fn counted(count: i64, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
+}
+
+/// A count that stops at a bound.
+#[must_use]
+pub fn up_to(count: i64, bound: i64) -> String {
+    if count >= bound { format!("{}+", number(bound)) } else { number(count) }
+}
+
+/// A moment, to the second.
+#[must_use]
+pub fn stamp(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A number of seconds in suitable precision.
+#[must_use]
+pub fn seconds(seconds: f64) -> String {
+    milliseconds(seconds * 1e3)
+}
+
+/// A number of milliseconds in suitable precision.
+#[must_use]
+pub fn milliseconds(ms: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "it is bounded before")]
+    let whole = (ms / 1e3).clamp(0.0, 1e12) as i64;
+    match ms {
+        ..999.5 => format!("{ms:.0} ms"),
+        999.5..10_000.0 => format!("{:.1} s", ms / 1e3),
+        _ => whole_seconds(whole),
+    }
+}
+
+/// Whole seconds, as seconds, minutes, hours or days.
+#[must_use]
+pub fn whole_seconds(seconds: i64) -> String {
+    match seconds {
+        ..60 => format!("{seconds} s"),
+        60..5_400 => format!("{} min", (seconds + 30) / 60),
+        5_400..172_800 => format!("{} h", (seconds + 1_800) / 3_600),
+        _ => format!("{} d", (seconds + 43_200) / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_suitable_precision() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567, -4_200].map(number),
+            ["0", "999", "1,000", "1,234,567", "-4,200"]
+        );
+        assert_eq!([0.4, 12.0, 1_500.0, 61_000.0].map(milliseconds), ["0 ms", "12 ms", "1.5 s", "1 min"]);
+        assert_eq!([5, 59, 90, 7_200, 200_000].map(whole_seconds), ["5 s", "59 s", "2 min", "2 h", "2 d"]);
+        assert_eq!(up_to(999, 1_000), "999");
+        assert_eq!(up_to(1_000, 1_000), "1,000+");
+    }
 }

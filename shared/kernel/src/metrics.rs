@@ -288,7 +288,7 @@ impl Metrics {
         self.0.attempts.get_or_create(&AttemptEnd { outcome }).inc();
         self.0.attempt_seconds.observe(took.as_secs_f64());
         self.0.activity.note(Subject::Delivery, outcome, took);
-        self.0.activity.note_call(webhook, outcome == "delivered");
+        self.0.activity.note_call(webhook, outcome == "delivered", took);
     }
 
     /// A login or a request was refused.

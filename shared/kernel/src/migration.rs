@@ -18,7 +18,7 @@ use super::sqlstate::is_contention;
 pub static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// The last of the migrations that make a new database.
-pub const BASELINE: i64 = 38;
+pub const BASELINE: i64 = 39;
 
 /// What to do about a database from before the first release.
 pub const MAKE_A_NEW_ONE: &str =

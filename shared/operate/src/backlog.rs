@@ -58,7 +58,7 @@ pub async fn sample(services: &Services) -> Result<u64, Problem> {
     let gone = sqlx::query_scalar!(
         r#"WITH a AS (DELETE FROM activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
                 b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                c AS (DELETE FROM webhook_activity WHERE hour < now() - make_interval(days => $1) RETURNING 1)
+                c AS (DELETE FROM webhook_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1)
            SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) AS "gone!""#,
         KEPT_DAYS,
     )

@@ -1,65 +1,122 @@
 //! The recent past, as a visitor may see it: of the whole service for a caller who sees everything, else of the caller's
-//! organisations.
+//! organisations; of an e-shop; of a webhook.
 //!
-//! What the service does is counted by the minute. What an organisation does is not: its calls are counted by webhook and
-//! hour, and its jobs are read from their records, at most [`JOBS`] of them.
+//! What the service does is counted by the minute. The calls of a webhook are counted by five minutes
+//! ([`CALLS_MINUTES`]). Jobs of organisations and e-shops are read from their records, at most [`JOBS`] of them.
 
 use chrono::{DateTime, Utc};
 
 use longshore_kernel::access::Scope;
-use longshore_kernel::activity::{self, Course, Point, Span};
+use longshore_kernel::activity::{self, CALLS_MINUTES, Course, Point, Span};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
-/// Jobs of an organisation that are read: the newest.
+/// Jobs of an organisation or an e-shop that are read: the newest.
 const JOBS: i64 = 20_000;
-/// Minutes of the shortest step of an organisation.
-const HOUR: i32 = 60;
 
-/// The spans that a caller with this scope can choose from.
-#[must_use]
-pub fn spans(scope: &Scope) -> &'static [Span] {
-    if scope.organisations().is_none() { &Span::ALL } else { &[Span::Day, Span::Week] }
+/// The calls of webhooks in one step of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Calls {
+    /// Those that delivered.
+    pub delivered: i64,
+    /// The others.
+    pub failed: i64,
+    /// How long one took, on average.
+    pub mean_ms: Option<f64>,
+    /// How long the slowest one took.
+    pub slowest_ms: Option<f64>,
 }
 
-/// Reads a span, up to now; one that the caller cannot choose becomes the shortest one.
+/// A span of a webhook, or of an e-shop, in steps, the oldest first.
+#[derive(Clone, Debug)]
+pub struct Narrow {
+    /// Where the first step begins.
+    pub from: DateTime<Utc>,
+    /// Which span.
+    pub span: Span,
+    /// Minutes of a step.
+    pub step_minutes: i32,
+    /// Calls to destinations.
+    pub calls: Vec<Calls>,
+    /// Jobs of an e-shop that ended, by their acceptance.
+    pub jobs: Vec<Point>,
+}
+
+/// The steps of a span.
+struct Steps {
+    from: DateTime<Utc>,
+    minutes: i32,
+    count: usize,
+}
+
+/// Reads a span of a caller, up to now.
 pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Problem> {
     let Some(organisations) = scope.organisations() else { return activity::read(&db.lists, span).await };
-    let span = if spans(scope).contains(&span) { span } else { Span::Day };
-    let step = span.step_minutes().max(HOUR);
-    let minutes = span.step_minutes() * i32::try_from(span.steps()).map_err(Problem::internal)?;
-    let steps = usize::try_from(minutes / step).map_err(Problem::internal)?;
+    let steps = steps(db, span).await?;
+    let (jobs, calls) = tokio::try_join!(
+        jobs(db, organisations, scope.eshop(), &steps),
+        calls(db, Some(organisations), scope.eshop(), None, &steps),
+    )?;
+    let deliveries = calls.iter().map(|calls| Point {
+        good: calls.delivered,
+        bad: calls.failed,
+        median_ms: None,
+        p95_ms: None,
+    });
+    let deliveries = deliveries.collect();
+    let (from, step_minutes) = (steps.from, steps.minutes);
+    Ok(Course { from, span, step_minutes, jobs, deliveries, waiting: vec![None; steps.count] })
+}
+
+/// Reads a span of a webhook. The caller must have access to it.
+pub async fn of_webhook(db: &Database, webhook: WebhookId, span: Span) -> Result<Narrow, Problem> {
+    let steps = steps(db, span).await?;
+    let calls = calls(db, None, None, Some(webhook), &steps).await?;
+    Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs: Vec::new() })
+}
+
+/// Reads a span of an e-shop. The caller must have access to it.
+pub async fn of_eshop(
+    db: &Database,
+    organisation: OrganisationId,
+    eshop: EshopId,
+    span: Span,
+) -> Result<Narrow, Problem> {
+    let steps = steps(db, span).await?;
+    let organisations = [organisation];
+    let (jobs, calls) = tokio::try_join!(
+        jobs(db, &organisations, Some(eshop), &steps),
+        calls(db, Some(&organisations), Some(eshop), None, &steps),
+    )?;
+    Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs })
+}
+
+/// None is shorter than what calls are counted by.
+async fn steps(db: &Database, span: Span) -> Result<Steps, Problem> {
+    let whole = span.step_minutes() * i32::try_from(span.steps()).map_err(Problem::internal)?;
+    let minutes = span.step_minutes().max(CALLS_MINUTES);
     let from = sqlx::query_scalar!(
         r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $2 - $1) AS "from!""#,
-        step,
         minutes,
+        whole,
     )
     .fetch_one(&db.lists)
     .await?;
-    let (jobs, calls) = tokio::try_join!(
-        jobs(db, organisations, scope.eshop(), from, step),
-        calls(db, organisations, scope.eshop(), from, step),
-    )?;
-    let points = |counted: Vec<Step>| {
-        let mut points = vec![Point::default(); steps];
-        for Step { place, good, bad, median_ms, p95_ms } in counted {
-            if let Some(point) = usize::try_from(place).ok().and_then(|place| points.get_mut(place)) {
-                *point = Point { good, bad, median_ms, p95_ms };
-            }
-        }
-        points
-    };
-    let (jobs, deliveries) = (points(jobs), points(calls));
-    Ok(Course { from, span, step_minutes: step, jobs, deliveries, waiting: vec![None; steps] })
+    Ok(Steps { from, minutes, count: usize::try_from(whole / minutes).map_err(Problem::internal)? })
 }
 
-struct Step {
-    place: i32,
-    good: i64,
-    bad: i64,
-    median_ms: Option<f64>,
-    p95_ms: Option<f64>,
+impl Steps {
+    /// One value for each step, from those that have any.
+    fn filled<T: Clone + Default>(&self, found: impl Iterator<Item = (i32, T)>) -> Vec<T> {
+        let mut all = vec![T::default(); self.count];
+        for (place, value) in found {
+            if let Some(step) = usize::try_from(place).ok().and_then(|place| all.get_mut(place)) {
+                *step = value;
+            }
+        }
+        all
+    }
 }
 
 /// Jobs that ended, by the time of their acceptance, for that is what an index has.
@@ -67,53 +124,68 @@ async fn jobs(
     db: &Database,
     organisations: &[OrganisationId],
     eshop: Option<EshopId>,
-    from: DateTime<Utc>,
-    step: i32,
-) -> Result<Vec<Step>, Problem> {
-    let found = sqlx::query_as!(
-        Step,
+    steps: &Steps,
+) -> Result<Vec<Point>, Problem> {
+    let found = sqlx::query!(
         r#"SELECT floor(extract(epoch FROM created_at - $3) / 60)::int / $4 AS "place!", count(*) FILTER (WHERE state = 'succeeded') AS "good!",
                   count(*) FILTER (WHERE state = 'failed') AS "bad!",
                   percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms,
                   percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95_ms
            FROM (SELECT j.* FROM unnest($1::uuid[]) AS o (id) CROSS JOIN LATERAL (
-                     SELECT created_at, state, extract(epoch FROM finished_at - created_at)::float8 * 1000 AS ms FROM job
-                     WHERE organisation_id = o.id AND created_at >= $3 AND state IN ('succeeded', 'failed') AND in_eshop($2, eshop_id)
-                     ORDER BY created_at DESC LIMIT $5
+                     (SELECT created_at, state, extract(epoch FROM finished_at - created_at)::float8 * 1000 AS ms FROM job
+                      WHERE $2::uuid IS NULL AND organisation_id = o.id AND created_at >= $3 AND state IN ('succeeded', 'failed')
+                      ORDER BY created_at DESC LIMIT $5)
+                     UNION ALL
+                     (SELECT created_at, state, extract(epoch FROM finished_at - created_at)::float8 * 1000 FROM job
+                      WHERE eshop_id = $2 AND organisation_id = o.id AND created_at >= $3 AND state IN ('succeeded', 'failed')
+                      ORDER BY created_at DESC LIMIT $5)
                  ) AS j ORDER BY created_at DESC LIMIT $5) AS ended
            GROUP BY 1"#,
         organisations as &[OrganisationId],
         eshop as Option<EshopId>,
-        from,
-        step,
+        steps.from,
+        steps.minutes,
         JOBS,
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(found)
+    let points = found.into_iter().map(|step| {
+        let (good, bad, median_ms, p95_ms) = (step.good, step.bad, step.median_ms, step.p95_ms);
+        (step.place, Point { good, bad, median_ms, p95_ms })
+    });
+    Ok(steps.filled(points))
 }
 
-/// Calls to destinations of the webhooks, by the hour in which they ended. How long they took is not counted by webhook.
+/// Calls to destinations of the webhooks of organisations or an e-shop, or of one webhook.
 async fn calls(
     db: &Database,
-    organisations: &[OrganisationId],
+    organisations: Option<&[OrganisationId]>,
     eshop: Option<EshopId>,
-    from: DateTime<Utc>,
-    step: i32,
-) -> Result<Vec<Step>, Problem> {
-    let found = sqlx::query_as!(
-        Step,
-        r#"SELECT (extract(epoch FROM a.hour - $3) / 60)::int / $4 AS "place!", sum(a.delivered)::bigint AS "good!",
-                  sum(a.failed)::bigint AS "bad!", NULL::float8 AS median_ms, NULL::float8 AS p95_ms
-           FROM webhook w JOIN webhook_activity a ON a.webhook_id = w.id AND a.hour >= $3
-           WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id)
+    webhook: Option<WebhookId>,
+    steps: &Steps,
+) -> Result<Vec<Calls>, Problem> {
+    let found = sqlx::query!(
+        r#"SELECT (extract(epoch FROM a.minute - $4) / 60)::int / $5 AS "place!", sum(a.delivered)::bigint AS "delivered!",
+                  sum(a.failed)::bigint AS "failed!",
+                  (sum(a.milliseconds) / nullif(sum(a.delivered + a.failed), 0))::float8 AS mean_ms,
+                  max(a.slowest)::float8 AS slowest_ms
+           FROM (SELECT $3::uuid AS id WHERE $3 IS NOT NULL
+                 UNION ALL
+                 SELECT w.id FROM webhook w
+                 WHERE $3 IS NULL AND w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id)) AS w
+           JOIN webhook_activity a ON a.webhook_id = w.id AND a.minute >= $4
            GROUP BY 1"#,
-        organisations as &[OrganisationId],
+        organisations as Option<&[OrganisationId]>,
         eshop as Option<EshopId>,
-        from,
-        step,
+        webhook as Option<WebhookId>,
+        steps.from,
+        steps.minutes,
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(found)
+    let points = found.into_iter().map(|step| {
+        let (delivered, failed) = (step.delivered, step.failed);
+        (step.place, Calls { delivered, failed, mean_ms: step.mean_ms, slowest_ms: step.slowest_ms })
+    });
+    Ok(steps.filled(points))
 }

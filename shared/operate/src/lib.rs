@@ -1,6 +1,7 @@
 //! What operators look at and do. It reads from all of the domain, and nothing in the domain imports it.
 
 pub mod account;
+pub mod attention;
 pub mod backlog;
 pub mod course;
 pub mod doctor;

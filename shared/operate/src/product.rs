@@ -9,7 +9,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId};
 use longshore_kernel::problem::Problem;
 
-use crate::timeline::{self, About, Timeline};
+use crate::timeline::{self, About, Timeline, Wanted};
 
 /// Orders that are shown: the newest that have not been packed.
 pub const ORDERS: i64 = 50;
@@ -107,19 +107,6 @@ pub struct Inspection {
     pub timeline: Timeline,
 }
 
-/// What of the timeline is wanted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    /// Whether the caller may read the audit.
-    pub audit: bool,
-    /// Whether the caller may read deliveries.
-    pub deliveries: bool,
-    /// At this moment or later.
-    pub since: Option<DateTime<Utc>>,
-    /// Before this moment.
-    pub until: Option<DateTime<Utc>>,
-}
-
 /// The product of that id, if it is in the scope.
 pub async fn inspect(
     db: &Database,
@@ -134,6 +121,7 @@ pub async fn inspect(
         entities: std::iter::once(id.get()).chain(stocks.iter().map(|stock| stock.id)).collect(),
         orders: orders.iter().map(|order| order.id.get()).collect(),
         product: Some(id.get()),
+        expedition: None,
         eshops: eshops.iter().map(|eshop| eshop.id).collect(),
         audit: wanted.audit,
         deliveries: wanted.deliveries,

@@ -2,6 +2,7 @@
 //! empty, full or unavailable while work waits, so due work is read from Postgres.
 
 mod verdict;
+mod words;
 
 pub use verdict::Verdict;
 

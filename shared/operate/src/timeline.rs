@@ -1,5 +1,5 @@
 //! What happened to a thing, newest first, from everything that records it: the audit, the jobs in it, the deliveries with their
-//! answers, and the movements of stock.
+//! answers, the movements of stock, and what warehouses reported.
 //!
 //! Each source is read by the index of its entity, at most [`SHOWN`] entries of it. Where a source has more, the timeline ends at
 //! the last one read of it, so that it is complete as far as it goes.
@@ -30,11 +30,26 @@ pub struct About {
     pub orders: Vec<Uuid>,
     /// The product whose stock is moved.
     pub product: Option<Uuid>,
+    /// The order that moves stock, and that its warehouse reports about.
+    pub expedition: Option<ExpeditionId>,
     /// E-shops whose webhooks are sent events of it.
     pub eshops: Vec<EshopId>,
     /// Whether the audit is read.
     pub audit: bool,
     /// Whether the deliveries are read.
+    pub deliveries: bool,
+    /// At this moment or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Before this moment.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// What of a timeline is wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Whether the caller may read the audit.
+    pub audit: bool,
+    /// Whether the caller may read deliveries.
     pub deliveries: bool,
     /// At this moment or later.
     pub since: Option<DateTime<Utc>>,
@@ -60,6 +75,8 @@ pub enum Entry {
     Movement(Movement),
     /// An e-shop was sent an event of it.
     Delivery(Delivery),
+    /// A warehouse reported about it.
+    News(News),
 }
 
 /// A change in the audit.
@@ -104,6 +121,8 @@ pub struct Movement {
     pub warehouse: Option<String>,
     /// Name of the wms.
     pub wms: Option<String>,
+    /// SKU of the product.
+    pub sku: Option<String>,
     /// What the organisation calls the stock advice.
     pub advice: Option<String>,
     /// The order.
@@ -112,6 +131,19 @@ pub struct Movement {
     pub order: Option<String>,
     /// Who reported it.
     pub actor: String,
+}
+
+/// News of a warehouse.
+#[derive(Clone, Debug)]
+pub struct News {
+    /// When it came.
+    pub at: DateTime<Utc>,
+    /// What the warehouse calls it.
+    pub id: String,
+    /// Name of the wms; absent where it is gone.
+    pub wms: Option<String>,
+    /// Whether it says that an order was packed which should not have been.
+    pub contradicts: bool,
 }
 
 /// A delivery of an event.
@@ -145,25 +177,42 @@ impl Entry {
             Self::Record(record) => record.at,
             Self::Movement(movement) => movement.at,
             Self::Delivery(delivery) => delivery.at,
+            Self::News(news) => news.at,
+        }
+    }
+}
+
+impl Timeline {
+    /// Leaves of changes what became of the status, and why.
+    pub fn only_statuses(&mut self) {
+        for entry in &mut self.entries {
+            if let Entry::Record(record) = entry {
+                let kept = ["status", "reason"].map(|name| (name, record.changes.get(name).cloned()));
+                let kept = kept.into_iter().filter_map(|(name, change)| Some((name.to_owned(), change?)));
+                record.changes = Value::Object(kept.collect());
+                (record.request_id, record.job) = (None, None);
+            }
         }
     }
 }
 
 /// Reads it. The caller must have access to the thing; the scope bounds what is read of it.
 pub async fn read(db: &Database, scope: &Scope, about: &About) -> Result<Timeline, Problem> {
-    let (records, movements, deliveries) = tokio::try_join!(
+    let (records, movements, deliveries, news) = tokio::try_join!(
         async { if about.audit { records(db, scope, about).await } else { Ok(Vec::new()) } },
         movements(db, scope, about),
         async { if about.deliveries { deliveries(db, scope, about).await } else { Ok(Vec::new()) } },
+        news(db, about),
     )?;
     let records = records.into_iter().map(Entry::Record).collect();
     let movements = movements.into_iter().map(Entry::Movement).collect();
     let deliveries = deliveries.into_iter().map(Entry::Delivery).collect();
-    Ok(merged([records, movements, deliveries]))
+    let news = news.into_iter().map(Entry::News).collect();
+    Ok(merged([records, movements, deliveries, news]))
 }
 
 /// One list of all, down to the last entry of those that are cut.
-fn merged(sources: [Vec<Entry>; 3]) -> Timeline {
+fn merged(sources: [Vec<Entry>; 4]) -> Timeline {
     let end = |source: &Vec<Entry>| source.get(SHOWN - 1).map(Entry::at);
     let mut older = sources.iter().filter_map(end).max();
     let mut entries: Vec<Entry> = sources.into_iter().flatten().collect();
@@ -214,21 +263,57 @@ async fn records(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Reco
 }
 
 async fn movements(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Movement>, Problem> {
-    let Some(product) = about.product else { return Ok(Vec::new()) };
+    if about.product.is_none() && about.expedition.is_none() {
+        return Ok(Vec::new());
+    }
     let found = sqlx::query_as!(
         Movement,
-        r#"SELECT m.at, m.kind, m.quantity, m.incoming, (SELECT name FROM warehouse w WHERE w.id = m.warehouse_id) AS warehouse,
+        r#"SELECT m.at AS "at!", m.kind AS "kind!", m.quantity AS "quantity!", m.incoming AS "incoming!",
+                  (SELECT name FROM warehouse w WHERE w.id = m.warehouse_id) AS warehouse,
                   (SELECT name FROM wms w WHERE w.id = m.wms_id) AS wms,
+                  (SELECT product_sku FROM product p WHERE p.id = m.product_id) AS sku,
                   (SELECT internal_id FROM stock_advice a WHERE a.id = m.stock_advice_id) AS advice,
                   m.expedition_id AS "expedition: ExpeditionId",
-                  (SELECT order_number FROM expedition_detail d WHERE d.id = m.expedition_id) AS order, m.actor_name AS actor
-           FROM stock_movement m
-           WHERE m.product_id = $2 AND in_scope($1, m.organisation_id)
-             AND ($3::timestamptz IS NULL OR m.id >= uuid_v7_floor($3))
-             AND ($4::timestamptz IS NULL OR m.id < uuid_v7_floor($4))
+                  (SELECT order_number FROM expedition_detail d WHERE d.id = m.expedition_id) AS order, m.actor_name AS "actor!"
+           FROM (
+               (SELECT * FROM stock_movement m
+                WHERE m.product_id = $2 AND in_scope($1, m.organisation_id)
+                  AND ($3::timestamptz IS NULL OR m.id >= uuid_v7_floor($3))
+                  AND ($4::timestamptz IS NULL OR m.id < uuid_v7_floor($4))
+                ORDER BY m.id DESC LIMIT $5)
+               UNION ALL
+               (SELECT * FROM stock_movement m
+                WHERE m.expedition_id = $6 AND in_scope($1, m.organisation_id)
+                  AND ($3::timestamptz IS NULL OR m.id >= uuid_v7_floor($3))
+                  AND ($4::timestamptz IS NULL OR m.id < uuid_v7_floor($4))
+                ORDER BY m.id DESC LIMIT $5)
+           ) AS m
            ORDER BY m.id DESC LIMIT $5"#,
         scope.organisations() as Option<&[OrganisationId]>,
-        product,
+        about.product,
+        about.since,
+        about.until,
+        i64::try_from(SHOWN).map_err(Problem::internal)?,
+        about.expedition as Option<ExpeditionId>,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// What its warehouses reported about an order.
+async fn news(db: &Database, about: &About) -> Result<Vec<News>, Problem> {
+    let Some(order) = about.expedition else { return Ok(Vec::new()) };
+    let found = sqlx::query_as!(
+        News,
+        r#"SELECT n.received_at AS at, n.id, (SELECT name FROM wms w WHERE w.id = n.wms_id) AS wms,
+                  EXISTS (SELECT FROM wms_contradiction c
+                          WHERE c.expedition_id = n.expedition_id AND c.wms_id = n.wms_id AND c.news_id = n.id) AS "contradicts!"
+           FROM wms_news n
+           WHERE n.expedition_id = $1 AND ($2::timestamptz IS NULL OR n.received_at >= $2)
+             AND ($3::timestamptz IS NULL OR n.received_at < $3)
+           ORDER BY n.received_at DESC LIMIT $4"#,
+        order.get(),
         about.since,
         about.until,
         i64::try_from(SHOWN).map_err(Problem::internal)?,
@@ -290,6 +375,7 @@ mod tests {
             incoming: 0,
             warehouse: None,
             wms: None,
+            sku: None,
             advice: None,
             expedition: None,
             order: None,
@@ -307,13 +393,18 @@ mod tests {
     fn a_timeline_ends_where_the_first_of_its_sources_is_cut() {
         // one source was cut at 901; an entry of 900 of another would stand before records that were not read
         let shown = i64::try_from(SHOWN).unwrap();
-        let timeline = merged([source(1_001 - shown..=1_000), source([950, 900, 5].into_iter()), Vec::new()]);
+        let timeline = merged([
+            source(1_001 - shown..=1_000),
+            source([950, 900, 5].into_iter()),
+            Vec::new(),
+            Vec::new(),
+        ]);
         assert_eq!(timeline.entries.len(), SHOWN);
         assert_eq!(timeline.older, timeline.entries.last().map(Entry::at));
         assert!(timeline.entries.iter().all(|entry| entry.at().timestamp() >= 901));
         assert!(timeline.entries.iter().any(|entry| entry.at().timestamp() == 950));
 
-        let complete = merged([source([3, 1].into_iter()), source([2].into_iter()), Vec::new()]);
+        let complete = merged([source([3, 1].into_iter()), source([2].into_iter()), Vec::new(), Vec::new()]);
         let order: Vec<_> = complete.entries.iter().map(|entry| entry.at().timestamp()).collect();
         assert_eq!((order, complete.older), (vec![3, 2, 1], None));
     }

@@ -9,7 +9,7 @@ use longshore_shared::job::{control, mark, receiving, retention};
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::{history, idempotency, objects};
-use longshore_shared::operate::backlog;
+use longshore_shared::operate::{attention, backlog};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
 use longshore_shared::warehouse::stock_advice::end;
@@ -84,7 +84,7 @@ pub async fn run(context: WorkerContext, task: String) {
         PARTNERS => clock::start_due(&context.services).await,
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
-        ACTIVITY => backlog::sample(&context.services).await,
+        ACTIVITY => activity(&context).await,
         SILENCE => {
             let days = context.probably_delivered_days;
             all(&context, silence::MOVED_AT_ONCE, || silence::presume(&context.services, days)).await
@@ -103,6 +103,12 @@ pub async fn run(context: WorkerContext, task: String) {
             tracing::warn!(task, error = %causes(&error), "upkeep failed; it will run again in a minute");
         }
     }
+}
+
+/// Samples what waits, and ends acknowledgements of what is over.
+async fn activity(context: &WorkerContext) -> Result<u64, Problem> {
+    let forgotten = backlog::sample(&context.services).await?;
+    Ok(forgotten + attention::settle(&context.services).await?)
 }
 
 async fn logins(context: &WorkerContext) -> Result<u64, Problem> {

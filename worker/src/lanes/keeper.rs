@@ -89,13 +89,13 @@ impl Keeper {
                     // `ToEnd` is never taken back
                     Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + lane::LEASE)),
                     Ok(Renewed::Yes | Renewed::ToEnd) => {
-                        let told = tell.send_replace(Hold::ToEnd);
+                        let changed = tell.send_replace(Hold::ToEnd);
                         if !ending {
                             // from here on nothing begins; notify the turn at once
                             ending = true;
                             ticks.reset_immediately();
                         }
-                        told
+                        changed
                     }
                     Ok(Renewed::No) => {
                         tell.send_replace(Hold::Lost);

@@ -20,7 +20,8 @@
 //!   back.
 //! - **Redis is not trusted.** It never holds a secret or a credential, and notices are sealed with the key of the
 //!   service, each for its lane.
-//! - **Bounds.** A process keeps [`PLACES`] lanes warm, each for [`IDLE`] after its last delivery, and no lease lasts longer
+//! - **Bounds.** A process keeps [`PLACES`] lanes warm, each for [`IDLE`] after its last delivery; when all places are taken, an
+//!   organisation that has more of them gives way. No lease lasts longer
 //!   than that of a long turn, so that secrets end in time. A warm lane without a turn has no place in
 //!   [`places`](crate::places). A stop gives all leases back in one statement.
 
@@ -52,7 +53,7 @@ pub const PLACES: usize = 256;
 /// How long a lane stays warm without a delivery.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A lane makes room for another when it was without a delivery for this long.
+/// A lane makes room for another of its organisation when it was without a delivery for this long.
 const MAKES_ROOM: Duration = Duration::from_secs(1);
 
 /// How often leases are renewed, and lanes looked at.

@@ -110,7 +110,7 @@ if (live && window.EventSource) {
     const at = fresh.toISOString();
     const today = at.slice(0, 10) === new Date().toISOString().slice(0, 10);
     const since = `Not up to date since ${at.slice(today ? 11 : 0, 19).replace("T", " ")} UTC, trying again.`;
-    // told once, however often it is tried
+    // said once, however often it is tried
     if (bar.textContent !== since) bar.textContent = since;
     timer = setTimeout(again, wait * (0.75 + Math.random() / 2));
     wait = Math.min(wait * 2, LONGEST);
@@ -151,7 +151,7 @@ if (live && window.EventSource) {
     const selection = document.getSelection();
     const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
     const focused = document.activeElement;
-    return selects || part.querySelector(".plot:hover, .plot:focus, .numbers[open]") || (part.contains(focused) && focused.matches("input, select, textarea"));
+    return selects || part.querySelector(".plot:hover, .plot:focus, details[open]") || (part.contains(focused) && focused.matches("input, select, textarea"));
   };
 
   // the focus stays where it was, and tables stay as far as they were scrolled
@@ -220,7 +220,7 @@ const draw = (root) => {
 };
 
 const plotted = (figure) => {
-  const { from, step, unit, series } = JSON.parse(figure.dataset.plot);
+  const { from, step, unit, series, list } = JSON.parse(figure.dataset.plot);
   const holder = figure.querySelector(".plot");
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
@@ -237,8 +237,12 @@ const plotted = (figure) => {
     const text = new Date(seconds * 1_000).toISOString();
     return step * times.length > 86_400 ? text.slice(5, 16).replace("T", " ") : text.slice(11, 16);
   };
-  const line = ({ name, class: kind, bar }) => ({
+  // failures have a scale of their own, on the right, where there are any
+  const isApart = ({ apart, values }) => apart && values.some((value) => value > 0);
+  const apart = series.some(isApart);
+  const line = ({ name, class: kind, bar, ...one }) => ({
     label: name,
+    scale: isApart(one) ? "apart" : "y",
     stroke: colour(`--chart-${kind}`),
     width: bar ? 1 : 2,
     fill: bar ? colour(`--chart-${kind}`) : undefined,
@@ -254,11 +258,12 @@ const plotted = (figure) => {
       width: holder.clientWidth,
       height: 170,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
-      scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
+      scales: Object.fromEntries(["y", "apart"].map((name) => [name, { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] }])),
       series: [{ label: "UTC", value: (_, seconds) => (seconds == null ? "–" : time(seconds)) }, ...series.map(line)],
       axes: [
         { ...axis, values: (_, marks) => marks.map(time), space: 70 },
         { ...axis, values: (_, marks) => marks.map(written), size: 62, incrs: unit ? undefined : whole },
+        { ...axis, scale: "apart", side: 1, show: apart, stroke: colour("--bad"), grid: { show: false }, values: (_, marks) => marks.map(written), size: 46, incrs: whole },
       ],
       cursor: { drag: { x: false, y: false }, y: false },
       hooks: { ready: [rest] },
@@ -267,8 +272,19 @@ const plotted = (figure) => {
     holder,
   );
   let place = times.length - 1;
+  // a step leads to the list of its period
+  const lead = (chosen) => {
+    if (!list || times[chosen] == null) return;
+    const address = new URL(list, location.href);
+    const bound = (seconds) => new Date(seconds * 1_000).toISOString().slice(0, 19);
+    address.searchParams.set("since", bound(times[chosen]));
+    address.searchParams.set("until", bound(times[chosen] + step));
+    location.assign(address);
+  };
+  holder.querySelector(".u-over").addEventListener("click", () => lead(plot.cursor.idx));
   holder.onmouseleave = () => setTimeout(() => rest(plot));
   holder.onkeydown = (event) => {
+    if (event.key === "Enter") return lead(place);
     const way = { ArrowLeft: -1, ArrowRight: 1, Home: -times.length, End: times.length }[event.key];
     if (!way) return;
     event.preventDefault();

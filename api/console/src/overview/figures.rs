@@ -1,10 +1,10 @@
 //! The figures of the recent past, each with its course.
 
-use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
+use longshore_shared::kernel::activity::{Course, Point, Waiting};
 use maud::{Markup, html};
 
-use super::course::float;
 use crate::chart::spark;
+use crate::course::float;
 use crate::piece::{milliseconds, number};
 
 struct Figure {
@@ -15,9 +15,9 @@ struct Figure {
     course: Vec<Option<f64>>,
 }
 
-/// The figures of the shortest span that the visitor can choose.
+/// The figures of the last hour.
 pub(super) fn draw(course: &Course) -> Markup {
-    let span = if course.span == Span::Hour { "in the last hour" } else { "in the last 24 hours" };
+    let span = "in the last hour";
     let last = course.waiting.iter().rev().flatten().next();
     let mut figures = vec![
         throughput("Jobs finished", &course.jobs, span),

@@ -50,14 +50,14 @@ pub(crate) async fn ask_test(Id(id): Id<WebhookId>, visit: Asking) -> Result<Res
 pub(crate) async fn test(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     delivery::send_test(act.visit.services(), &act.visit.may, id).await?;
     let webhook = act.visit.webhook(id).await?;
-    let told = if !webhook.active {
+    let message = if !webhook.active {
         Done::TestKept
     } else if webhook.ordered && webhook.probe_at.is_some() {
         Done::TestHeld
     } else {
         Done::Tested
     };
-    Ok(done(&page(id), told, None))
+    Ok(done(&page(id), message, None))
 }
 
 async fn ask(

@@ -8,9 +8,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/console",
     "/console/account",
+    "/console/attention",
     "/console/audit?whose=all",
     "/console/find",
     "/console/find?q=s",

@@ -181,10 +181,12 @@ async fn an_open_page_gets_its_parts(_: PgPoolOptions, options: PgConnectOptions
     let world = world(&options).await;
     let api = &world.api;
     let running = job(&world, &api.tenant, "running", None).await;
+    let hook = webhook(api, "https://shop.example/").await;
     for (path, part) in [
         ("/console/live".to_owned(), "\"workers\""),
         ("/console/queue/live".to_owned(), "\"card-chunk\""),
         (format!("/console/job/{running}/live"), "\"standing\""),
+        (format!("/console/webhook/{hook}/live"), "\"calls\""),
     ] {
         let cookie = format!("longshore_console={}", api.superadmin);
         let request = Request::builder().uri(path).header("host", "test").header("cookie", cookie);

@@ -510,3 +510,58 @@ async fn a_warehouse_that_does_not_answer_is_named_with_what_waits_for_it(
     let stranger = Browser::new(api, &token).open("/console/order/attention").await.expect(200).text;
     assert!(!stranger.contains("HTTP 500"), "{stranger}");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_happened_to_an_order_is_one_timeline(_: PgPoolOptions, options: PgConnectOptions) {
+    let yard = Yard::new(&options).await;
+    let api = &yard.world.api;
+    let hook = json!({"eshop": api.tenant.eshop, "event": "expedition_status_change", "destination": "https://shop.example/orders"});
+    api.post(&api.user, "/api/eshop-webhook", hook).await.expect(201);
+    yard.stock(5).await;
+    let id = yard.order("ONE", 2, &json!({"send": true})).await;
+    for status in ["take_out", "waiting_for_the_carrier"] {
+        let path = format!("/api/expedition/{id}/status");
+        api.put(&api.superadmin, &path, json!({"status": status})).await.expect(200);
+    }
+    // one piece of news of its warehouse, and one that contradicts what the service knows
+    sqlx::query(
+        "WITH news AS (
+             INSERT INTO wms_news (wms_id, id, expedition_id, digest)
+             SELECT $2, name, $1, '' FROM unnest(ARRAY['N-1', 'N-2']) AS name
+         )
+         INSERT INTO wms_contradiction (expedition_id, number, wms_id, news_id) VALUES ($1, 1, $2, 'N-2')",
+    )
+    .bind(id.parse::<Uuid>().unwrap())
+    .bind(api.tenant.wms)
+    .execute(&yard.world.owner)
+    .await
+    .unwrap();
+    let admin = yard.browser(Role::Admin).await;
+    let shown = admin.open(&page(&id)).await.expect(200).text;
+    let timeline = shown.split("id=\"timeline\"").nth(1).unwrap();
+    for part in [
+        "expedition.create",
+        "expedition.send",
+        "take_out → waiting_for_the_carrier",
+        "expedited -2</strong> of MUG in ",
+        "reported <code>N-1</code>",
+        "reported <code>N-2</code> <span class=\"refused\">It was packed",
+        ">expedition_status_change</a> to ",
+    ] {
+        assert!(timeline.contains(part), "{part}: {shown}");
+    }
+    // its own number leads nowhere
+    assert!(!timeline.contains(&format!("<a href=\"/console/order/{id}\">")), "{timeline}");
+    let long_ago = admin.open(&format!("{}?day=2000-01-01", page(&id))).await.expect(200).text;
+    assert!(long_ago.contains("Nothing happened in this period."), "{long_ago}");
+    let wrong = admin.open(&format!("{}?since=yesterday", page(&id))).await.expect(400).text;
+    assert!(wrong.contains("wrong-since") && wrong.contains("Order ONE"), "{wrong}");
+    // who may not read the audit sees how the status changed, and nothing else of it
+    assert!(timeline.contains("<summary>"), "{timeline}");
+    let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
+    let shown = connector.open(&page(&id)).await.expect(200).text;
+    let timeline = shown.split("id=\"timeline\"").nth(1).unwrap();
+    assert!(timeline.contains("take_out → waiting_for_the_carrier"), "{timeline}");
+    assert!(!timeline.contains("orderNumber") && !timeline.contains("/console/audit"), "{timeline}");
+    assert!(!timeline.contains("expedition_status_change"), "{timeline}");
+}

@@ -68,16 +68,16 @@ async fn an_admin_sees_the_charts_of_its_own_organisations(_: PgPoolOptions, opt
     let activity = api.services.metrics.activity();
     for delivered in [true, true, false] {
         activity.note(Subject::Delivery, "delivered", Duration::from_millis(5));
-        activity.note_call(hook.into(), delivered);
+        activity.note_call(hook.into(), delivered, Duration::from_millis(40));
     }
     activity.write(&api.services.db.main).await.unwrap();
     let (stranger, _) = world.stranger().await;
     let mine = api.tenant.token(&api.services, Role::Admin).await.unwrap();
     let theirs = stranger.token(&api.services, Role::Admin).await.unwrap();
-    for query in ["", "?span=day", "?span=week", "?span=hour"] {
+    for query in ["", "?span=six-hours", "?span=day", "?span=week"] {
         let page = Browser::new(api, &mine).open(&format!("/console{query}")).await.expect(200).text;
         assert!(page.contains("1 done, 1 failed") && page.contains("2 done, 1 failed"), "{query}: {page}");
-        assert!(!page.contains("Due deliveries") && !page.contains("span=six-hours"), "{query}: {page}");
+        assert!(!page.contains("Due deliveries") && !page.contains("Duration of calls"), "{query}: {page}");
         let page = Browser::new(api, &theirs).open(&format!("/console{query}")).await.expect(200).text;
         assert!(page.contains("0 done, none failed") && !page.contains("1 failed"), "{query}: {page}");
     }
@@ -116,6 +116,91 @@ async fn old_activity_is_summed_up_by_the_hour_and_a_week_still_has_all_of_it(
     backlog::sample(&api.services).await.unwrap();
     assert_eq!(world.count("SELECT count(*) FROM activity").await, rows);
     assert_eq!(sum(Span::Week).await, 5_000);
-    let spans = course::spans(&longshore_shared::kernel::access::Scope::Everything);
-    assert_eq!(spans, Span::ALL);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn webhooks_eshops_and_queues_have_charts_that_lead_to_lists(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let [hook, other] =
+        [webhook(api, "https://shop.example/").await, webhook(api, "https://two.example/").await];
+    let activity = api.services.metrics.activity();
+    for (hook, delivered, seconds) in [(hook, true, 1), (hook, true, 1), (hook, false, 4), (other, true, 9)] {
+        activity.note_call(hook.into(), delivered, Duration::from_secs(seconds));
+        activity.write(&api.services.db.main).await.unwrap();
+    }
+    job(&world, &api.tenant, "succeeded", None).await;
+    let course = course::of_webhook(&api.services.db, hook.into(), Span::Hour).await.unwrap();
+    assert_eq!((course.calls.len(), course.step_minutes), (12, 5));
+    let calls: Vec<_> = course.calls.iter().filter(|calls| calls.delivered + calls.failed > 0).collect();
+    assert!(!calls.is_empty() && calls.len() <= 2, "{calls:?}");
+    assert_eq!(calls.iter().map(|calls| calls.delivered).sum::<i64>(), 2);
+    assert_eq!(calls.iter().map(|calls| calls.failed).sum::<i64>(), 1);
+    let slowest = calls.iter().filter_map(|calls| calls.slowest_ms).reduce(f64::max);
+    assert_eq!(slowest, Some(4_000.0));
+    if let [calls] = calls[..] {
+        assert_eq!(calls.mean_ms, Some(2_000.0));
+    }
+
+    let browser = Browser::new(api, &api.viewer);
+    let eshop = api.tenant.eshop;
+    for span in ["", "?span=six-hours", "?span=day", "?span=week"] {
+        let page = browser.open(&format!("/console/webhook/{hook}{span}")).await.expect(200).text;
+        assert!(page.contains("2 done, 1 failed") && page.contains("slowest at most 4.0 s"), "{page}");
+        let list = format!("<td><a href=\"/console/webhook/{hook}?since=20");
+        assert!(page.contains(&list) && page.contains("#ended\">"), "{page}");
+        let page = browser.open(&format!("/console/eshop/{eshop}{span}")).await.expect(200).text;
+        assert!(page.contains("3 done, 1 failed") && page.contains("slowest at most 9.0 s"), "{page}");
+        assert!(page.contains(&format!("<td><a href=\"/console/job?eshop={eshop}&amp;since=20")), "{page}");
+    }
+    // the list of that period has the job
+    let page = browser.open(&format!("/console/eshop/{eshop}")).await.expect(200).text;
+    let list = page.split("<td><a href=\"/console/job?eshop=").nth(1).unwrap().split('"').next().unwrap();
+    let list = format!("/console/job?eshop={}", list.replace("&amp;", "&"));
+    assert!(browser.open(&list).await.expect(200).text.contains("<strong>product.sync</strong>"));
+
+    for (queue, chart) in [("chunk", "Open jobs"), ("lane", "Due deliveries"), ("upkeep", "is not counted")] {
+        let page = browser.open(&format!("/console/queue/{queue}?span=day")).await.expect(200).text;
+        assert!(page.contains(chart) && page.contains(&format!("id=\"card-{queue}\"")), "{page}");
+    }
+    browser.open("/console/queue/nothing").await.expect(404);
+    // a connector sees the jobs of its e-shop, and no webhooks
+    let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
+    let page = connector.open(&format!("/console/eshop/{eshop}")).await.expect(200).text;
+    assert!(page.contains("Finished jobs") && !page.contains("Calls to destinations"), "{page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn old_calls_of_a_webhook_are_summed_up_by_the_hour(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/").await;
+    sqlx::query(
+        "INSERT INTO webhook_activity (webhook_id, minute, delivered, failed, milliseconds, slowest)
+         SELECT $1, date_bin('5 minutes', now(), 'epoch') - make_interval(mins => 5 * n), 2, 1, 300, n FROM generate_series(0, 999) AS n",
+    )
+    .bind(hook)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let sum = async |span| {
+        let course = course::of_webhook(&api.services.db, hook.into(), span).await.unwrap();
+        let slowest = course.calls.iter().filter_map(|calls| calls.slowest_ms).fold(0.0, f64::max);
+        (course.calls.iter().map(|calls| calls.delivered + calls.failed).sum::<i64>(), slowest)
+    };
+    let spans = [Span::Hour, Span::SixHours, Span::Day, Span::Week];
+    let mut before = Vec::new();
+    for span in spans {
+        before.push(sum(span).await);
+    }
+    assert_eq!(before[3], (3_000, 999.0));
+    backlog::sample(&api.services).await.unwrap();
+    let rows = world.count("SELECT count(*) FROM webhook_activity").await;
+    assert!(rows < 400, "25 hours by five minutes, and the rest by the hour: {rows}");
+    for (span, before) in spans.into_iter().zip(before) {
+        assert_eq!(sum(span).await, before, "{span:?}");
+    }
 }

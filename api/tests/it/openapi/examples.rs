@@ -7,6 +7,7 @@ use crate::product::MIGRATIONS;
 
 /// Operations that end something, in this order, after all others.
 const LAST: &[&str] = &[
+    "end_silence",
     "remove_carrier_organisations",
     "delete_carrier_preference",
     "delete_expedition_invoice",

@@ -117,6 +117,19 @@ impl Sample {
         let sessions = api.post(&api.superadmin, "/api/session/list", Value::Null).await.expect(200).json();
         is(&mut document, 0x10, sessions["results"][0]["id"].as_str().unwrap());
         let goods = goods::make(&api, &mut document).await;
+        // its destination fails
+        sqlx::query(
+            "UPDATE webhook_lane SET failures = 3, failing_since = now() WHERE webhook_id = $1::uuid",
+        )
+        .bind(&ids[&7])
+        .execute(&owner)
+        .await
+        .unwrap();
+        let attention = api.get(&api.superadmin, "/api/attention").await.expect(200).json();
+        let line = attention["lines"].as_array().unwrap().iter().find(|line| line["kind"] == "destination");
+        let line = line.unwrap()["id"].as_str().unwrap().to_owned();
+        document = document.replace("0192a1b2-7000-7000-8000-000000000011", &line);
+        ids.insert(0x11, line);
         let document = serde_json::from_str(&document).unwrap();
         Self { api, document, ids, goods }
     }
@@ -142,6 +155,7 @@ impl Sample {
             "webhook-delivery" => 8,
             "job" => 9,
             "session" => 0x10,
+            "attention" => 0x11,
             "access-token" => 0x0b,
             "admin" => 0x0e,
             "business-user" => 0x0f,

@@ -108,8 +108,12 @@ struct Histories {
     torn: Vec<String>,
 }
 
+/// The statuses in which an order has its pieces booked.
+const HOLDING: [&str; 5] =
+    ["stock_ok", "awaiting_processing", "take_out", "completion", "waiting_for_cancel"];
+
 fn holds(status: &str) -> bool {
-    matches!(status, "stock_ok" | "awaiting_processing" | "take_out" | "completion")
+    HOLDING.contains(&status)
 }
 
 fn waits(status: &str) -> bool {
@@ -530,11 +534,12 @@ async fn goods(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Resul
                        AND e.status IN ('awaiting_reservation', 'waiting_for_goods')),
                     (SELECT coalesce(sum(i.quantity), 0) FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
                      WHERE i.product_id = p.id
-                       AND e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion'))
+                       AND e.status = ANY ($3))
              FROM product p JOIN product_stock s ON s.product_id = p.id WHERE p.organisation_id = $1 AND p.product_sku = $2",
         )
         .bind(organisation)
         .bind(HOT)
+        .bind(HOLDING)
         .fetch_one(&mut *psql)
         .await?;
         wanted += booked + left + waiting;

@@ -33,10 +33,15 @@ impl Order {
         format!("/api/expedition/{}{operation}", self.id)
     }
 
-    /// Its items: id and quantity.
-    fn items(&self) -> impl Iterator<Item = (&Value, i64)> {
+    /// A report on what left of each item: some of it, and the same as before once that was reported.
+    fn report_of_items(&self, lot: &mut StdRng) -> Value {
         let items = self.record["items"].as_array().into_iter().flatten();
-        items.map(|item| (&item["id"], item["quantity"].as_i64().unwrap_or_default()))
+        let report = items.map(|item| {
+            let quantity = item["quantity"].as_i64().unwrap_or_default();
+            let left = item["expedited"].as_i64().unwrap_or_else(|| lot.random_range(0..=quantity));
+            json!({ "id": item["id"], "expedited": left })
+        });
+        report.collect()
     }
 }
 
@@ -129,8 +134,8 @@ impl Merchant {
 
     /// Operates on an order; whether its status allowed it.
     async fn operate(&self, caller: &Caller, order: &mut Order, request: &Request) -> anyhow::Result<bool> {
-        let reply = caller.ask(request, &[200, 409]).await?;
-        if reply.status == 200 {
+        let reply = caller.ask(request, &[200, 202, 409]).await?;
+        if reply.status != 409 {
             self.learn(order, reply.body)?;
             return Ok(true);
         }
@@ -177,16 +182,18 @@ impl Merchant {
     async fn report(&self, lot: &mut StdRng, order: &mut Order) -> anyhow::Result<()> {
         let status = REPORTS[lot.random_range(0..REPORTS.len())];
         let mut body = json!({ "status": status });
+        if order.record["status"] == "waiting_for_cancel" && lot.random_bool(0.7) {
+            let answer = if lot.random() { "accepted" } else { "refused" };
+            let answer = json!({ "cancel": answer }).to_string();
+            let answer = Request::new(Method::PUT, order.path("/status"), answer);
+            return self.operate(&self.warehouse, order, &answer).await.map(drop);
+        }
         let is_packed = matches!(status, "waiting_for_the_carrier" | "delivered");
         if lot.random_bool(0.1) {
             body = json!({ "status": "incorrect", "errors": [{ "message": "it is broken" }] });
         } else if is_packed && lot.random_bool(0.3) {
             // not all of it was there
-            let items: Vec<Value> = order
-                .items()
-                .map(|(id, quantity)| json!({ "id": id, "expedited": lot.random_range(0..=quantity) }))
-                .collect();
-            body["items"] = json!(items);
+            body["items"] = order.report_of_items(lot);
         }
         // of parcels that come without another status, no event tells
         if is_packed && body["status"] == status && order.record["status"] != status {

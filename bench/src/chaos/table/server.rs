@@ -245,7 +245,7 @@ pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<V
     for (when, waits, reaches) in figures {
         for (percent, reach) in [50, 99].into_iter().zip(reaches) {
             let what = format!("change to webhook beside them, {when}, p{percent}");
-            let floor = Floor { figure: percentile(&before, percent), is: "the same before they died" };
+            let floor = Floor::of(percentile(&before, percent), "the same before they died");
             rows.push(Row::relative(what, percentile(waits, percent), "ms", floor, reach));
         }
     }

@@ -43,7 +43,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let dripping = effort.of(DRIPPING);
     let row = |what: &str, figure, quiet| {
         let what = format!("{what} beside {dripping} feeds that drip, slowest of {SYNCS}");
-        Row::new(what, figure, "ms", Some(Floor { figure: quiet, is: QUIET }), Reach::AtMost(2_000.0))
+        Row::new(what, figure, "ms", Some(Floor::of(quiet, QUIET)), Reach::AtMost(2_000.0))
     };
     Ok(vec![
         row("sync of one row of the same organisation", push, quiet_push),

@@ -70,7 +70,7 @@ async fn behind_a_backlog(
     flood.api.job_ended(last.id, HUNG).await?;
     let what =
         format!("sync of one row beside {jobs} bulk jobs of {} by another, slowest of {SYNCS}", some.len());
-    Ok(Row::new(what, slowest, "ms", Some(Floor { figure: quiet, is: QUIET }), Reach::AtMost(2_000.0)))
+    Ok(Row::new(what, slowest, "ms", Some(Floor::of(quiet, QUIET)), Reach::AtMost(2_000.0)))
 }
 
 async fn beside_a_bulk(flood: &Site, other: &Site, products: &[Uuid]) -> anyhow::Result<Row> {
@@ -116,7 +116,7 @@ async fn beside_a_bulk(flood: &Site, other: &Site, products: &[Uuid]) -> anyhow:
         "GET beside a bulk of {} and {WRITERS} writers of its products by another, p99",
         products.len()
     );
-    let floor = Floor { figure: percentile(&quiet, 99), is: QUIET };
+    let floor = Floor::of(percentile(&quiet, 99), QUIET);
     Ok(Row::new(what, percentile(&took, 99), "ms", Some(floor), Reach::AtMost(50.0)))
 }
 

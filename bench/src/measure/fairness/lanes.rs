@@ -71,7 +71,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         let beside = beside?;
         for (percent, most) in [(50, 50.0), (99, 500.0)] {
             let what = format!("change to webhook beside {SLOW} of another that {what}, p{percent}");
-            let floor = Floor { figure: percentile(&quiet, percent), is: QUIET };
+            let floor = Floor::of(percentile(&quiet, percent), QUIET);
             rows.push(Row::new(what, percentile(&beside, percent), "ms", Some(floor), Reach::AtMost(most)));
         }
     }

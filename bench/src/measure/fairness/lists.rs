@@ -92,7 +92,7 @@ async fn beside_lists(
     tokio::time::timeout(SOON, begun).await??;
     let beside = slowest(effort, page).await?;
     lists.shutdown().await;
-    let floor = Floor { figure: quiet, is: "the same in a quiet service" };
+    let floor = Floor::of(quiet, "the same in a quiet service");
     let what = "eight costly lists of one: another's page, the slowest";
     Ok(vec![Row::relative(what, beside, "ms", floor, Reach::AtMost(1_000.0))])
 }
@@ -131,7 +131,7 @@ async fn beside_a_lock(stack: &Stack, one: &Arc<Site>, other: &Site, effort: Eff
     let beside = p99(effort, look).await?;
     callers.shutdown().await;
     holder.run("ROLLBACK").await?;
-    let floor = Floor { figure: quiet, is: "the same in a quiet service" };
+    let floor = Floor::of(quiet, "the same in a quiet service");
     let what = "one row locked, 60 callers want it: another's GET, p99";
     Ok(Row::relative(what, beside, "ms", floor, Reach::AtMost(50.0)))
 }

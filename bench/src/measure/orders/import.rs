@@ -63,9 +63,8 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             again.push(same);
         }
     }
-    let new_floor =
-        Floor { figure: median(new_floors), is: "COPY of the rows, then sets in one transaction" };
-    let again_floor = Floor { figure: median(again_floors), is: "COPY of the rows, then comparing in SQL" };
+    let new_floor = Floor::median(new_floors, "COPY of the rows, then sets in one transaction");
+    let again_floor = Floor::median(again_floors, "COPY of the rows, then comparing in SQL");
     Ok(vec![
         Row::relative(
             format!("import of {count} orders, to the last booking"),

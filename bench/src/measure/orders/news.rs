@@ -61,7 +61,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             figures.push(figure);
         }
     }
-    let floor = Floor { figure: median(floors), is: "COPY of the rows, then sets in one transaction" };
+    let floor = Floor::median(floors, "COPY of the rows, then sets in one transaction");
     let name = format!("{count} orders that a warehouse reports as packed");
     Ok(vec![Row::relative(name, median(figures), "ms", floor, Reach::RatioAtMost(3.0))])
 }

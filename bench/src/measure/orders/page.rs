@@ -78,7 +78,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
                 floors.push(psql.timed(&sql(&question, &depot)).await?);
                 ours.push(ask(&depot, &question).await?);
             }
-            let floor = Floor { figure: median(floors), is: "the rows of the page and its total as SQL" };
+            let floor = Floor::median(floors, "the rows of the page and its total as SQL");
             let what = format!("100 of {count} orders {}, {statistics} statistics", question.name);
             rows.push(Row::relative(what, median(ours), "ms", floor, Reach::RatioAtMost(2.0)));
         }

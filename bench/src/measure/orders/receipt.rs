@@ -7,9 +7,9 @@ use longshore_testkit::receiver::Receiver;
 use longshore_testkit::stack::Stack;
 
 use super::depot::{Depot, HUNG, items};
-use crate::measure::latency::{CHAIN, WARM_UP, bare_chain, paced};
+use crate::measure::latency::by_turns;
 use crate::measure::load::milliseconds;
-use crate::measure::{Effort, Floor, Reach, Row, percentile};
+use crate::measure::{Effort, Reach, Row, percentile};
 
 /// Orders of a run.
 const ORDERS: usize = 1_000;
@@ -27,25 +27,22 @@ const PLENTY: i64 = 1_000_000;
 const EVERY: Duration = Duration::from_millis(20);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let count = WARM_UP + effort.of(ORDERS);
     let depot = Depot::on(stack, "receipt", PRODUCTS, PLENTY).await?;
-    let floors = bare_chain(stack, count).await?;
     let receiver = Receiver::start().await?;
     let api = &depot.site.api;
     let webhook =
         api.create_webhook(depot.site.eshop, "expedition_status_change", &receiver.url("/")).await?;
-    let ours = paced(&receiver, count, "orderNumber", |number| {
-        let n = number.trim_start_matches("L-").parse().unwrap_or(0);
+    let post = |n: usize, number: String| {
         let (api, body) = (api.clone(), depot.body(&number, &items(n, PRODUCTS)));
         async move { api.place_order(&body).await }
-    })
-    .await?;
+    };
+    let taken = by_turns(stack, &receiver, effort.of(ORDERS), "orderNumber", post).await?;
     api.delete_webhook(webhook.id).await?;
     let mut rows: Vec<Row> = [(50, 2.2), (99, 2.0)]
         .map(|(percent, most)| {
             let what = format!("POST of an order to its webhook, 50 a second, p{percent}");
-            let floor = Floor { figure: percentile(&floors, percent), is: CHAIN };
-            Row::relative(what, percentile(&ours, percent), "ms", floor, Reach::RatioAtMost(most))
+            let (ours, floor) = taken.percentile(percent);
+            Row::relative(what, ours, "ms", floor, Reach::RatioAtMost(most))
         })
         .into();
     rows.push(beside_an_import(&depot, effort).await?);

@@ -51,7 +51,7 @@ async fn goods_come_and_go(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<
         depot.until(&mut psql, "waiting_for_goods", count).await?;
         taken_back.push(milliseconds(started));
     }
-    let floor = Floor { figure: median(floors), is: "a count that takes nothing back" };
+    let floor = Floor::median(floors, "a count that takes nothing back");
     Ok(vec![
         Row::absolute(
             format!("goods come that {count} orders wait for, until all are booked"),
@@ -107,7 +107,7 @@ async fn goods_for_nobody(stack: &Stack, effort: Effort) -> anyhow::Result<Row> 
             figures.push(milliseconds(started));
         }
     }
-    let floor = Floor { figure: median(few), is: "the same with 100 that wait" };
+    let floor = Floor::median(few, "the same with 100 that wait");
     let what = format!("a piece comes that {count} want who all lack something else");
     Ok(Row::relative(what, median(many), "ms", floor, Reach::RatioAtMost(2.0)))
 }

@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use super::command::{self, Command, Done, Told};
+use super::command::{self, Command, Done, Instruction};
 use crate::job::acceptance;
 use crate::job::kind::{Job, Within};
 use longshore_kernel::access::Scope;
@@ -70,10 +70,12 @@ pub async fn execute(
     ids: &[ExpeditionId],
     command: &Command,
 ) -> Result<(usize, Vec<Refused>), Problem> {
-    let told: Vec<Told<'_>> =
-        ids.iter().map(|id| Told { id: *id, command, precondition: Precondition::NONE, origin: 0 }).collect();
-    command::prepare(change.services(), &told).await?;
-    let done = command::apply(change, &[origin], &within.scope(), &told).await?;
+    let instructions: Vec<Instruction<'_>> = ids
+        .iter()
+        .map(|id| Instruction { id: *id, command, precondition: Precondition::NONE, origin: 0 })
+        .collect();
+    command::prepare(change.services(), &instructions).await?;
+    let done = command::apply(change, &[origin], &within.scope(), &instructions).await?;
     let changed = done.iter().filter(|done| matches!(done, Done::Changed | Done::Asked(true))).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {
         Done::NotFound => {

@@ -98,34 +98,35 @@ pub(super) async fn each(
         // the later of two for the same order finds what the earlier has made of it
         places.entry(asked.id.get()).or_insert(place);
     }
-    let told = asked.iter().enumerate().filter(|(place, asked)| places[&asked.id.get()] == *place);
-    let told: Vec<Told<'_>> = told
+    let first = asked.iter().enumerate().filter(|(place, asked)| places[&asked.id.get()] == *place);
+    let instructions: Vec<Instruction<'_>> = first
         .map(|(origin, asked)| {
             let Asked { id, command, precondition, .. } = &**asked;
-            Told { id: *id, command, precondition, origin }
+            Instruction { id: *id, command, precondition, origin }
         })
         .collect();
-    prepare(services, &told).await?;
+    prepare(services, &instructions).await?;
     let mut change = company.begin(services).await?;
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
-    let done = match apply(&mut change, &origins, scope, &told).await {
+    let done = match apply(&mut change, &origins, scope, &instructions).await {
         Ok(done) => done,
         Err(problem) if problem.is_contention() && !problem.is_locked() => return Ok(answers),
         Err(problem) => return Err(problem),
     };
     let (mut ids, mut asked_of_the_warehouse) = (Vec::new(), HashSet::new());
-    for (told, done) in told.iter().zip(done) {
+    for (instruction, done) in instructions.iter().zip(done) {
         match done {
             Done::NotFound => {
-                let missing = tombstone::missing(change.connection(), scope, ENTITY, told.id.get()).await;
-                answers[told.origin] = Some(Err(missing));
+                let missing =
+                    tombstone::missing(change.connection(), scope, ENTITY, instruction.id.get()).await;
+                answers[instruction.origin] = Some(Err(missing));
             }
-            Done::Refused(problem) => answers[told.origin] = Some(Err(problem)),
+            Done::Refused(problem) => answers[instruction.origin] = Some(Err(problem)),
             Done::Asked(_) => {
-                asked_of_the_warehouse.insert(told.id.get());
-                ids.push(told.id.get());
+                asked_of_the_warehouse.insert(instruction.id.get());
+                ids.push(instruction.id.get());
             }
-            Done::Changed | Done::Unchanged => ids.push(told.id.get()),
+            Done::Changed | Done::Unchanged => ids.push(instruction.id.get()),
         }
     }
     for record in list::find_each(change.connection(), &EXPEDITION, scope, &ids).await? {
@@ -145,7 +146,7 @@ pub(super) async fn each(
 
 /// A command for an order.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'c> {
+pub struct Instruction<'c> {
     /// The order.
     pub id: ExpeditionId,
     /// What is asked of it.
@@ -157,9 +158,11 @@ pub struct Told<'c> {
 }
 
 /// Makes what commands need before their transaction begins.
-pub async fn prepare(services: &Services, told: &[Told<'_>]) -> Result<(), Problem> {
-    let books = |told: &&Told<'_>| matches!(told.command, Command::Send { .. } | Command::Rebook);
-    let ids: Vec<ExpeditionId> = told.iter().filter(books).map(|told| told.id).collect();
+pub async fn prepare(services: &Services, instructions: &[Instruction<'_>]) -> Result<(), Problem> {
+    let books = |instruction: &&Instruction<'_>| {
+        matches!(instruction.command, Command::Send { .. } | Command::Rebook)
+    };
+    let ids: Vec<ExpeditionId> = instructions.iter().filter(books).map(|one| one.id).collect();
     if !ids.is_empty() {
         stocks::make_for(&services.db.main, &ids).await?;
     }
@@ -171,23 +174,26 @@ pub async fn apply(
     change: &mut Change<'_>,
     origins: &[&Origin],
     scope: &Scope,
-    told: &[Told<'_>],
+    instructions: &[Instruction<'_>],
 ) -> Result<Vec<Done>, Problem> {
-    let ids: Vec<ExpeditionId> = told.iter().map(|told| told.id).collect();
+    let ids: Vec<ExpeditionId> = instructions.iter().map(|one| one.id).collect();
     let mut orders = order::lock(change.connection(), scope, &ids).await?;
     let mut locked = stocks::lock(change.connection(), &orders).await?;
-    let sent: HashSet<ExpeditionId> =
-        told.iter().filter(|told| matches!(told.command, Command::Send { .. })).map(|told| told.id).collect();
+    let sent: HashSet<ExpeditionId> = instructions
+        .iter()
+        .filter(|one| matches!(one.command, Command::Send { .. }))
+        .map(|one| one.id)
+        .collect();
     if !sent.is_empty() {
         let turned = stocks::turned(change.connection(), &locked).await?;
         orders.iter_mut().filter(|order| sent.contains(&order.id)).for_each(|order| turned.judge(order));
         let is_sent = |order: &&mut Order| sent.contains(&order.id) && order.state.status.is_editable();
         choose(change.connection(), orders.iter_mut().filter(is_sent)).await?;
     }
-    let mut done: Vec<Done> = Vec::with_capacity(told.len());
+    let mut done: Vec<Done> = Vec::with_capacity(instructions.len());
     let mut transitions = Vec::with_capacity(orders.len());
     // in turn, as far as the caller says: in the order of the commands
-    for Told { id, command, precondition, origin } in told {
+    for Instruction { id, command, precondition, origin } in instructions {
         let Some(order) = orders.binary_search_by_key(id, |order| order.id).ok().map(|place| &orders[place])
         else {
             done.push(Done::NotFound);

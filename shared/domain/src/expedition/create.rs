@@ -413,7 +413,7 @@ async fn insert(
         &rows.origins,
         &rows.created,
         &rows.sent as &[Option<String>],
-        &rows.told,
+        &rows.data,
         &rows.booked as &[Option<String>],
         &stocks.were.quantities,
         &stocks.were.held,
@@ -435,7 +435,7 @@ struct Rows {
     origins: Vec<i64>,
     created: Vec<String>,
     sent: Vec<Option<String>>,
-    told: Vec<String>,
+    data: Vec<String>,
     booked: Vec<Option<String>>,
 }
 
@@ -464,7 +464,7 @@ impl Rows {
             changes_json(&[vec![status], order.chosen()].concat())
         };
         self.sent.push(new.send.then(|| sends(state.status).to_string()));
-        self.told.push(status_event(order, None, state, Vec::new()).to_string());
+        self.data.push(status_event(order, None, state, Vec::new()).to_string());
         self.booked.push(state.status.is_booked().then(|| booked_event(order, state.status).to_string()));
     }
 }

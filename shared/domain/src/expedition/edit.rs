@@ -442,7 +442,7 @@ pub(super) async fn write(
     }
     let places: Vec<i64> = orders.iter().map(|e| i64::try_from(e.origin + 1).unwrap_or(1)).collect();
     let changes: Vec<String> = orders.iter().map(|e| changes_json(&e.changes).to_string()).collect();
-    let told: Vec<Option<String>> = orders
+    let data: Vec<Option<String>> = orders
         .iter()
         .map(|edited| {
             let event = || change_event(&edited.order(), edited.stored.order.state.status, &edited.changes);
@@ -493,7 +493,7 @@ pub(super) async fn write(
         orders.iter().map(Edited::detail).collect::<Value>(),
         orders.iter().flat_map(|e| e.resolved.bundles.iter().cloned()).collect::<Value>(),
         orders.iter().flat_map(|e| e.resolved.items.iter().cloned()).collect::<Value>(),
-        &told as &[Option<String>],
+        &data as &[Option<String>],
         EXPEDITION_CHANGE.name,
     )
     .await?;

@@ -236,11 +236,11 @@ async fn folds<'o>(
         let meant = rows.iter().filter(|placed| is_meant(placed.row));
         meant.filter_map(|placed| placed.order).map(ExpeditionId::get).collect()
     };
-    let told: Vec<Uuid> = of(|row| !row.parcels.is_empty()).into_iter().collect();
+    let with_parcels: Vec<Uuid> = of(|row| !row.parcels.is_empty()).into_iter().collect();
     let counted = of(|row| row.items.is_some());
     let packed = orders.iter().filter(|order| order.state.status.is_packed());
     let counted: Vec<Uuid> = packed.map(|order| order.id.get()).filter(|id| counted.contains(id)).collect();
-    let known = subject::read(connection, orders, &told, &counted).await?;
+    let known = subject::read(connection, orders, &with_parcels, &counted).await?;
     Ok(orders.iter().zip(known).map(|(order, known)| Fold::new(order, known)).collect())
 }
 

@@ -150,9 +150,9 @@ fn shown(order: &Order, status: Status, change: &FieldChange) -> Value {
 /// `data` of `expedition_change`: what changed beside the status. What is personal is named, and not shown.
 pub(super) fn change_event(order: &Order, status: Status, changes: &[FieldChange]) -> Value {
     let names: Vec<String> = changes.iter().map(|change| change.field.to_owned()).collect();
-    let told = changes.iter().filter(|change| !is_personal(change.field));
+    let public = changes.iter().filter(|change| !is_personal(change.field));
     let fields: Map<_, _> =
-        told.map(|change| (change.field.to_owned(), shown(order, status, change))).collect();
+        public.map(|change| (change.field.to_owned(), shown(order, status, change))).collect();
     data(order, status, &names, &fields.into())
 }
 
@@ -300,7 +300,7 @@ pub(super) async fn write(
     let is_audited = |t: &Transition<'_>| t.raises_version() || t.changes_handover();
     let changes: Vec<Option<String>> =
         changed.iter().map(|t| is_audited(t).then(|| changes_json(&t.changes()).to_string())).collect();
-    let told = column(|t| {
+    let data = column(|t| {
         let (old, new) = (t.order.state.status, t.state.status);
         if old != new {
             return Some(status_event(t.order, Some(old), &t.state, Vec::new()));
@@ -356,7 +356,7 @@ pub(super) async fn write(
         &actions as &[&str],
         &places,
         &changes as &[Option<String>],
-        &told as &[Option<String>],
+        &data as &[Option<String>],
         &booked as &[Option<String>],
         &raised,
         &events as &[Option<&str>],

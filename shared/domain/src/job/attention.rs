@@ -11,8 +11,10 @@ use longshore_kernel::problem::Problem;
 pub const COUNTED: i64 = 1_000;
 /// A job that has waited this long is reported.
 const WAITS_SECONDS: f64 = 10.0;
-/// Jobs that others wait for which are shown.
-const AHEAD: i64 = 5;
+/// Jobs that others wait for, and e-shops whose jobs fail, that are named.
+const NAMED: i64 = 20;
+/// Jobs of an e-shop, before those that fail, among which the last that succeeded is looked for.
+const LOOKED_AT: i64 = 200;
 /// A job that is under way and has not moved for so long is stuck.
 pub const STUCK_MINUTES: i32 = 10;
 
@@ -21,18 +23,28 @@ pub const STUCK_MINUTES: i32 = 10;
 pub struct Attention {
     /// Jobs of the last day that failed, at most [`COUNTED`].
     pub failed: i64,
+    /// When the last of these ended.
+    pub failed_at: Option<DateTime<Utc>>,
     /// Jobs that run and have not moved for [`STUCK_MINUTES`], among the first [`COUNTED`] that are under way.
     pub stuck: i64,
     /// The one of the stuck jobs that has not moved for longest.
     pub stuck_job: Option<JobId>,
     /// Since when it has not.
     pub stuck_since: Option<DateTime<Utc>>,
+    /// When the last of the stuck jobs moved.
+    pub stuck_last: Option<DateTime<Utc>>,
     /// Jobs that wait for their next attempt, among the same.
     pub retrying: i64,
+    /// When the last of these was accepted.
+    pub retrying_last: Option<DateTime<Utc>>,
     /// Jobs that wait for their partner without a failure, among the same.
     pub at_partner: i64,
+    /// When the last of these was accepted.
+    pub at_partner_last: Option<DateTime<Utc>>,
     /// Jobs that wait for a queue that is paused, among the same.
     pub paused: i64,
+    /// When the last pause began.
+    pub paused_at: Option<DateTime<Utc>>,
     /// Jobs that wait for another, among the same.
     pub behind: Vec<Behind>,
     /// What failed in the last day and has not succeeded since, the most frequent first.
@@ -44,6 +56,8 @@ pub struct Attention {
 pub struct Failing {
     /// What they do.
     pub kind: String,
+    /// Their organisation.
+    pub organisation_id: OrganisationId,
     /// Their e-shop.
     pub eshop_id: EshopId,
     /// Name of that.
@@ -52,6 +66,8 @@ pub struct Failing {
     pub jobs: i64,
     /// When the first of these was accepted.
     pub since: DateTime<Utc>,
+    /// When the last one that succeeded was accepted, among the last jobs of the e-shop.
+    pub succeeded_at: Option<DateTime<Utc>>,
     /// Why the newest failed.
     pub error: Option<String>,
 }
@@ -63,6 +79,8 @@ pub struct Behind {
     pub ahead: JobId,
     /// What that does.
     pub kind: String,
+    /// Its organisation; absent where it is of several.
+    pub organisation_id: Option<OrganisationId>,
     /// Name of its e-shop.
     pub eshop: Option<String>,
     /// When it began.
@@ -74,20 +92,39 @@ pub struct Behind {
 #[derive(Debug)]
 struct Counts {
     failed: i64,
+    failed_at: Option<DateTime<Utc>>,
     stuck: i64,
     stuck_job: Option<JobId>,
     stuck_since: Option<DateTime<Utc>>,
+    stuck_last: Option<DateTime<Utc>>,
     retrying: i64,
+    retrying_last: Option<DateTime<Utc>>,
     at_partner: i64,
+    at_partner_last: Option<DateTime<Utc>>,
     paused: i64,
+    paused_at: Option<DateTime<Utc>>,
 }
 
 /// Looks, by the indexes on what failed and what is under way.
 pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
     let (counts, behind, failing) =
         tokio::try_join!(count(db, scope), behind(db, scope), failing(db, scope))?;
-    let Counts { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused } = counts;
-    Ok(Attention { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused, behind, failing })
+    Ok(Attention {
+        failed: counts.failed,
+        failed_at: counts.failed_at,
+        stuck: counts.stuck,
+        stuck_job: counts.stuck_job,
+        stuck_since: counts.stuck_since,
+        stuck_last: counts.stuck_last,
+        retrying: counts.retrying,
+        retrying_last: counts.retrying_last,
+        at_partner: counts.at_partner,
+        at_partner_last: counts.at_partner_last,
+        paused: counts.paused,
+        paused_at: counts.paused_at,
+        behind,
+        failing,
+    })
 }
 
 /// Failed jobs of the last day by e-shop and kind, but for what has succeeded since: by the index on what failed, and by that
@@ -105,7 +142,12 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
                       (array_agg(error ORDER BY created_at DESC))[1] AS error
                FROM failed GROUP BY kind, eshop_id
            )
-           SELECT g.kind AS "kind!", g.eshop_id AS "eshop_id!: EshopId", s.name AS "eshop!", g.jobs AS "jobs!", g.since AS "since!", g.error
+           SELECT g.kind AS "kind!", s.organisation_id AS "organisation_id!: OrganisationId", g.eshop_id AS "eshop_id!: EshopId",
+                  s.name AS "eshop!", g.jobs AS "jobs!", g.since AS "since!", g.error,
+                  (SELECT max(j.created_at) FROM (
+                       SELECT kind, state, created_at FROM job
+                       WHERE eshop_id = g.eshop_id AND created_at < g.last ORDER BY created_at DESC LIMIT $5
+                   ) AS j WHERE j.kind = g.kind AND j.state = 'succeeded') AS succeeded_at
            FROM grouped g JOIN eshop s ON s.id = g.eshop_id
            WHERE NOT EXISTS (SELECT FROM job j WHERE j.eshop_id = g.eshop_id AND j.created_at > g.last
                              AND j.kind = g.kind AND j.state = 'succeeded')
@@ -113,7 +155,8 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
-        AHEAD,
+        NAMED,
+        LOOKED_AT,
     )
     .fetch_all(&db.lists)
     .await?;
@@ -124,7 +167,7 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
     let found = sqlx::query_as!(
         Counts,
         r#"WITH live AS (
-               SELECT id, state, source, coalesce(progressed_at, changed_at) AS changed_at FROM job
+               SELECT id, state, source, created_at, coalesce(progressed_at, changed_at) AS changed_at FROM job
                WHERE state IN ('queued', 'running', 'retrying')
                  AND in_scope($1, organisation_id, organisations)
                  AND in_eshop($2, eshop_id)
@@ -133,24 +176,30 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                SELECT id, changed_at FROM live
                WHERE state = 'running' AND changed_at < now() - make_interval(mins => $4)
            )
-           SELECT (SELECT count(*) FROM (
-                       SELECT FROM job
-                       WHERE state = 'failed' AND created_at > now() - interval '1 day'
-                         AND in_scope($1, organisation_id, organisations)
-                         AND in_eshop($2, eshop_id)
-                       LIMIT $3) AS f) AS "failed!",
+           SELECT f.failed AS "failed!", f.failed_at,
                   (SELECT count(*) FROM stuck) AS "stuck!",
                   (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS "stuck_job: JobId",
                   (SELECT min(changed_at) FROM stuck) AS stuck_since,
+                  (SELECT max(changed_at) FROM stuck) AS stuck_last,
                   (SELECT count(*) FROM live WHERE state = 'retrying') AS "retrying!",
-                  (SELECT count(*) FROM live CROSS JOIN LATERAL (
+                  (SELECT max(created_at) FROM live WHERE state = 'retrying') AS retrying_last,
+                  p.jobs AS "at_partner!", p.last AS at_partner_last,
+                  -- each is asked, but only while a queue is paused
+                  CASE WHEN q.paused_at IS NOT NULL
+                       THEN (SELECT count(*) FROM live WHERE job_waits_for(id)->>'reason' = 'paused') ELSE 0 END AS "paused!",
+                  q.paused_at
+           FROM (SELECT count(*) AS failed, max(ended_at) AS failed_at FROM (
+                     SELECT coalesce(finished_at, created_at) AS ended_at FROM job
+                     WHERE state = 'failed' AND created_at > now() - interval '1 day'
+                       AND in_scope($1, organisation_id, organisations)
+                       AND in_eshop($2, eshop_id)
+                     ORDER BY created_at DESC, id DESC LIMIT $3) AS f) AS f
+           CROSS JOIN (SELECT count(*) AS jobs, max(live.created_at) AS last FROM live CROSS JOIN LATERAL (
                        SELECT FROM job_chunk c
                        WHERE c.job_id = live.id AND c.state = 'queued' AND c.calls_partner AND c.next_attempt_at > now()
                          AND c.waits_since < now() - make_interval(secs => $5) LIMIT 1) AS c
-                   WHERE source IS NOT NULL AND state <> 'retrying') AS "at_partner!",
-                  -- each is asked, but only while a queue is paused
-                  CASE WHEN EXISTS (SELECT FROM queue WHERE paused AND name IN ('chunk', 'partner'))
-                       THEN (SELECT count(*) FROM live WHERE job_waits_for(id)->>'reason' = 'paused') ELSE 0 END AS "paused!""#,
+                       WHERE source IS NOT NULL AND state <> 'retrying') AS p
+           CROSS JOIN (SELECT max(changed_at) AS paused_at FROM queue WHERE paused AND name IN ('chunk', 'partner')) AS q"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
@@ -187,7 +236,7 @@ async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
            ), behind AS (
                SELECT ahead, count(*) AS jobs, min(changed_at) AS since FROM waiting WHERE id <> ahead GROUP BY ahead
            )
-           SELECT j.id AS "ahead!", j.kind AS "kind!", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.started_at,
+           SELECT j.id AS "ahead!", j.kind AS "kind!", j.organisation_id AS "organisation_id: OrganisationId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.started_at,
                   b.jobs AS "jobs!"
            FROM behind b JOIN job j ON j.id = b.ahead
            WHERE b.since < now() - make_interval(secs => $4)
@@ -196,7 +245,7 @@ async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
         scope.eshop() as Option<EshopId>,
         COUNTED,
         WAITS_SECONDS,
-        AHEAD,
+        NAMED,
     )
     .fetch_all(&db.lists)
     .await?;

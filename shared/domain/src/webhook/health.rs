@@ -105,7 +105,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
            CROSS JOIN LATERAL (
                SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls, coalesce(sum(delivered), 0)::bigint AS delivered
                FROM webhook_activity a
-               WHERE a.webhook_id = w.id AND a.hour > now() - make_interval(hours => $8)
+               WHERE a.webhook_id = w.id AND a.minute > now() - make_interval(hours => $8)
            ) a
            WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
              AND ($3::uuid IS NULL OR w.eshop_id = $3)
@@ -135,24 +135,29 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
 pub struct Attention {
     /// Active ones that fail.
     pub failing: i64,
+    /// When the last of these began to.
+    pub failing_since: Option<DateTime<Utc>>,
     /// Those that were disabled.
     pub disabled: i64,
+    /// When the last of these was.
+    pub disabled_at: Option<DateTime<Utc>>,
 }
 
 /// Counts them, by the indexes on what is not well.
 pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
     let found = sqlx::query_as!(
         Attention,
-        r#"SELECT (SELECT count(*) FROM (
-                       SELECT FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                       WHERE l.failures > 0 AND w.active
-                         AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-                       LIMIT $3) AS f) AS "failing!",
-                  (SELECT count(*) FROM (
-                       SELECT FROM webhook w
-                       WHERE w.disabled_at IS NOT NULL
-                         AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-                       LIMIT $3) AS d) AS "disabled!""#,
+        r#"SELECT f.failing AS "failing!", f.failing_since, d.disabled AS "disabled!", d.disabled_at
+           FROM (SELECT count(*) AS failing, max(failing_since) AS failing_since FROM (
+                     SELECT l.failing_since FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                     WHERE l.failures > 0 AND w.active
+                       AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                     LIMIT $3) AS f) AS f
+           CROSS JOIN (SELECT count(*) AS disabled, max(disabled_at) AS disabled_at FROM (
+                     SELECT w.disabled_at FROM webhook w
+                     WHERE w.disabled_at IS NOT NULL
+                       AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                     LIMIT $3) AS d) AS d"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
@@ -169,6 +174,10 @@ pub struct Unwell {
     pub id: WebhookId,
     /// Where it goes.
     pub destination: String,
+    /// Its organisation.
+    pub organisation_id: OrganisationId,
+    /// Its e-shop.
+    pub eshop_id: EshopId,
     /// Name of its e-shop.
     pub eshop: String,
     /// Since when every attempt has failed.
@@ -183,11 +192,12 @@ pub struct Unwell {
 pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwell>, Problem> {
     let found = sqlx::query_as!(
         Unwell,
-        r#"SELECT f.id AS "id!", f.destination AS "destination!", f.eshop AS "eshop!", f.failing_since AS "since!",
+        r#"SELECT f.id AS "id!", f.destination AS "destination!", f.organisation_id AS "organisation_id!",
+                  f.eshop_id AS "eshop_id!", f.eshop AS "eshop!", f.failing_since AS "since!",
                   (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = f.id AND d.attempt_count > 0
                    ORDER BY d.created_at DESC, d.id DESC LIMIT 1) AS last,
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = f.id LIMIT $3) AS n) AS "waiting!"
-           FROM (SELECT w.id, w.destination, s.name AS eshop, l.failing_since
+           FROM (SELECT w.id, w.destination, w.organisation_id, w.eshop_id, s.name AS eshop, l.failing_since
                  FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id JOIN eshop s ON s.id = w.eshop_id
                  WHERE l.failures > 0 AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                  ORDER BY l.failing_since LIMIT $4) AS f
@@ -338,7 +348,7 @@ pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem
            CROSS JOIN (SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls,
                               coalesce(sum(delivered), 0)::bigint AS delivered
                        FROM webhook_activity
-                       WHERE webhook_id = $1 AND hour > now() - make_interval(hours => $3)) AS called"#,
+                       WHERE webhook_id = $1 AND minute > now() - make_interval(hours => $3)) AS called"#,
         webhook.get(),
         SAMPLE,
         CALLS_HOURS,

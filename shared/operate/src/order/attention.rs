@@ -8,7 +8,7 @@ use super::COUNTED;
 use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
 
 /// Groups, and stocks, that are shown of each kind.
@@ -45,8 +45,12 @@ pub struct Attention {
 /// A wms whose system fails, is behind, or has not answered a cancel.
 #[derive(Clone, Debug)]
 pub struct Silent {
+    /// The wms.
+    pub wms_id: WmsId,
     /// Name of the wms.
     pub wms: String,
+    /// Its organisation.
+    pub organisation_id: OrganisationId,
     /// Name of its organisation.
     pub organisation: String,
     /// Whether no call begins because an operator paused it.
@@ -63,13 +67,15 @@ pub struct Silent {
     pub unanswered: i64,
     /// The oldest order of these.
     pub first_unanswered: Option<ExpeditionId>,
+    /// Since when that waits for its answer.
+    pub unanswered_since: Option<DateTime<Utc>>,
 }
 
 impl Silent {
     /// Since when it needs attention.
     #[must_use]
     pub fn since(&self) -> Option<DateTime<Utc>> {
-        self.failing_since.or(self.waiting_since)
+        self.failing_since.or(self.waiting_since).or(self.unanswered_since)
     }
 }
 
@@ -143,6 +149,8 @@ pub struct Short {
     pub held: i64,
     /// One of them.
     pub order: ExpeditionId,
+    /// When the stock was changed.
+    pub changed_at: DateTime<Utc>,
 }
 
 /// How much of each there is, for the overview; each up to a bound.
@@ -150,10 +158,16 @@ pub struct Short {
 pub struct Counts {
     /// Refused orders.
     pub refused: i64,
+    /// When the last of these was refused.
+    pub refused_at: Option<DateTime<Utc>>,
     /// Marks that are older than a minute.
     pub marked: i64,
+    /// Since when the oldest is there.
+    pub marked_since: Option<DateTime<Utc>>,
     /// Stocks of which more is held than there is.
     pub short: i64,
+    /// When the last of these was changed.
+    pub short_at: Option<DateTime<Utc>>,
 }
 
 /// Looks for all of it. What belongs to a place and not to an e-shop is left out for a caller that is bound to one.
@@ -170,13 +184,21 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
 
 /// Counts.
 pub async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
-    let (refused, marked, short) = tokio::try_join!(
+    let (refused, refused_at, marked, short) = tokio::try_join!(
         count_refused(db, scope),
+        last_refused(db, scope),
         marked(db, scope, COUNTED),
         short(db, scope, GLANCED, COUNTED)
     )?;
     let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
-    Ok(Counts { refused, marked: count(marked.len()), short: count(short.len()) })
+    Ok(Counts {
+        refused,
+        refused_at,
+        marked: count(marked.len()),
+        marked_since: marked.first().map(|stock| stock.since),
+        short: count(short.len()),
+        short_at: short.iter().map(|stock| stock.changed_at).max(),
+    })
 }
 
 /// Looks for warehouses whose system fails, is behind, or has not answered a cancel. Nothing for a caller that is bound to an
@@ -184,9 +206,9 @@ pub async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
 pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem> {
     let found = sqlx::query_as!(
         Silent,
-        r#"SELECT m.name AS wms, o.name AS organisation, s.paused AS is_paused, l.failing_since, l.error,
+        r#"SELECT m.id AS "wms_id: WmsId", m.name AS wms, o.id AS "organisation_id: OrganisationId", o.name AS organisation, s.paused AS is_paused, l.failing_since, l.error,
                   w.orders AS "waiting!", w.since AS waiting_since, c.orders AS "unanswered!",
-                  c.first AS "first_unanswered: ExpeditionId"
+                  c.first AS "first_unanswered: ExpeditionId", c.since AS unanswered_since
            FROM wms_setting s
            JOIN wms m ON m.id = s.wms_id
            JOIN organisation o ON o.id = s.organisation_id
@@ -201,7 +223,8 @@ pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem
                ) AS h
            ) AS w
            CROSS JOIN LATERAL (
-               SELECT count(*) AS orders, (array_agg(e.id ORDER BY e.status_since))[1] AS first FROM (
+               SELECT count(*) AS orders, (array_agg(e.id ORDER BY e.status_since))[1] AS first, min(e.status_since) AS since
+               FROM (
                    SELECT id, status_since FROM expedition
                    WHERE organisation_id = s.organisation_id AND status = 'waiting_for_cancel' AND wms_id = s.wms_id
                      AND status_since < now() - make_interval(secs => $4)
@@ -226,6 +249,21 @@ pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem
 async fn count_refused(db: &Database, scope: &Scope) -> Result<i64, Problem> {
     let counts = super::search::counts_of(db, scope, &[ExpeditionStatus::Incorrect]).await?;
     Ok(counts.first().map_or(0, |(_, orders)| *orders))
+}
+
+async fn last_refused(db: &Database, scope: &Scope) -> Result<Option<DateTime<Utc>>, Problem> {
+    let last = sqlx::query_scalar!(
+        r#"SELECT max(e.status_since) FROM organisation o CROSS JOIN LATERAL (
+               SELECT status_since FROM expedition e
+               WHERE e.organisation_id = o.id AND e.status = 'incorrect' AND in_eshop($2, e.eshop_id)
+               ORDER BY e.status_since DESC, e.id DESC LIMIT 1
+           ) AS e WHERE in_scope($1, o.id)"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(last)
 }
 
 async fn refused(db: &Database, scope: &Scope) -> Result<Vec<Refused>, Problem> {
@@ -332,14 +370,14 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
                       (array_agg(e.id ORDER BY e.id))[1] AS first
                FROM picked e JOIN expedition_item i ON i.expedition_id = ANY (ARRAY[e.id]) GROUP BY 1, 2, 3
            ), short AS MATERIALIZED (
-               SELECT k.id, k.product_id, k.warehouse_id, k.wms_id, k.quantity, t.held, t.first FROM taken t
+               SELECT k.id, k.product_id, k.warehouse_id, k.wms_id, k.quantity, k.changed_at, t.held, t.first FROM taken t
                JOIN product_stock k ON k.product_id = ANY (ARRAY[t.product_id]) AND k.warehouse_id = ANY (ARRAY[t.warehouse_id])
                    AND k.wms_id = ANY (ARRAY[t.wms_id])
                WHERE k.quantity < t.held
                ORDER BY t.held - k.quantity DESC, k.id LIMIT $4
            )
            SELECT k.id, p.product_sku AS sku, w.name AS warehouse, m.name AS wms, k.quantity, k.held AS "held!",
-                  k.first AS "order!: ExpeditionId"
+                  k.first AS "order!: ExpeditionId", k.changed_at
            FROM short k
            JOIN product p ON p.id = k.product_id
            JOIN warehouse w ON w.id = k.warehouse_id

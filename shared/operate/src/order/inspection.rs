@@ -1,24 +1,19 @@
-//! One order: where it is, what it waits for, when that will come, and the deliveries of its events.
+//! One order: where it is, what it waits for, when that will come, and what happened to it.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
 use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
-use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EshopId, ExpeditionId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
-/// Audit records that are shown: the newest.
-pub const DEEDS: i64 = 100;
+use crate::timeline::{self, About, Timeline, Wanted};
+
 /// Parcels that are shown.
 pub const PARCELS: i64 = 100;
-/// Deliveries that are shown: the newest.
-pub const DELIVERIES: i64 = 50;
-/// Waiting deliveries of a webhook among which those of the order are looked for: the next ones.
-pub const WAITING: i64 = 1_000;
 /// Products that are missing which are shown with what is on its way.
 pub const LACKS: i64 = 100;
 /// Advices of a missing product that are shown: those that are expected first.
@@ -41,12 +36,10 @@ pub struct Inspection {
     pub lacks: Vec<Lack>,
     /// Orders that are served before it, up to [`AHEAD`]; of one that waits only.
     pub ahead: i64,
-    /// The newest audit records, newest first, at most [`DEEDS`].
-    pub deeds: Vec<Deed>,
     /// Webhooks that listen to orders of the e-shop.
     pub listeners: i64,
-    /// Its deliveries, the newest first, at most [`DELIVERIES`].
-    pub deliveries: Vec<Delivery>,
+    /// What happened to it.
+    pub timeline: Timeline,
 }
 
 /// An order.
@@ -223,44 +216,6 @@ pub struct Elsewhere {
     pub free: i64,
 }
 
-/// An audit record of the order.
-#[derive(Clone, Debug)]
-pub struct Deed {
-    /// When.
-    pub at: DateTime<Utc>,
-    /// What was done.
-    pub action: String,
-    /// By whom.
-    pub actor: String,
-    /// The status before; absent where it did not change.
-    pub status_from: Option<String>,
-    /// The status after; absent where it did not change.
-    pub status_to: Option<String>,
-    /// Why it was cancelled.
-    pub reason: Option<String>,
-}
-
-/// A delivery of an event of the order.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// Its id.
-    pub id: DeliveryId,
-    /// Type of its event.
-    pub event: String,
-    /// Its webhook.
-    pub webhook: WebhookId,
-    /// Where that goes; absent where it was deleted.
-    pub destination: Option<String>,
-    /// Its state.
-    pub state: DeliveryState,
-    /// Calls so far.
-    pub attempts: i16,
-    /// When it was made.
-    pub created_at: DateTime<Utc>,
-    /// When it ended.
-    pub finished_at: Option<DateTime<Utc>>,
-}
-
 /// An order of a scope.
 pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Option<Order>, Problem> {
     let found = sqlx::query_as!(
@@ -298,19 +253,33 @@ pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Opti
 }
 
 /// The same with everything that belongs to it.
-pub async fn inspect(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Option<Inspection>, Problem> {
+pub async fn inspect(
+    db: &Database,
+    scope: &Scope,
+    id: ExpeditionId,
+    wanted: &Wanted,
+) -> Result<Option<Inspection>, Problem> {
     let Some(order) = find(db, scope, id).await? else { return Ok(None) };
     let waits = order.status.waits();
-    let (items, parcels, lacks, ahead, deeds, listeners, deliveries) = tokio::try_join!(
+    let about = About {
+        entities: vec![id.get()],
+        expedition: Some(id),
+        eshops: vec![order.eshop_id],
+        audit: wanted.audit,
+        deliveries: wanted.deliveries,
+        since: wanted.since,
+        until: wanted.until,
+        ..About::default()
+    };
+    let (items, parcels, lacks, ahead, listeners, timeline) = tokio::try_join!(
         items(db, id),
         parcels(db, id),
         async { if waits { lacks(db, id).await } else { Ok(Vec::new()) } },
         async { if waits { ahead(db, id).await } else { Ok(0) } },
-        deeds(db, id),
         listeners(db, order.eshop_id),
-        deliveries(db, &order),
+        timeline::read(db, scope, &about),
     )?;
-    Ok(Some(Inspection { order, items, parcels, lacks, ahead, deeds, listeners, deliveries }))
+    Ok(Some(Inspection { order, items, parcels, lacks, ahead, listeners, timeline }))
 }
 
 async fn items(db: &Database, id: ExpeditionId) -> Result<Vec<Item>, Problem> {
@@ -444,20 +413,6 @@ async fn ahead(db: &Database, id: ExpeditionId) -> Result<i64, Problem> {
     Ok(ahead)
 }
 
-async fn deeds(db: &Database, id: ExpeditionId) -> Result<Vec<Deed>, Problem> {
-    let found = sqlx::query_as!(
-        Deed,
-        "SELECT at, action, actor_name AS actor, changes -> 'status' ->> 0 AS status_from,
-                changes -> 'status' ->> 1 AS status_to, changes -> 'reason' ->> 1 AS reason
-         FROM audit WHERE entity_id = $1 ORDER BY id DESC LIMIT $2",
-        id.get(),
-        DEEDS,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
-}
-
 async fn listeners(db: &Database, eshop: EshopId) -> Result<i64, Problem> {
     let listeners = sqlx::query_scalar!(
         r#"SELECT count(*) AS "listeners!" FROM webhook
@@ -467,31 +422,4 @@ async fn listeners(db: &Database, eshop: EshopId) -> Result<i64, Problem> {
     .fetch_one(&db.lists)
     .await?;
     Ok(listeners)
-}
-
-/// What has ended, by the index of entities; what waits, among the next deliveries of each webhook of the e-shop.
-async fn deliveries(db: &Database, order: &Order) -> Result<Vec<Delivery>, Problem> {
-    let found = sqlx::query_as!(
-        Delivery,
-        r#"SELECT d.id AS "id!", d.event AS "event!", d.webhook_id AS "webhook!", w.destination AS "destination?",
-                  d.state AS "state!: DeliveryState", d.attempts AS "attempts!", d.created_at AS "created_at!", d.finished_at
-           FROM (
-               (SELECT id, event_type AS event, webhook_id, state, attempt_count AS attempts, created_at, finished_at
-                FROM delivery_history WHERE entity_id = $1 ORDER BY id DESC LIMIT $3)
-               UNION ALL
-               (SELECT d.id, v.type, d.webhook_id, 'pending', d.attempt_count, d.created_at, NULL
-                FROM webhook w CROSS JOIN LATERAL (
-                    SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $4
-                ) AS d JOIN event v ON v.id = ANY (ARRAY[d.event_id])
-                WHERE w.eshop_id = $2 AND v.entity_id = $1 LIMIT $3)
-           ) AS d LEFT JOIN webhook w ON w.id = d.webhook_id
-           ORDER BY d.id DESC LIMIT $3"#,
-        order.id.get(),
-        order.eshop_id.get(),
-        DELIVERIES,
-        WAITING,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }

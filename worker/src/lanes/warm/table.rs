@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use longshore_shared::kernel::gather::Gather;
-use longshore_shared::kernel::ids::WebhookId;
+use longshore_shared::kernel::ids::{OrganisationId, WebhookId};
 use longshore_shared::kernel::queue::Notice;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::lane::{self, BATCH, Batch, Due, Lease, Looked};
@@ -92,14 +93,17 @@ impl Warm {
                 return true;
             }
             if lanes.len() >= PLACES && !lanes.contains_key(&webhook) {
-                let unused = lanes
-                    .iter()
-                    .filter(|(_, kept)| matches!(kept.state, State::Idle(_, None)))
-                    .min_by_key(|(_, kept)| kept.used)
-                    .filter(|(_, kept)| now.saturating_duration_since(kept.used) >= MAKES_ROOM)
-                    .map(|(webhook, _)| *webhook);
-                let Some(unused) = unused else { return false };
-                evicted = lanes.remove(&unused);
+                let places = lanes.iter().map(|(webhook, kept)| Place {
+                    webhook: *webhook,
+                    organisation: kept.held.lease.organisation,
+                    unused: now.saturating_duration_since(kept.used),
+                    is_idle: matches!(kept.state, State::Idle(_, None)),
+                });
+                let Some(gives_way) = that_gives_way(&places.collect::<Vec<_>>(), held.lease.organisation)
+                else {
+                    return false;
+                };
+                evicted = lanes.remove(&gives_way);
             }
             lanes.insert(
                 webhook,
@@ -247,6 +251,32 @@ impl Warm {
     }
 }
 
+/// The place of a warm lane.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    webhook: WebhookId,
+    organisation: OrganisationId,
+    unused: Duration,
+    is_idle: bool,
+}
+
+/// The lane that gives way to one of an organisation when all places are taken: a lane of an organisation that has more of them,
+/// or one of its own that was not used for a while. So each organisation has its share, however many lanes another one uses.
+fn that_gives_way(places: &[Place], organisation: OrganisationId) -> Option<WebhookId> {
+    let mut taken: HashMap<OrganisationId, usize> = HashMap::new();
+    for place in places {
+        *taken.entry(place.organisation).or_default() += 1;
+    }
+    let of = |organisation| taken.get(&organisation).copied().unwrap_or_default();
+    let own = of(organisation);
+    let gives_way = |place: &&Place| {
+        let is_unused = place.organisation == organisation && place.unused >= MAKES_ROOM;
+        place.is_idle && (is_unused || of(place.organisation) > own + 1)
+    };
+    let place = places.iter().filter(gives_way).max_by_key(|place| (of(place.organisation), place.unused))?;
+    Some(place.webhook)
+}
+
 impl Kept {
     pub(super) fn is_of(&self, token: i64) -> bool {
         self.held.lease.token == token
@@ -256,4 +286,38 @@ impl Kept {
 /// Whether a lease is valid now, with the margin of a call.
 pub(super) fn is_valid(until: Instant) -> bool {
     Instant::now() + MARGIN < until
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: OrganisationId = OrganisationId::from_u128(1);
+    const SMALL: OrganisationId = OrganisationId::from_u128(2);
+
+    fn place(webhook: u128, organisation: OrganisationId, unused: u64) -> Place {
+        let (webhook, unused) = (WebhookId::from_u128(webhook), Duration::from_millis(unused));
+        Place { webhook, organisation, unused, is_idle: true }
+    }
+
+    #[test]
+    fn a_lane_of_the_organisation_with_the_most_gives_way() {
+        let places = [place(1, LARGE, 10), place(2, LARGE, 20), place(3, LARGE, 0), place(4, SMALL, 9_000)];
+        assert_eq!(
+            that_gives_way(&places, SMALL),
+            Some(WebhookId::from_u128(2)),
+            "used just now, but one of three"
+        );
+        assert_eq!(that_gives_way(&places, LARGE), None, "its own are in use, and the other has less");
+        let busy = places.map(|place| Place { is_idle: false, ..place });
+        assert_eq!(that_gives_way(&busy, SMALL), None);
+    }
+
+    #[test]
+    fn with_equal_shares_an_organisation_replaces_its_own_unused_lane() {
+        let places =
+            [place(1, LARGE, 10), place(2, LARGE, 2_000), place(3, SMALL, 9_000), place(4, SMALL, 0)];
+        assert_eq!(that_gives_way(&places, LARGE), Some(WebhookId::from_u128(2)));
+        assert_eq!(that_gives_way(&places, SMALL), Some(WebhookId::from_u128(3)));
+    }
 }

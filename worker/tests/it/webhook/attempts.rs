@@ -331,7 +331,7 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
     assert_eq!((delivered, usize::try_from(calls).unwrap()), (0, world.receiver.receipts_at("/dead").len()));
     assert!(calls > 0);
     // activity beyond its retention does not count, and is removed
-    sqlx::query("UPDATE webhook_activity SET hour = hour - interval '9 days' WHERE webhook_id = $1")
+    sqlx::query("UPDATE webhook_activity SET minute = minute - interval '9 days' WHERE webhook_id = $1")
         .bind(dead.id)
         .execute(&world.pool)
         .await

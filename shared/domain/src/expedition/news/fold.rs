@@ -381,13 +381,13 @@ impl<'o> Fold<'o> {
     /// Refuses items that differ from those with which it was packed.
     fn contradict_nothing(&self, row: &Row) -> Result<(), Refused> {
         let Some(sent) = row.items.as_deref() else { return Ok(()) };
-        let told = self.leaving(Some(sent))?;
+        let leaves = self.leaving(Some(sent))?;
         let left = |item: ExpeditionItemId| match &self.left {
             Some(left) => left.iter().find(|gone| gone.item == item).map(|gone| gone.pieces),
             None => self.fixed.left.get(&item).copied(),
         };
         let differs = |gone: &&Gone| left(gone.item).is_some_and(|pieces| pieces != gone.pieces);
-        match told.iter().find(differs) {
+        match leaves.iter().find(differs) {
             None => Ok(()),
             Some(gone) => {
                 let message = format!(

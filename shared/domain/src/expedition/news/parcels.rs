@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::fold::Fold;
-use crate::expedition::progress::Parcel;
+use crate::expedition::report::Parcel;
 
 /// Parcels that are new, or known in another way since.
 pub(super) fn new_parcels<'f>(fold: &'f Fold<'_>) -> impl Iterator<Item = &'f Parcel> {
@@ -73,7 +73,7 @@ pub(super) async fn write_tracking(
 }
 
 /// What an event says of parcels: all that the order has, as its record shows them; of orders whose parcels were reported.
-pub(super) async fn told(
+pub(super) async fn tracking(
     connection: &mut PgConnection,
     folds: &[Fold<'_>],
 ) -> Result<HashMap<Uuid, Vec<(&'static str, Value)>>, sqlx::Error> {
@@ -82,7 +82,7 @@ pub(super) async fn told(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let told = sqlx::query!(
+    let orders = sqlx::query!(
         r#"SELECT d.id, d.tracking_number, d.tracking_url,
                   (SELECT jsonb_agg(jsonb_build_object('extPackageNumber', p.ext_package_number,
                               'extPackageTrackingNumber', p.ext_package_tracking_number,
@@ -94,13 +94,13 @@ pub(super) async fn told(
     )
     .fetch_all(connection)
     .await?;
-    let fields = told.into_iter().map(|told| {
+    let fields = orders.into_iter().map(|order| {
         let fields = vec![
-            ("trackingNumber", json!(told.tracking_number)),
-            ("trackingUrl", json!(told.tracking_url)),
-            ("parcels", told.parcels),
+            ("trackingNumber", json!(order.tracking_number)),
+            ("trackingUrl", json!(order.tracking_url)),
+            ("parcels", order.parcels),
         ];
-        (told.id, fields)
+        (order.id, fields)
     });
     Ok(fields.collect())
 }

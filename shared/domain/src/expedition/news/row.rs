@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
 use crate::expedition::body::{MAX_ITEMS, MAX_QUANTITY, order_number};
-use crate::expedition::progress::{AHEAD, MOST, Parcel, error, parcel};
+use crate::expedition::report::{AHEAD, MOST, Parcel, error, parcel};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::{EshopId, ExpeditionId, ExpeditionItemId, ProductId};

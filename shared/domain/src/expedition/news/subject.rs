@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::row::{About, Row};
 use crate::expedition::order::Order;
-use crate::expedition::progress::{Parcel, Times};
+use crate::expedition::report::{Parcel, Times};
 use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, WmsId};
 
 /// What reports change of an order, besides its items and stocks.
@@ -79,11 +79,11 @@ pub(super) async fn find(
     Ok(found.into_iter().filter_map(|row| Some((place(row.place)?, (row.id, items(row.items))))).collect())
 }
 
-/// What is known of locked orders, in their order; `told` are those whose parcels are reported, `counted` those whose items are.
+/// What is known of locked orders, in their order; `with_parcels` are those whose parcels are reported, `counted` those whose items are.
 pub(super) async fn read(
     connection: &mut PgConnection,
     orders: &[Order],
-    told: &[Uuid],
+    with_parcels: &[Uuid],
     counted: &[Uuid],
 ) -> Result<Vec<(Known, Fixed)>, sqlx::Error> {
     let ids: Vec<Uuid> = orders.iter().map(|order| order.id.get()).collect();
@@ -101,7 +101,7 @@ pub(super) async fn read(
     )
     .fetch_all(&mut *connection)
     .await?;
-    let mut parcels = parcels(connection, told).await?;
+    let mut parcels = parcels(connection, with_parcels).await?;
     let mut left = left(connection, counted).await?;
     let known = rows.into_iter().zip(&ids).map(|(row, id)| {
         let known = Known {

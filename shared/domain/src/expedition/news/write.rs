@@ -34,7 +34,7 @@ pub(super) async fn write(
     parcels::write_tracking(connection, folds).await?;
     write_handovers(connection, folds).await?;
     write_strays(connection, folds).await?;
-    let tracking = parcels::told(connection, folds).await?;
+    let tracking = parcels::tracking(connection, folds).await?;
     write_orders(connection, origin, folds, ledger, tracking).await
 }
 
@@ -204,7 +204,7 @@ async fn write_orders(
     let is_touched = |fold: &Fold<'_>| fold.state.canceling_from != fold.order.state.canceling_from;
     let touched: Vec<bool> = folds.iter().map(|fold| fold.is_change() || is_touched(fold)).collect();
     let changes: Vec<String> = folds.iter().map(|fold| audited(fold).to_string()).collect();
-    let told: Vec<Option<String>> = folds.iter().map(|fold| event(fold, &mut tracking)).collect();
+    let data: Vec<Option<String>> = folds.iter().map(|fold| event(fold, &mut tracking)).collect();
     // null: that of the status
     let events: Vec<Option<&str>> = folds
         .iter()
@@ -255,7 +255,7 @@ async fn write_orders(
         &raised,
         &touched,
         &changes,
-        &told as &[Option<String>],
+        &data as &[Option<String>],
         &booked as &[Option<String>],
         &events as &[Option<&str>],
     )

@@ -139,7 +139,7 @@ const CONTENTION_RETRIES: usize = 5;
 
 /// What the outcomes of one lease amount to.
 #[derive(Default)]
-struct Told {
+struct Summary {
     signs: Tally,
     gone: bool,
     hold: Option<Duration>,
@@ -147,14 +147,14 @@ struct Told {
 
 /// Records outcomes, in the order in which they came. All are recorded, or none.
 pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Reported>, Problem> {
-    let mut leases = BTreeMap::<(WebhookId, i64), Told>::new();
+    let mut leases = BTreeMap::<(WebhookId, i64), Summary>::new();
     for outcome in outcomes {
-        let told = leases.entry((outcome.webhook, outcome.token)).or_default();
+        let summary = leases.entry((outcome.webhook, outcome.token)).or_default();
         if let Some(sign) = outcome.sign() {
-            told.signs.add(sign);
+            summary.signs.add(sign);
         }
-        told.gone |= outcome.is_gone();
-        told.hold = told.hold.max(outcome.hold);
+        summary.gone |= outcome.is_gone();
+        summary.hold = summary.hold.max(outcome.hold);
     }
     let mut sorted: Vec<_> = outcomes.iter().collect();
     // rows are locked in the order of their keys
@@ -212,7 +212,7 @@ struct Columns<'o> {
 }
 
 impl<'o> Columns<'o> {
-    fn of(outcomes: &[&'o Outcome], leases: &BTreeMap<(WebhookId, i64), Told>) -> Result<Self, Problem> {
+    fn of(outcomes: &[&'o Outcome], leases: &BTreeMap<(WebhookId, i64), Summary>) -> Result<Self, Problem> {
         let mut columns = Self::default();
         for outcome in outcomes {
             columns.deliveries.push(outcome.delivery);
@@ -229,7 +229,7 @@ impl<'o> Columns<'o> {
             columns.event_types.push(&outcome.event_type);
             columns.entities.push(outcome.entity);
         }
-        for ((webhook, token), Told { signs, hold, .. }) in leases {
+        for ((webhook, token), Summary { signs, hold, .. }) in leases {
             columns.lanes.push(*webhook);
             columns.lane_tokens.push(*token);
             columns.lane_succeeded.push(signs.succeeded);
@@ -244,10 +244,10 @@ impl<'o> Columns<'o> {
     async fn record(
         &self,
         services: &Services,
-        leases: &BTreeMap<(WebhookId, i64), Told>,
+        leases: &BTreeMap<(WebhookId, i64), Summary>,
     ) -> Result<Vec<Reported>, Failed> {
         let gone: Vec<WebhookId> =
-            leases.iter().filter(|(_, told)| told.gone).map(|((webhook, _), _)| *webhook).collect();
+            leases.iter().filter(|(_, summary)| summary.gone).map(|((webhook, _), _)| *webhook).collect();
         let mut reported = if gone.is_empty() {
             self.run(&services.db.main).await?
         } else {

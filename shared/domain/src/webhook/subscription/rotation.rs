@@ -7,26 +7,18 @@
 //! and the duration of a lease if it is not. A process that is suspended in between, and continues after its lease, begins
 //! no calls: it can only send those that it was just signing when it was suspended.
 
-use std::time::Duration;
-
 use super::{ENTITY, answer_with_secret, location, lock, secret_place, shown};
 use crate::webhook::{lane, signature};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::WebhookId;
-use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// How long a secret still signs after its rotation (`docs/reference/webhooks.md#secret-rotation`).
-const OVERLAP: Duration = Duration::from_hours(24);
-
-/// Secrets that may be rotated away within that time: each is one more signature on every call.
-const FORMER_SECRETS: i64 = 8;
-
 /// Rotates the secret of a webhook (`PUT /api/eshop-webhook/{id}/rotate-secret`). It is shown in this answer, and in no
-/// replay of it; the previous one also signs for [`OVERLAP`].
+/// replay of it; the previous one also signs for [`signature::OVERLAP`].
 pub async fn rotate_secret(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     lock(&mut change, services, context.scope(), id).await?;
@@ -36,11 +28,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: WebhookId
     )
     .fetch_one(change.connection())
     .await?;
-    if live >= FORMER_SECRETS {
-        let detail =
-            format!("{live} previous secrets of the webhook are still valid; wait until one has expired");
-        return Err(Problem::new(&CONFLICT, detail));
-    }
+    signature::check_rotation(live, "webhook")?;
     let secret = signature::new_secret();
     let sealed = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
     let recorded = record_change!(
@@ -64,7 +52,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: WebhookId
          )",
         id.get(),
         sealed,
-        OVERLAP.as_secs_f64(),
+        signature::OVERLAP.as_secs_f64(),
     )
     .await?;
     change.note(recorded);

@@ -39,10 +39,10 @@ impl Lanes {
 
     /// Steps the breakers of lanes. One that is well, and stays so, is not written.
     pub(super) async fn count(&self, services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
-        let mut told =
+        let mut lanes_of =
             BTreeMap::<(WmsId, i64), (Tally, Option<Duration>, Option<(&str, ExpeditionId)>)>::new();
         for outcome in outcomes {
-            let lane = told.entry((outcome.wms, outcome.token)).or_default();
+            let lane = lanes_of.entry((outcome.wms, outcome.token)).or_default();
             if let Some(sign) = outcome.sign() {
                 lane.0.add(sign);
             }
@@ -55,15 +55,15 @@ impl Lanes {
                 _ => lane.2 = None,
             }
         }
-        told.retain(|lane, (tally, hold, _)| {
+        lanes_of.retain(|lane, (tally, hold, _)| {
             let is_well = self.0.get(lane).is_some_and(|breaker| !breaker.has_failed());
             tally.failures > 0 || hold.is_some() || (tally.succeeded && !is_well)
         });
-        if told.is_empty() {
+        if lanes_of.is_empty() {
             return Ok(());
         }
         let mut change = Change::begin(services).await?;
-        for ((wms, token), (tally, hold, error)) in told {
+        for ((wms, token), (tally, hold, error)) in lanes_of {
             count(&mut change, wms, token, tally, hold, error).await?;
         }
         change.commit().await

@@ -15,16 +15,10 @@ use longshore_kernel::context::Context;
 use longshore_kernel::crypto::{Opened, Resealed, Vault};
 use longshore_kernel::database::{self, Database};
 use longshore_kernel::ids::WmsId;
-use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
-
-/// How long a secret still signs after its rotation.
-const OVERLAP: Duration = Duration::from_hours(24);
-
-/// Secrets that may be rotated away within that time: each is one more signature on every call.
-const FORMER_SECRETS: i64 = 8;
 
 /// How often a lease that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -43,11 +37,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, wms: WmsId) -
     )
     .fetch_one(change.connection())
     .await?;
-    if live >= FORMER_SECRETS {
-        let detail =
-            format!("{live} previous secrets of the wms are still valid; wait until one has expired");
-        return Err(Problem::new(&CONFLICT, detail));
-    }
+    signature::check_rotation(live, "wms")?;
     let secret = signature::new_secret();
     let sealed = services.vault.seal(&secret_place(wms), &secret).map_err(Problem::internal)?;
     let recorded = record_change!(
@@ -71,7 +61,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, wms: WmsId) -
          )",
         wms.get(),
         sealed,
-        OVERLAP.as_secs_f64(),
+        signature::OVERLAP.as_secs_f64(),
     )
     .await?;
     if change.note(recorded) == 0 {

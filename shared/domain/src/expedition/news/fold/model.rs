@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::*;
 use crate::expedition::choice::Shipper;
 use crate::expedition::order::Place;
-use crate::expedition::progress::{Parcel, Times};
+use crate::expedition::report::{Parcel, Times};
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, WarehouseId, WmsId};
 
 /// Quantities of the items; the last two are of one product.

@@ -1,0 +1,142 @@
+//! Acknowledging and muting a line, and ending that.
+
+use axum::response::Response;
+use chrono::SecondsFormat;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::attention::{self, ACKNOWLEDGED_DAYS, Line, REASON_LENGTH, SPANS};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::layout::Section;
+use crate::piece::badge;
+use crate::visit::{Act, Done, Question, Visit, done};
+
+type Asking = Visit<permit::WriteAttention>;
+type Acting = Act<permit::WriteAttention>;
+
+const BACK: &str = "/console";
+
+fn path(id: Uuid, action: &str) -> String {
+    format!("{}/{id}/{action}", super::HERE)
+}
+
+async fn find(visit: &Asking, id: Uuid) -> Result<Line, Problem> {
+    attention::find(visit.services(), visit.scope(), id).await
+}
+
+fn line_in_words(line: &Line) -> Markup {
+    html! { p { (badge(super::tone(line.severity), line.word)) " " (line.sentence) } }
+}
+
+/// `GET /console/attention/{id}/acknowledge`.
+pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let line = find(&visit, id).await?;
+    let cause = line.cause.map(|cause| cause.to_rfc3339_opts(SecondsFormat::Micros, false));
+    let explanation = html! {
+        (line_in_words(&line))
+        p.muted { "The line moves below the others, with your name. It comes back when something new happens, and after " (ACKNOWLEDGED_DAYS) " days." }
+    };
+    let fields = html! {
+        input type="hidden" name="cause" value=[cause];
+        label { "Note" input type="text" name="note" maxlength=(REASON_LENGTH) autocomplete="off"; }
+    };
+    Ok(visit.ask(
+        Section::Overview,
+        &Question {
+            title: "Acknowledge?",
+            explanation,
+            button: "Acknowledge",
+            is_grave: false,
+            action: &path(id, "acknowledge"),
+            back: BACK,
+            fields,
+        },
+    ))
+}
+
+/// `POST /console/attention/{id}/acknowledge`.
+pub(crate) async fn acknowledge(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let cause = act.form.get("cause").map_or(Value::Null, Value::from);
+    let body = json!({"cause": cause, "note": act.form.text("note")?});
+    attention::acknowledge(act.visit.services(), &act.visit.may, id, Some(body)).await?;
+    Ok(done(BACK, Done::Acknowledged, None))
+}
+
+/// `GET /console/attention/{id}/mute`.
+pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let line = find(&visit, id).await?;
+    let explanation = html! {
+        (line_in_words(&line))
+        p.muted { "The line moves to the muted ones for that time, even if something new happens." }
+    };
+    let fields = html! {
+        label { "For"
+            select name="for" { @for (word, _) in SPANS { option value=(word) { (span_in_words(word)) } } }
+        }
+        label { "Reason" input type="text" name="reason" maxlength=(REASON_LENGTH) required autocomplete="off"; }
+    };
+    Ok(visit.ask(
+        Section::Overview,
+        &Question {
+            title: "Mute?",
+            explanation,
+            button: "Mute",
+            is_grave: false,
+            action: &path(id, "mute"),
+            back: BACK,
+            fields,
+        },
+    ))
+}
+
+fn span_in_words(span: &str) -> &str {
+    match span {
+        "1h" => "1 hour",
+        "8h" => "8 hours",
+        "24h" => "24 hours",
+        "7d" => "7 days",
+        other => other,
+    }
+}
+
+/// `POST /console/attention/{id}/mute`.
+pub(crate) async fn mute(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let mut body = serde_json::Map::new();
+    for name in ["for", "reason"] {
+        if let Some(text) = act.form.text(name)? {
+            body.insert(name.to_owned(), Value::from(text));
+        }
+    }
+    attention::mute(act.visit.services(), &act.visit.may, id, Value::Object(body)).await?;
+    Ok(done(BACK, Done::Muted, None))
+}
+
+/// `GET /console/attention/{id}/end`.
+pub(crate) async fn ask_end(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let silence = attention::said(visit.services(), visit.scope(), id).await?;
+    let explanation = html! {
+        p { (silence.sentence) }
+        (super::said(&silence, visit.now()))
+        p.muted { "The line is shown with the others as long as it is there." }
+    };
+    Ok(visit.ask(
+        Section::Overview,
+        &Question {
+            title: "End it?",
+            explanation,
+            button: "End",
+            is_grave: false,
+            action: &path(id, "end"),
+            back: BACK,
+            fields: html! {},
+        },
+    ))
+}
+
+/// `POST /console/attention/{id}/end`.
+pub(crate) async fn end(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    attention::end(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(BACK, Done::SilenceEnded, None))
+}

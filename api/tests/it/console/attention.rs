@@ -1,0 +1,123 @@
+//! Acknowledging and muting on the overview.
+
+use longshore_shared::kernel::access::Role;
+use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{Browser, MIGRATIONS, webhook, world};
+use crate::product::World;
+
+async fn fails(world: &World, hook: Uuid) {
+    sqlx::query("UPDATE webhook_lane SET failures = 9, failing_since = now() WHERE webhook_id = $1")
+        .bind(hook)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+}
+
+/// The part of a page with a title, up to the next one.
+fn group<'p>(page: &'p str, title: &str) -> &'p str {
+    let part = page.split(&format!("id=\"{title}\"")).nth(1).unwrap_or_default();
+    part.split("<h3").next().unwrap().split("</section>").next().unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    fails(&world, webhook(api, "https://hooks.alpine.example/in").await).await;
+    let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let admin = Browser::new(api, &token);
+    let listed = api.get(&token, "/api/attention").await.expect(200).json();
+    let lines = listed["lines"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["kind"] == "destination").unwrap()["id"].as_str().unwrap();
+    let path = |action: &str| format!("/console/attention/{line}/{action}");
+
+    let page = admin.open("/console").await.expect(200).text;
+    assert!(page.contains(&format!("href=\"{}\" data-ask", path("acknowledge"))), "{page}");
+    assert!(
+        page.contains(&format!("href=\"{}\" data-ask", path("mute"))) && !page.contains("acknowledged-title")
+    );
+    // who may not has no button, and lines of the service have none for an admin
+    let shown = Browser::new(api, &api.viewer).open("/console").await.expect(200).text;
+    assert!(shown.contains("hooks.alpine.example (") && !shown.contains("data-ask"), "{shown}");
+    assert_eq!(page.matches("/acknowledge\"").count(), 1, "{page}");
+
+    let reply = admin.act(&path("acknowledge"), &[("note", "<b>they move</b>")]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console?done=acknowledged"));
+    let page = admin.open("/console").await.expect(200).text;
+    let seen = group(&page, "acknowledged-title");
+    assert!(
+        seen.contains("hooks.alpine.example (") && seen.contains("admin of a test has seen it"),
+        "{page}"
+    );
+    assert!(seen.contains("&lt;b&gt;they move&lt;/b&gt;") && seen.contains(&path("end")), "{page}");
+    assert_eq!(
+        page.matches("hooks.alpine.example (").count(),
+        2,
+        "the line and the name of its button: {page}"
+    );
+
+    let asked = admin.open(&path("mute")).await.expect(200).text;
+    assert!(asked.contains("<option value=\"8h\">8 hours</option>") && asked.contains("required"), "{asked}");
+    admin.act(&path("mute"), &[("for", "8h")]).await.expect(400);
+    admin.act(&path("mute"), &[("for", "8h"), ("reason", "until the evening")]).await.expect(303);
+    for page in ["/console", "/console/attention"] {
+        let page = admin.open(page).await.expect(200).text;
+        let muted = group(&page, "muted-title");
+        assert!(muted.contains("hooks.alpine.example (") && muted.contains("until the evening"), "{page}");
+        assert!(muted.contains("muted by admin of a test") && !page.contains("acknowledged-title"), "{page}");
+    }
+    sqlx::query("UPDATE webhook_lane SET failures = 0, failing_since = NULL")
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    let page = admin.open("/console").await.expect(200).text;
+    assert!(group(&page, "muted-title").contains("not there now"), "{page}");
+    let reply = admin.act(&path("end"), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console?done=silence-ended"));
+    assert!(!admin.open("/console").await.expect(200).text.contains("muted-title"));
+    // what is over leads to no form, and another organisation has neither line
+    let (stranger, _) = world.stranger().await;
+    let token = stranger.token(&api.services, Role::Admin).await.unwrap();
+    for browser in [&admin, &Browser::new(api, &token)] {
+        for action in ["acknowledge", "mute", "end"] {
+            browser.open(&path(action)).await.expect(404);
+        }
+    }
+    Browser::new(api, &api.viewer).open(&path("mute")).await.expect(403);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_overview_shows_the_first_new_lines_of_a_kind_and_leads_to_the_rest(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    for number in 1..=7 {
+        fails(&world, webhook(api, &format!("https://host-{number}.example/")).await).await;
+    }
+    let browser = Browser::new(api, &api.superadmin);
+    let shown = |page: &str| page.matches(".example (").count() / 3;
+    let page = browser.open("/console").await.expect(200).text;
+    assert_eq!(shown(&page), 5, "{page}");
+    assert!(page.contains("<a href=\"/console/attention\">2 more</a>"), "{page}");
+    let all = browser.open("/console/attention").await.expect(200).text;
+    assert_eq!(shown(&all), 7, "{all}");
+    assert!(!all.contains(" more</a>"), "{all}");
+    // what was seen makes room for what was not
+    let lines = api.get(&api.superadmin, "/api/attention").await.expect(200).json();
+    let lines = lines["lines"].as_array().unwrap().iter().filter(|line| line["kind"] == "destination");
+    for line in lines.take(4) {
+        let path = format!("/api/attention/{}/acknowledge", line["id"].as_str().unwrap());
+        api.put(&api.superadmin, &path, Value::Null).await.expect(200);
+    }
+    let page = browser.open("/console").await.expect(200).text;
+    assert!(!page.contains(" more</a>") && page.contains("host-7.example ("), "{page}");
+    assert_eq!(group(&page, "acknowledged-title").matches("has seen it").count(), 4, "{page}");
+}

@@ -1,0 +1,256 @@
+//! What needs attention now (`docs/reference/attention.md#lines`): one list for the console and for programs.
+//!
+//! A *line* says what is wrong, in a sentence. It is read from what it is about, and is not stored. Its
+//! id is made from its kind and its subject, so it is the same for as long as it is about the same thing. Its *cause* is a
+//! moment that moves on when something new happens: a destination that fails again after it recovered, one more failed job.
+//!
+//! A *silence* is an acknowledgement or a mute of a line, and is stored. An acknowledgement ("I have seen it") covers the line while
+//! its cause does not move on. A mute hides the line for a time. A line has one silence; a new one replaces
+//! it. Each has an end.
+//!
+//! A line is of the service (Redis, a queue), of an organisation (a destination, a warehouse), or a sum over what the caller
+//! may see. A silence belongs to the same: that of a sum to each organisation of the caller, or to those who see everything.
+
+mod lines;
+mod silence;
+
+pub use silence::{
+    ACKNOWLEDGED_DAYS, Mode, REASON_LENGTH, SILENCES, SPANS, Silence, acknowledge, body_to_acknowledge,
+    body_to_mute, end, mute, settle,
+};
+
+use chrono::{DateTime, Utc};
+use longshore_kernel::access::Scope;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+use longshore_kernel::words;
+use serde_json::{Value, json};
+use uuid::{Builder, Uuid};
+
+use crate::queue::moment;
+use crate::standing::{self, Standing};
+
+words! {
+    /// What a line is about.
+    pub enum Kind ("kind of line") {
+        /// Redis cannot, or soon cannot, carry the queues.
+        Redis = "redis",
+        /// A queue without workers, or one that is paused.
+        Queue = "queue",
+        /// Deliveries are late.
+        LateDeliveries = "late_deliveries",
+        /// A transaction holds back vacuum.
+        Vacuum = "vacuum",
+        /// A destination of an e-shop fails.
+        Destination = "destination",
+        /// A warehouse fails, is behind, or does not answer.
+        Warehouse = "warehouse",
+        /// Jobs of a kind of an e-shop fail.
+        FailingJobs = "failing_jobs",
+        /// Jobs wait for another.
+        WaitingJobs = "waiting_jobs",
+        /// Running jobs make no progress.
+        StuckJobs = "stuck_jobs",
+        /// Jobs failed in the last day.
+        FailedJobs = "failed_jobs",
+        /// Jobs wait for their next attempt.
+        RetryingJobs = "retrying_jobs",
+        /// Jobs wait for their partner.
+        JobsAtPartner = "jobs_at_partner",
+        /// Jobs wait for a queue that is paused.
+        PausedJobs = "paused_jobs",
+        /// Webhooks are disabled.
+        DisabledWebhooks = "disabled_webhooks",
+        /// Webhooks fail, besides those whose destination has a line.
+        FailingWebhooks = "failing_webhooks",
+        /// Stocks wait for the allocator.
+        MarkedStocks = "marked_stocks",
+        /// Stocks have fewer pieces than orders hold.
+        ShortStocks = "short_stocks",
+        /// Orders are incorrect.
+        IncorrectOrders = "incorrect_orders",
+    }
+}
+
+words! {
+    /// How bad it is.
+    pub enum Severity ("severity") {
+        /// Something does not work.
+        Critical = "critical",
+        /// Something may soon not work, or is slow.
+        Warning = "warning",
+    }
+}
+
+impl Kind {
+    /// Those that are about the service. Their causes have no moment: an acknowledgement ends when the line is gone.
+    const OF_SERVICE: [Self; 4] = [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum];
+    /// Those that are about one thing of an organisation.
+    const OF_ORGANISATION: [Self; 4] =
+        [Self::Destination, Self::Warehouse, Self::FailingJobs, Self::WaitingJobs];
+
+    /// Whether there may be many lines of the kind.
+    #[must_use]
+    pub fn is_of_one(self) -> bool {
+        Self::OF_ORGANISATION.contains(&self)
+    }
+
+    /// The kinds that are sums over what the caller may see.
+    fn sums() -> Vec<&'static str> {
+        let is_sum = |kind: &Self| !Self::OF_SERVICE.contains(kind) && !kind.is_of_one();
+        Self::ALL.into_iter().filter(is_sum).map(Self::as_str).collect()
+    }
+}
+
+/// Whose a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The service's.
+    Service,
+    /// An organisation's.
+    Organisation(OrganisationId),
+    /// A sum over all that the caller may see.
+    Caller,
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Made from its kind and its subject.
+    pub id: Uuid,
+    /// What it is about.
+    pub kind: Kind,
+    /// Whose it is.
+    pub owner: Owner,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The state in a word, for people.
+    pub word: &'static str,
+    /// What is wrong.
+    pub sentence: String,
+    /// The page of the console that shows it.
+    pub page: String,
+    /// The moment that moves on when something new happens; absent where only its end can be seen.
+    pub cause: Option<DateTime<Utc>>,
+    /// Its acknowledgement or mute, as long as that holds.
+    pub silence: Option<Silence>,
+}
+
+/// Everything that needs attention.
+#[derive(Clone, Debug, Default)]
+pub struct Attention {
+    /// The lines, the worst first.
+    pub lines: Vec<Line>,
+    /// Mutes of lines that are not there now.
+    pub absent: Vec<Silence>,
+}
+
+impl Line {
+    fn new(kind: Kind, subject: &str, owner: Owner, sentence: String, page: String) -> Self {
+        Self {
+            id: id_of(kind, subject),
+            kind,
+            owner,
+            severity: Severity::Critical,
+            word: "",
+            sentence,
+            page,
+            cause: None,
+            silence: None,
+        }
+    }
+
+    /// Whether a caller may say something about it.
+    #[must_use]
+    pub fn is_of(&self, scope: &Scope) -> bool {
+        match self.owner {
+            Owner::Service => scope.organisations().is_none(),
+            Owner::Organisation(organisation) => scope.has_organisation(organisation),
+            Owner::Caller => true,
+        }
+    }
+
+    /// Whose silences are about it: organisations, or the whole service.
+    fn owners(&self, scope: &Scope) -> Vec<Option<OrganisationId>> {
+        match (self.owner, scope.organisations()) {
+            (Owner::Organisation(organisation), _) => vec![Some(organisation)],
+            (Owner::Caller, Some(organisations)) => organisations.iter().copied().map(Some).collect(),
+            (Owner::Service, _) | (Owner::Caller, None) => vec![None],
+        }
+    }
+
+    /// As `GET /api/attention` shows it.
+    fn fields(&self) -> Value {
+        let organisation = match self.owner {
+            Owner::Organisation(organisation) => Some(organisation),
+            Owner::Service | Owner::Caller => None,
+        };
+        json!({
+            "id": self.id, "kind": self.kind, "severity": self.severity, "organisation": organisation,
+            "sentence": self.sentence, "page": self.page, "cause": self.cause.map(moment),
+            "silence": self.silence.as_ref().map(Silence::fields),
+        })
+    }
+}
+
+/// The id of the line of a kind about a subject.
+fn id_of(kind: Kind, subject: &str) -> Uuid {
+    let hash = sha256(format!("attention {kind} {subject}").as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// Everything that needs the attention of a caller with this scope.
+pub async fn read(services: &Services, scope: &Scope, stands: &Standing) -> Result<Attention, Problem> {
+    let lines = lines::read(services, scope, stands).await?;
+    silence::with_silences(&services.db, scope, lines).await
+}
+
+/// The same as JSON (`GET /api/attention`).
+pub async fn list(services: &Services, scope: &Scope) -> Result<String, Problem> {
+    let stands = standing::read(services).await?;
+    let attention = read(services, scope, &stands).await?;
+    let lines: Vec<Value> = attention.lines.iter().map(Line::fields).collect();
+    let absent: Vec<Value> = attention.absent.iter().map(Silence::fields).collect();
+    Ok(json!({"lines": lines, "absent": absent}).to_string())
+}
+
+/// The line of that id, if it is there now.
+pub async fn find(services: &Services, scope: &Scope, id: Uuid) -> Result<Line, Problem> {
+    let stands = standing::read(services).await?;
+    let attention = read(services, scope, &stands).await?;
+    let found = attention.lines.into_iter().find(|line| line.id == id);
+    found.ok_or_else(|| Problem::not_found("line among what needs attention now"))
+}
+
+/// What was said about a line, whether or not that is there now.
+pub async fn said(services: &Services, scope: &Scope, id: Uuid) -> Result<Silence, Problem> {
+    let stands = standing::read(services).await?;
+    let attention = read(services, scope, &stands).await?;
+    let of_lines = attention.lines.into_iter().filter_map(|line| line.silence);
+    let found = of_lines.chain(attention.absent).find(|silence| silence.line == id);
+    found.ok_or_else(|| Problem::not_found("acknowledgement or mute"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_line_depends_on_its_kind_and_its_subject_only() {
+        let id = id_of(Kind::Queue, "lane paused");
+        assert_eq!(id, id_of(Kind::Queue, "lane paused"));
+        assert_ne!(id, id_of(Kind::Queue, "lane no_worker"));
+        assert_ne!(id, id_of(Kind::Redis, "lane paused"));
+    }
+
+    #[test]
+    fn every_kind_is_of_the_service_of_one_organisation_or_a_sum() {
+        let sums = Kind::sums();
+        assert_eq!(sums.len(), Kind::ALL.len() - Kind::OF_SERVICE.len() - Kind::OF_ORGANISATION.len());
+        assert!(sums.contains(&"failed_jobs") && !sums.contains(&"redis") && !sums.contains(&"warehouse"));
+    }
+}
