@@ -72,7 +72,9 @@ static PUT: LazyLock<Script> = LazyLock::new(|| {
 local added = 0
 for i = 2, #KEYS do
   local entry = redis.call('GET', KEYS[i])
-  if not entry or #redis.call('XRANGE', KEYS[1], entry, entry) == 0 then
+  local found = entry and redis.call('XRANGE', KEYS[1], entry, entry)[1]
+  -- a stream that was lost begins again, and may give the same entry to another id
+  if not found or found[2][2] ~= ARGV[i] then
     entry = redis.call('XADD', KEYS[1], '*', 'd', ARGV[i])
     redis.call('SET', KEYS[i], entry, 'PX', ARGV[1])
     added = added + 1

@@ -102,7 +102,7 @@ async fn a_replay_marks_the_field_that_is_wrong_and_keeps_the_others(
         ("since=2026-01-02T00:00:00&until=2026-01-01T00:00:00&host=shop.example", "wrong-until"),
         ("hours=1", "Name webhooks, an e-shop or a host."),
         (&format!("hours=1&webhooks={}", Uuid::nil()), "There is no such webhook"),
-        ("hours=1&webhooks=x", "webhooks[0]"),
+        ("hours=1&webhooks=x", "class=\"wrong\">must be a UUID"),
     ] {
         let page = browser.open(&format!("{PAGE}?{query}")).await.expect(400).text;
         assert!(page.to_lowercase().contains(&said.to_lowercase()), "{query}: {page}");

@@ -38,6 +38,7 @@ async fn an_accepted_bulk_returns_its_job(_: PgPoolOptions, options: PgConnectOp
         "progress": {"total": 2, "done": 0, "changed": 0, "unchanged": 0, "failed": 0},
         "outcome": null,
         "result": null,
+        "connection": null,
         "waitsFor": null,
         "attempts": 0,
         "error": null,

@@ -176,7 +176,8 @@ for i = 1, (#KEYS - 1) / 2 do
     added = added + 1
   else
     local entry = redis.call('GET', marker)
-    if not entry or #redis.call('XRANGE', KEYS[1], entry, entry) == 0 then
+    local found = entry and redis.call('XRANGE', KEYS[1], entry, entry)[1]
+    if not found or found[2][2] ~= id then
       entry = redis.call('XADD', KEYS[1], '*', 'd', id)
       redis.call('SET', marker, entry, 'PX', ARGV[1])
       added = added + 1

@@ -175,5 +175,6 @@ async fn a_claim_reads_no_other_line_however_few_they_are_and_however_many_jobs_
     let claimed = chunk::claim(&world.services.db.main, job, 0, &[]).await.unwrap();
     let looked_at = pages(&world).await - before;
     assert!(matches!(claimed, Claimed::Now(_)));
-    assert!(looked_at < 100, "{looked_at} pages");
+    // each index of the tables costs a few; a line of two thousand jobs would be hundreds
+    assert!(looked_at < 150, "{looked_at} pages");
 }

@@ -43,6 +43,20 @@ async fn an_id_whose_entry_is_gone_can_be_put_again_at_once() {
 }
 
 #[tokio::test]
+async fn an_entry_of_another_id_is_none_of_an_id() {
+    let place = Place::shared();
+    let queues = place.queues();
+    let keys = queues.keys(QUEUE);
+    let two = ids("a", 2);
+    assert_eq!(queues.put(QUEUE, &two[..1], LIMIT).await.unwrap(), 1);
+    // as after a stream that was lost, and began again with the entry that the second id had
+    let entry: String = place.ask(&["GET", &keys.marker(&two[0])]).await;
+    place.ask::<()>(&["SET", &keys.marker(&two[1]), &entry]).await;
+    assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 1);
+    assert_eq!(place.depth().await, 2);
+}
+
+#[tokio::test]
 async fn an_id_whose_entry_was_refused_can_be_put_when_redis_accepts_it_again() {
     let server = Server::start().await;
     let place = server.place();
