@@ -5,7 +5,7 @@
 //!   lease. If more is due, the wms goes to the end of its queue.
 //! - The lease is kept by the [`Keeper`](crate::lanes::keeper), as that of a webhook.
 //! - A [`call`] is one order being asked for: the signed request, and the meaning of its answer.
-//! - A [`test`] is one call about an order that does not exist, outside of the lane.
+//! - A [`test()`] is one call about an order that does not exist, outside of the lane.
 //! - Outcomes of all lanes are recorded together ([`Recorder`]).
 //!
 //! # Guarantees

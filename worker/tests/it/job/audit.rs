@@ -82,10 +82,9 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
                 let job = bulk(&world, CancelExpeditions).await;
                 (job, "expedition.cancel")
             }
-            // it changes none of our records: its job records what the partner accepted
-            JobKind::StockSend => continue,
-            // nor do these: who asked is recorded with the acceptance
-            JobKind::IntegrationTest | JobKind::WmsTest => continue,
+            // These change none of our records. The job of a send-out records what the partner accepted; who asked for a test
+            // is recorded with its acceptance.
+            JobKind::StockSend | JobKind::IntegrationTest | JobKind::WmsTest => continue,
             JobKind::StockSync => (
                 world.sync(Push::Stocks, [r#"{"productSku":"P0","quantity":3}"#]).await,
                 "product_stock.sync",
