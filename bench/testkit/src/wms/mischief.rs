@@ -43,13 +43,13 @@ pub enum Mischief {
     DoneStatus(u16),
     /// It is done, and the answer comes after this time.
     Late(Duration),
-    /// It is done, and the answer breaks off in the middle.
+    /// It is done, and an answer of success breaks off in the middle.
     Short,
-    /// It is done, and the answer has no end.
+    /// It is done, and an answer of success has no end.
     Flood,
-    /// It is done, and the answer has this many bytes.
+    /// It is done, and an answer of success has this many bytes.
     Large(usize),
-    /// It is done, and the answer is a web page.
+    /// It is done, and an answer of success is a web page.
     WebPage,
     /// Nothing is done; the answer is a redirect to this URL.
     Redirect(String),

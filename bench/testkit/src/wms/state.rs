@@ -135,11 +135,11 @@ impl State {
                 let answered = self.done(call);
                 (answered.0, Answer::After(wait, Box::new(self.usual(answered))))
             }
-            Mischief::Short => (self.done(call).0, Answer::Short),
-            Mischief::Flood => (self.done(call).0, Answer::Flood),
-            Mischief::Large(bytes) => (self.done(call).0, Answer::Large(bytes)),
+            Mischief::Short => self.done_with(call, Answer::Short),
+            Mischief::Flood => self.done_with(call, Answer::Flood),
+            Mischief::Large(bytes) => self.done_with(call, Answer::Large(bytes)),
             Mischief::WebPage => {
-                (self.done(call).0, Answer::Body(200, "<!DOCTYPE html><html>welcome</html>".into()))
+                self.done_with(call, Answer::Body(200, "<!DOCTYPE html><html>welcome</html>".into()))
             }
             Mischief::Redirect(url) => (307, Answer::Redirect(url)),
             Mischief::Overtaken => {
@@ -147,6 +147,14 @@ impl State {
                 (0, Answer::Cut)
             }
         }
+    }
+
+    /// Does a call, and spoils the contents of its answer. These have a status of success, so an answer that says no stays as
+    /// it is: it would be a lie otherwise.
+    fn done_with(&mut self, call: &Call, spoilt: Answer) -> (u16, Answer) {
+        let answered = self.done(call);
+        let status = answered.0;
+        (status, if (200..300).contains(&status) { spoilt } else { self.usual(answered) })
     }
 
     /// Does a call by the rules.

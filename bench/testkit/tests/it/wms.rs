@@ -288,3 +288,17 @@ async fn an_order_is_given_up_or_its_cancel_is_answered_by_news() {
     wms.report(Manner::Backwards, taken).await.unwrap();
     assert_eq!(sent, [refused, accepted, given_up, picked]);
 }
+
+#[tokio::test]
+async fn a_web_page_hides_no_refusal() {
+    let wms = Wms::start().await.unwrap();
+    let id = expedition(1);
+    put(&wms, id, 1).await.unwrap();
+    wms.step(id, Step::Pick).unwrap();
+    for spoilt in [Mischief::WebPage, Mischief::Short, Mischief::Large(10)] {
+        wms.misbehave(On::Delete, spoilt);
+        assert_eq!(delete(&wms, id, 1).await.unwrap(), 409);
+    }
+    wms.misbehave(On::Put, Mischief::WebPage);
+    assert_eq!(put(&wms, id, 1).await.unwrap().0, 200);
+}
