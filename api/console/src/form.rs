@@ -7,7 +7,7 @@ use longshore_http::extract::Failure;
 use longshore_http::extract::body::{must_be, read};
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::parse_id;
-use longshore_shared::kernel::problem::{Problem, Violation};
+use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem, Violation};
 use url::form_urlencoded;
 use uuid::Uuid;
 
@@ -122,6 +122,11 @@ impl Asked {
         })
     }
 
+    /// The version of the record that a form was made of.
+    pub(super) fn version(&self) -> Option<i64> {
+        self.get("version")?.parse().ok()
+    }
+
     fn typed<T>(
         &self,
         name: &str,
@@ -144,6 +149,16 @@ impl Asked {
         query.extend_pairs(with);
         let query = query.finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    }
+}
+
+/// Refuses to store over another version than the one that a form was made of.
+pub(super) fn unchanged(
+    version: Option<i64>,
+    otherwise: &'static str,
+) -> impl Fn(i64) -> Result<(), Problem> {
+    move |found| {
+        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, otherwise)) }
     }
 }
 

@@ -7,17 +7,21 @@ use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::preference::{self, Preference, SHOWN};
 use longshore_shared::shipping::preference as stored;
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::form::unchanged;
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty};
 use super::visit::{Act, Done, Question, Visit, done};
 
 const HERE: &str = "/console/preference";
+
+/// What is said where another one has stored the preference since the form was made.
+const CHANGED: &str = "the preference was changed meanwhile: open it again";
 
 type Asking = Visit<permit::WritePreferences>;
 type Acting = Act<permit::WritePreferences>;
@@ -116,14 +120,6 @@ async fn find(visit: &Asking, id: Uuid) -> Result<Preference, Problem> {
     found.ok_or_else(|| Problem::not_found("carrier preference"))
 }
 
-/// Refuses a version that the form was not made of.
-fn check(version: Option<i64>) -> impl FnOnce(i64) -> Result<(), Problem> {
-    move |found| {
-        let detail = "the preference was changed meanwhile: open it again";
-        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, detail)) }
-    }
-}
-
 /// `GET /console/preference/{id}/delete`.
 pub(super) async fn ask_delete(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
     let found = find(&visit, id).await?;
@@ -145,7 +141,7 @@ pub(super) async fn ask_delete(Id(id): Id, visit: Asking) -> Result<Response, Fa
 /// `POST /console/preference/{id}/delete`.
 pub(super) async fn delete(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     let organisation = find(&act.visit, id).await?.organisation_id;
-    let version = act.form.get("version").and_then(|version| version.parse().ok());
-    stored::delete(act.visit.services(), &act.visit.may, id, check(version)).await?;
+    let version = act.form.version();
+    stored::delete(act.visit.services(), &act.visit.may, id, unchanged(version, CHANGED)).await?;
     Ok(done(&of(organisation), Done::PreferenceDeleted, None))
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{checked, options};
-use super::visit::Visit;
+use super::visit::{Question, Visit};
 
 /// What a form says of the credentials of a setting; nothing where it leaves all of them empty.
 pub(super) fn given(form: &Asked) -> Option<Map<String, Value>> {
@@ -38,6 +38,23 @@ pub(super) fn credentials(is_stored: bool, form: &Asked, refused: &Refused, kind
             (checked(&Asked::default(), refused, "credentials.token", "Token", "password"))
         }
     }
+}
+
+/// Asks whether to rotate the secret that signs these calls.
+pub(super) fn ask_rotate<P>(visit: &Visit<P>, section: Section, back: &str, calls: &Markup) -> Response {
+    let question = Question {
+        title: "Rotate the secret?",
+        explanation: html! {
+            p { (calls) " are signed with the new secret and, for one more day, with the present one as well." }
+            p { "The new secret is shown once, on the next page." }
+        },
+        button: "Rotate the secret",
+        is_grave: false,
+        action: &format!("{back}/rotate"),
+        back,
+        fields: html! {},
+    };
+    visit.ask(section, &question)
 }
 
 /// A page that shows the secret of an answer, once.

@@ -28,6 +28,17 @@ impl Origin {
             traceparent: None,
         }
     }
+
+    /// A change by the service itself, in the name of the part that makes it.
+    #[must_use]
+    pub fn schedule(name: &str) -> Self {
+        Self {
+            actor: Actor { kind: "schedule".to_owned(), id: None, name: name.to_owned() },
+            request_id: None,
+            job: None,
+            traceparent: None,
+        }
+    }
 }
 
 /// An authorised request: the caller, the origin of its changes, and its claim on an idempotency key.

@@ -5,7 +5,6 @@
 //! resumes the queue, and the audit names the schedule.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use longshore_kernel::access::Actor;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
@@ -20,12 +19,7 @@ use serde_json::{Map, Value};
 /// Ends the pauses whose time is over, as the schedule's doing, and says how many there were. Any number of workers may look
 /// at once.
 pub async fn end_overdue_pauses(services: &Services) -> Result<i64, Problem> {
-    let origin = Origin {
-        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
-        request_id: None,
-        job: None,
-        traceparent: None,
-    };
+    let origin = Origin::schedule("upkeep");
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
         change.connection(),

@@ -8,7 +8,7 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::connection::Test;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::eshop::{self, Setting};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::setting::{self, Integration, store, trial};
@@ -16,7 +16,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use crate::connection;
-use crate::form::{Asked, Refused};
+use crate::form::{Asked, Refused, unchanged};
 use crate::layout::Section;
 use crate::piece::{self, Tone, badge, checked, empty, full_time, number, options, switch, time};
 use crate::secret;
@@ -124,15 +124,9 @@ pub(crate) async fn edit(Id(id): Id<EshopId>, visit: Asking) -> Result<Response,
 /// `POST /console/eshop/{id}/setting`.
 pub(crate) async fn store(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
     let stored = stored(&act.visit, id).await?;
-    let version = act.form.get("version").and_then(|version| version.parse::<i64>().ok());
+    let version = act.form.version();
     let body = body(&act.form, stored.as_ref());
-    let check = |found| {
-        if version == Some(found) {
-            return Ok(());
-        }
-        let detail = "the setting was changed meanwhile: open it again";
-        Err(Problem::new(&PRECONDITION_FAILED, detail))
-    };
+    let check = unchanged(version, "the setting was changed meanwhile: open it again");
     match store::store(act.visit.services(), &act.visit.may, id, body, check).await {
         Ok(_) => Ok(done(&page(id), Done::SettingStored, None)),
         Err(problem) => {
@@ -347,10 +341,7 @@ async fn set_active(act: &Acting, id: EshopId, is_active: bool) -> Result<(), Pr
     }
     body.insert("active".to_owned(), json!(is_active));
     let version = stored["version"].as_i64();
-    let check = |found| {
-        let detail = "the setting was changed at this moment: try again";
-        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, detail)) }
-    };
+    let check = unchanged(version, "the setting was changed at this moment: try again");
     store::store(act.visit.services(), &act.visit.may, id, body.into(), check).await?;
     Ok(())
 }

@@ -12,8 +12,8 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Acting, Asking, HERE, check, condition, find, of};
-use crate::form::{Asked, Refused};
+use super::{Acting, Asking, CHANGED, HERE, condition, find, of};
+use crate::form::{Asked, Refused, unchanged};
 use crate::layout::Section;
 use crate::piece::{checked, empty, options, switch};
 use crate::visit::{Done, done};
@@ -146,15 +146,20 @@ async fn editor(
 pub(crate) async fn store(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     let visit = &act.visit;
     let found = find(visit, id).await?;
-    let version = act.form.get("version").and_then(|version| version.parse().ok());
+    let version = act.form.version();
     let mut body = body(&act.form);
     // what is shown and may no longer be given stays: a carrier that the organisation cannot use any more
     if act.form.get("carrier") == Some(choice(found.carrier_id, found.service_id).as_str()) {
         body.remove("carrier");
         body.remove("carrierService");
     }
-    let stored =
-        record::update::<CarrierPreference>(visit.services(), &visit.may, id, body.into(), check(version));
+    let stored = record::update::<CarrierPreference>(
+        visit.services(),
+        &visit.may,
+        id,
+        body.into(),
+        unchanged(version, CHANGED),
+    );
     match stored.await {
         Ok(_) => Ok(done(&of(found.organisation_id), Done::PreferenceStored, None)),
         Err(problem) => {

@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use crate::form::{Asked, Refused};
 use crate::layout::Section;
 use crate::piece::{self, checked, options, switch};
-use crate::secret::Once;
-use crate::visit::{Act, Done, Question, Visit, done};
+use crate::secret::{self, Once};
+use crate::visit::{Act, Done, Visit, done};
 
 type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
@@ -56,7 +56,7 @@ pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response,
     let mut body = body(&act.form);
     body.insert("eshop".to_owned(), json!(id));
     match subscription::create(act.visit.services(), &act.visit.may, body.into()).await {
-        Ok(answer) => Ok(secret(&act.visit, &answer, "The webhook is created")?),
+        Ok(answer) => Ok(shows_secret(&act.visit, &answer, "The webhook is created")?),
         Err(problem) => {
             let refused = Refused::fields(problem)?;
             let page = creator(&act.visit, id, &act.form, &refused).await?;
@@ -163,30 +163,18 @@ fn fields(form: &Asked, refused: &Refused, is_stored: bool) -> Markup {
 /// `GET /console/webhook/{id}/rotate`.
 pub(crate) async fn ask_rotate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let found = visit.webhook(id).await?;
-    let back = format!("/console/webhook/{id}");
-    let question = Question {
-        title: "Rotate the secret?",
-        explanation: html! {
-            p { "Calls to " code { (found.destination) } " are signed with the new secret and, for one more day, with the present one as well." }
-            p { "The new secret is shown once, on the next page." }
-        },
-        button: "Rotate the secret",
-        is_grave: false,
-        action: &format!("{back}/rotate"),
-        back: &back,
-        fields: html! {},
-    };
-    Ok(visit.ask(Section::Webhooks, &question))
+    let calls = html! { "Calls to " code { (found.destination) } };
+    Ok(secret::ask_rotate(&visit, Section::Webhooks, &format!("/console/webhook/{id}"), &calls))
 }
 
 /// `POST /console/webhook/{id}/rotate`: the only page that shows the new secret.
 pub(crate) async fn rotate(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let answer = subscription::rotate_secret(act.visit.services(), &act.visit.may, id).await?;
-    Ok(secret(&act.visit, &answer, "The secret is rotated")?)
+    Ok(shows_secret(&act.visit, &answer, "The secret is rotated")?)
 }
 
 /// The page that shows a secret, once.
-fn secret(visit: &Asking, answer: &Answer, title: &str) -> Result<Response, Problem> {
+fn shows_secret(visit: &Asking, answer: &Answer, title: &str) -> Result<Response, Problem> {
     let shown: Value =
         serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
     let page = format!("/console/webhook/{}", shown["id"].as_str().unwrap_or_default());

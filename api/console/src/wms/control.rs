@@ -4,13 +4,14 @@ use axum::response::Response;
 use longshore_http::extract::{Failure, Id};
 use longshore_shared::expedition::handover::setting::{store, trial};
 use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::kernel::problem::Problem;
 use maud::html;
 use serde_json::{Map, json};
 
 use super::edit::{Acting, Asking, page, stored};
 use super::find;
 use crate::connection;
+use crate::form::unchanged;
 use crate::layout::Section;
 use crate::visit::{Done, Question, done};
 
@@ -78,10 +79,7 @@ async fn set_paused(act: &Acting, id: WmsId, is_paused: bool) -> Result<(), Prob
     }
     body.insert("paused".to_owned(), json!(is_paused));
     let version = stored["version"].as_i64();
-    let check = |found| {
-        let detail = "the setting was changed at this moment: try again";
-        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, detail)) }
-    };
+    let check = unchanged(version, "the setting was changed at this moment: try again");
     store::store(act.visit.services(), &act.visit.may, id, body.into(), check).await?;
     Ok(())
 }

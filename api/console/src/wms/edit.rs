@@ -7,16 +7,16 @@ use longshore_shared::expedition::handover::setting::body::IN_FLIGHT;
 use longshore_shared::expedition::handover::setting::{self, rotation, store};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::find;
-use crate::form::{Asked, Refused};
+use crate::form::{Asked, Refused, unchanged};
 use crate::layout::Section;
 use crate::piece::{checked, switch};
 use crate::secret::{self, Once};
-use crate::visit::{Act, Done, Question, Visit, done};
+use crate::visit::{Act, Done, Visit, done};
 
 pub(super) type Asking = Visit<permit::WriteWmsSettings>;
 pub(super) type Acting = Act<permit::WriteWmsSettings>;
@@ -50,11 +50,8 @@ pub(crate) async fn edit(Id(id): Id<WmsId>, visit: Asking) -> Result<Response, F
 pub(crate) async fn store(Id(id): Id<WmsId>, act: Acting) -> Result<Response, Failure> {
     let visit = &act.visit;
     let stored = stored(visit, id).await?;
-    let version = act.form.get("version").and_then(|version| version.parse::<i64>().ok());
-    let check = |found| {
-        let detail = "the setting was changed meanwhile: open it again";
-        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, detail)) }
-    };
+    let version = act.form.version();
+    let check = unchanged(version, "the setting was changed meanwhile: open it again");
     let body = body(&act.form, stored.as_ref());
     match store::store(visit.services(), &visit.may, id, body, check).await {
         Ok(answer) if stored.is_none() => Ok(shows_secret(visit, id, "The wms is connected", &answer)?),
@@ -147,20 +144,8 @@ fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
 /// `GET /console/wms/{id}/rotate`.
 pub(crate) async fn ask_rotate(Id(id): Id<WmsId>, visit: Asking) -> Result<Response, Failure> {
     let wms = find(&visit, id).await?;
-    let back = page(id);
-    let question = Question {
-        title: "Rotate the secret?",
-        explanation: html! {
-            p { "Calls of " strong { (wms.name) } " are signed with the new secret and, for one more day, with the present one as well." }
-            p { "The new secret is shown once, on the next page." }
-        },
-        button: "Rotate the secret",
-        is_grave: false,
-        action: &format!("{back}/rotate"),
-        back: &back,
-        fields: html! {},
-    };
-    Ok(visit.ask(Section::Warehouses, &question))
+    let calls = html! { "Calls of " strong { (wms.name) } };
+    Ok(secret::ask_rotate(&visit, Section::Warehouses, &page(id), &calls))
 }
 
 /// `POST /console/wms/{id}/rotate`: the only page that shows the new secret.

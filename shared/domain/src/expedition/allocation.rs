@@ -15,7 +15,7 @@ use super::stocks;
 use super::tally;
 use super::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
-use longshore_kernel::access::{Actor, Scope};
+use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{ExpeditionId, StockId};
@@ -143,12 +143,7 @@ fn find(orders: &[Order], id: ExpeditionId) -> Option<&Order> {
 
 /// The allocator, in the audit.
 fn origin() -> Origin {
-    Origin {
-        actor: Actor { kind: "schedule".to_owned(), id: None, name: "allocator".to_owned() },
-        request_id: None,
-        job: None,
-        traceparent: None,
-    }
+    Origin::schedule("allocator")
 }
 
 /// A marked stock.

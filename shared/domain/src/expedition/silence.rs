@@ -8,7 +8,7 @@ use super::order::{self, State};
 use super::tally;
 use super::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
-use longshore_kernel::access::{Actor, Scope};
+use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::ExpeditionId;
@@ -68,10 +68,5 @@ async fn silent(connection: &mut PgConnection, days: u16) -> Result<Vec<Expediti
 }
 
 fn origin() -> Origin {
-    Origin {
-        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
-        request_id: None,
-        job: None,
-        traceparent: None,
-    }
+    Origin::schedule("upkeep")
 }

@@ -12,7 +12,6 @@ use super::setting::SettingFields;
 use crate::job::fetching;
 use crate::job::kind::{JobKind, SendStocks, Shop, SyncProducts};
 use crate::job::receiving::Target;
-use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{EshopId, OrganisationId, SettingId};
@@ -140,8 +139,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
 }
 
 async fn start(change: &mut Change<'_>, due: Due) -> Result<u64, Problem> {
-    let actor = Actor { kind: "schedule".to_owned(), id: None, name: due.kind.as_str().to_owned() };
-    let origin = Origin { actor, request_id: None, job: None, traceparent: None };
+    let origin = Origin::schedule(due.kind.as_str());
     let targets = due.targets()?;
     let mut started = 0;
     for (target, source) in &targets {

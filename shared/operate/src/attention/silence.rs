@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use longshore_kernel::access::{Actor, Scope};
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
@@ -334,12 +334,7 @@ pub async fn settle(services: &Services) -> Result<u64, Problem> {
     let stands = standing::read(services).await?;
     let present = lines::of_service(services, &Scope::Everything, &stands).await?;
     let present: Vec<Uuid> = present.iter().map(|line| line.id).collect();
-    let origin = Origin {
-        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
-        request_id: None,
-        job: None,
-        traceparent: None,
-    };
+    let origin = Origin::schedule("upkeep");
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
         change.connection(),

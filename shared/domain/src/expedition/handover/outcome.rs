@@ -31,7 +31,7 @@ use crate::expedition::write::{ENTITY, Transition, write};
 use crate::expedition::{stocks, tally};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState as Handover};
 use crate::webhook::breaker::Sign;
-use longshore_kernel::access::{Actor, Scope};
+use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{ExpeditionId, WmsId};
@@ -130,12 +130,7 @@ pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<boo
 
 /// The service, in the audit.
 fn origin() -> Origin {
-    Origin {
-        actor: Actor { kind: "schedule".to_owned(), id: None, name: "hand-over".to_owned() },
-        request_id: None,
-        job: None,
-        traceparent: None,
-    }
+    Origin::schedule("hand-over")
 }
 
 /// The arrays of the statement below, by id: orders are locked in this order.

@@ -3,7 +3,6 @@
 use sqlx::{PgConnection, PgPool};
 
 use super::{Extent, accept};
-use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{EshopId, OrganisationId};
@@ -30,12 +29,6 @@ const LOCK: &str = "send-out of stocks";
 struct Due {
     eshop: EshopId,
     organisation: OrganisationId,
-}
-
-/// In whose name it happens.
-fn origin(name: &str) -> Origin {
-    let actor = Actor { kind: "schedule".to_owned(), id: None, name: name.to_owned() };
-    Origin { actor, request_id: None, job: None, traceparent: None }
 }
 
 /// Turns changes into due stocks, and accepts a job for each e-shop whose partner may get them now; returns how many.
@@ -77,7 +70,14 @@ pub async fn dispatch(services: &Services) -> Result<u64, Problem> {
     .fetch_all(change.connection())
     .await?;
     for due in &eshops {
-        accept(&mut change, &origin("stock changes"), due.organisation, due.eshop, &Extent::Changes).await?;
+        accept(
+            &mut change,
+            &Origin::schedule("stock changes"),
+            due.organisation,
+            due.eshop,
+            &Extent::Changes,
+        )
+        .await?;
     }
     change.commit().await?;
     Ok(eshops.len() as u64)
@@ -167,7 +167,7 @@ pub async fn compare(services: &Services) -> Result<u64, Problem> {
     .fetch_all(change.connection())
     .await?;
     for due in &eshops {
-        let origin = origin("nightly comparison of stocks");
+        let origin = Origin::schedule("nightly comparison of stocks");
         accept(&mut change, &origin, due.organisation, due.eshop, &Extent::Comparison).await?;
     }
     change.commit().await?;

@@ -6,7 +6,7 @@ use super::ATTEMPTS;
 use super::record::{self, Item};
 use crate::list::fields::stock_advice::AdviceStatus;
 use crate::warehouse::stock::movement;
-use longshore_kernel::access::{Actor, Scope};
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
@@ -84,12 +84,7 @@ pub async fn close_due(services: &Services) -> Result<u64, Problem> {
 /// Closes an advice, if it is still open and due.
 async fn close(services: &Services, id: StockAdviceId) -> Result<bool, Problem> {
     const ACTION: &str = "stock_advice.close";
-    let origin = Origin {
-        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
-        request_id: None,
-        job: None,
-        traceparent: None,
-    };
+    let origin = Origin::schedule("upkeep");
     let mut change = Change::begin(services).await?;
     let advice = record::lock(change.connection(), &Scope::Everything, id).await?;
     if !advice.status.is_open() || !is_due(change.connection(), id).await? {
