@@ -17,7 +17,7 @@ use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::job::outcome;
-use longshore_shared::webhook::delivery::recovery::{self, SentAgain};
+use longshore_shared::webhook::delivery::outcome::{SentAgain, sentence};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -144,7 +144,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
 
 fn sent_again(job: &Job) -> Option<String> {
     let [released, resent, left] = [job.released, job.resent, job.unchanged].map(i64::from);
-    recovery::outcome(&job.kind, SentAgain { released, resent, left })
+    sentence(&job.kind, SentAgain { released, resent, left })
 }
 
 fn organisation(job: &Job) -> Markup {

@@ -1,9 +1,11 @@
-//! Deliveries seen from outside: sending again, one or all that did not succeed, sending a test, and what becomes of them
-//! when their webhook goes.
+//! Operations on deliveries: searching them, sending them again (one, several, or all that match), testing a webhook, and cancelling
+//! the backlog of a deleted one.
 
+pub mod outcome;
 pub mod recovery;
 pub mod redelivery;
 pub mod replay;
+mod resending;
 pub mod search;
 mod trial;
 
@@ -18,6 +20,7 @@ pub use self::recovery::recover;
 pub use self::redelivery::{redeliver, redeliver_many};
 pub use self::trial::send_test;
 pub use crate::list::fields::delivery::DeliveryState;
+use longshore_kernel::change::Change;
 use longshore_kernel::database::Pool;
 use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
@@ -68,6 +71,16 @@ impl Deliveries {
             entity: None,
         }
     }
+
+    /// All of a webhook that were made by now: what comes later, also by the job itself, is none of its items.
+    async fn made_by_now(change: &mut Change<'_>, webhook: WebhookId) -> Result<Self, sqlx::Error> {
+        Ok(Self::made_by(webhook, begun_at(change).await?))
+    }
+}
+
+/// When a change began, by the clock of Postgres.
+async fn begun_at(change: &mut Change<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT now() AS "now!""#).fetch_one(change.connection()).await
 }
 
 /// A timestamp as the interface has it: UTC, in microseconds.

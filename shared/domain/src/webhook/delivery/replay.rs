@@ -1,31 +1,26 @@
 //! Replaying: the deliveries of several webhooks that match are sent again, each event once at each webhook. First they are counted
 //! ([`count`]); then a job goes over them, a walk for each webhook, whose steps take turns ([`walking`]), so that a webhook with a
-//! million deliveries holds up no other.
-//!
-//! What waits to be tried again is *released*: it is due now. What has ended in the period gets a new delivery of the same event: it
-//! is *resent*. A step does both in one transaction, so one that runs twice sends nothing twice.
+//! million deliveries holds up no other. What a step sends is in [`resending`](super::resending).
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::recovery::{Batch, begun_at, in_i32, release, resend_failed, resend_late, resend_prompt};
-use super::{Deliveries, probe_now};
+use super::resending::{Audited, Place, Walk, in_i32};
+use super::{Deliveries, begun_at};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::kind::{Job, JobKind, Unusable};
 use crate::job::walking::{self, Step, Walks};
 use crate::webhook::event;
-use crate::webhook::subscription;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
-use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::input::{Object, Reader, Rule, array, boolean, id, object, one_of, text, timestamp};
 use longshore_kernel::problem::Problem;
-use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
 /// Webhooks that can be named.
@@ -117,7 +112,7 @@ pub struct Count {
 }
 
 /// A webhook that matches, with what was counted of it.
-struct Found {
+pub(super) struct Found {
     id: WebhookId,
     organisation: OrganisationId,
     eshop: EshopId,
@@ -152,7 +147,7 @@ pub async fn count_of(db: &Database, scope: &Scope, criteria: &Criteria) -> Resu
     Ok(sum(&find(db, scope, criteria).await?))
 }
 
-fn sum(found: &[Found]) -> Count {
+pub(super) fn sum(found: &[Found]) -> Count {
     let of = |sort: fn(&Found) -> i64| found.iter().map(sort).sum::<i64>();
     Count {
         webhooks: found.len(),
@@ -195,8 +190,8 @@ pub async fn replay_of(
     let eshop = eshop.filter(|eshop| concerned.iter().all(|webhook| webhook.eshop == *eshop));
     let mut starts = Vec::with_capacity(concerned.len());
     for webhook in &concerned {
-        let walk = Walk { webhook: webhook.id, place: None };
-        starts.push(serde_json::to_vec(&walk).map_err(Problem::internal)?);
+        let start = Start { webhook: webhook.id, place: None };
+        starts.push(serde_json::to_vec(&start).map_err(Problem::internal)?);
     }
     let mut change = Change::begin(services).await?;
     let job = Replay {
@@ -211,9 +206,13 @@ pub async fn replay_of(
     walking::accept_walks(change, context, &job, Walks { organisations, eshop, starts }, in_i32(known)).await
 }
 
-/// The webhooks that match, with what is counted of each; a criterion that matches none is refused.
-async fn find(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<Found>, Problem> {
-    let found = sqlx::query_as!(
+/// The webhooks that match, with what is counted of each.
+pub(super) async fn matching(
+    db: &Database,
+    scope: &Scope,
+    criteria: &Criteria,
+) -> Result<Vec<Found>, sqlx::Error> {
+    sqlx::query_as!(
         Found,
         r#"WITH hook AS MATERIALIZED (
                SELECT id, organisation_id, eshop_id, CASE WHEN ordered THEN 1 ELSE max_in_flight END AS calls FROM webhook
@@ -280,7 +279,12 @@ async fn find(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<F
         WEBHOOKS + 1,
     )
     .fetch_all(&db.lists)
-    .await?;
+    .await
+}
+
+/// The same; a criterion that matches none is refused.
+async fn find(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<Found>, Problem> {
+    let found = matching(db, scope, criteria).await?;
     for (place, id) in criteria.webhooks.iter().enumerate() {
         // the others narrow what was named; an id that is none of the caller's is a mistake
         if criteria.eshop.is_none()
@@ -331,134 +335,31 @@ impl Job for Replay {
     type Owner = ();
 }
 
-/// The walk over a webhook, and where its next step begins.
+/// Where a step begins: at a webhook, and at its place there.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Walk {
+struct Start {
     webhook: WebhookId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<Place>,
 }
 
-/// A place behind the last delivery of a step.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Place {
-    sort: Sort,
-    at: DateTime<Utc>,
-    id: DeliveryId,
-}
-
-/// Sorts of deliveries, in the order of a walk: what waits comes first, so that what ends in between is not missed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Sort {
-    Waiting,
-    Failed,
-    Late,
-    Prompt,
-}
-
-impl Place {
-    /// Where the deliveries of a sort begin.
-    fn first(sort: Sort, replay: &Replay) -> Self {
-        let at = if sort == Sort::Waiting { DateTime::UNIX_EPOCH } else { replay.since };
-        Self { sort, at, id: DeliveryId::nil() }
-    }
-
-    /// Behind a batch: the rest of its sort, or the next sort.
-    fn behind(self, batch: &Batch, replay: &Replay) -> Option<Self> {
-        if let Some((at, id)) = batch.full() {
-            // those by their ids keep the beginning of the period
-            let at = if self.sort == Sort::Prompt { self.at } else { at };
-            return Some(Self { at, id, ..self });
-        }
-        let next = match self.sort {
-            Sort::Waiting => Sort::Failed,
-            Sort::Failed if replay.delivered => Sort::Late,
-            Sort::Late => Sort::Prompt,
-            Sort::Failed | Sort::Prompt => return None,
-        };
-        Some(Self::first(next, replay))
-    }
-}
-
-/// Takes one step of the walk over a webhook: a batch of each sort, until one of them leaves some.
+/// Takes one step of the walk over a webhook.
 pub async fn step(change: &mut Change<'_>, claim: &Claim, replay: &Replay) -> Result<Step, Fate> {
-    let walk: Walk =
+    let start: Start =
         serde_json::from_slice(&claim.payload).map_err(|error| Unusable::parameters(claim, error))?;
-    let mut step = Step { beside: replay.webhooks - 1, ..Step::default() };
-    // a concurrent replay, recovery or redelivery waits here, so that no delivery is created twice
-    let webhook = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", walk.webhook.get())
-        .fetch_optional(change.connection())
-        .await?;
-    // what a webhook leaves that was deleted is cancelled; the others go on
-    let Some(webhook) = webhook else { return Ok(step) };
+    let beside = replay.webhooks - 1;
     let about = Deliveries {
         ended_since: Some(replay.since),
         ended_before: replay.until,
         event: replay.event.clone(),
-        ..Deliveries::made_by(walk.webhook, replay.made_by)
+        ..Deliveries::made_by(start.webhook, replay.made_by)
     };
-    if walk.place.is_none() {
-        probe_now(change.connection(), walk.webhook).await?;
-    }
-    let mut place = walk.place.unwrap_or_else(|| Place::first(Sort::Waiting, replay));
-    loop {
-        let Place { sort, at, id } = place;
-        let batch = match sort {
-            Sort::Waiting => release(change, &about, at, id).await?,
-            Sort::Failed => resend_failed(change, &about, at, id).await?,
-            Sort::Late => resend_late(change, &about, at, id).await?,
-            Sort::Prompt => resend_prompt(change, &about, at, id).await?,
-        };
-        step.found += in_i32(batch.found);
-        match sort {
-            Sort::Waiting => step.released += in_i32(batch.changed),
-            _ => step.resent += in_i32(batch.changed),
-        }
-        let Some(next) = place.behind(&batch, replay) else { break };
-        if next.sort == sort {
-            let walk = Walk { place: Some(next), ..walk };
-            step.next = Some(serde_json::to_vec(&walk).map_err(|error| Fate::Discard(error.to_string()))?);
-            break;
-        }
-        place = next;
-    }
-    if step.released + step.resent > 0 {
-        record(change, &claim.origin, &about, &step).await?;
-    }
-    if webhook.active {
-        change.note_lanes([walk.webhook]);
-    }
-    Ok(step)
-}
-
-async fn record(
-    change: &mut Change<'_>,
-    origin: &Origin,
-    about: &Deliveries,
-    step: &Step,
-) -> Result<(), sqlx::Error> {
-    let recorded = record_change!(
-        change.connection(),
-        origin,
-        "webhook.replay",
-        subscription::ENTITY,
-        None,
-        "WITH changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('replayedSince', jsonb_build_array(NULL, $10::timestamptz),
-                        'replayedUntil', jsonb_build_array(NULL, $11::timestamptz),
-                        'released', jsonb_build_array(NULL, $12::int), 'resent', jsonb_build_array(NULL, $13::int)) AS changes,
-                    '{}'::jsonb AS data
-             FROM webhook WHERE id = $9
-         )",
-        about.webhook.get(),
-        about.ended_since,
-        about.ended_before,
-        step.released,
-        step.resent,
-    )
-    .await?;
-    change.note(recorded);
-    Ok(())
+    let audited = Audited { action: "webhook.replay", since: "replayedSince", until: Some("replayedUntil") };
+    let walk = Walk { about: &about, delivered: replay.delivered, audited };
+    // what a webhook leaves that was deleted is cancelled; the others go on
+    let Some((step, next)) = walk.step(change, claim, start.place).await? else {
+        return Ok(Step { beside, ..Step::default() });
+    };
+    let next = next.map(|place| serde_json::to_vec(&Start { place: Some(place), ..start })).transpose();
+    Ok(Step { beside, next: next.map_err(|error| Fate::Discard(error.to_string()))?, ..step })
 }

@@ -6,7 +6,6 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::recovery::made_by_now;
 use super::redelivery::{Redeliver, send_again};
 use super::{Deliveries, DeliveryState};
 use crate::job::chunk::Claim;
@@ -335,7 +334,7 @@ pub async fn redeliver_matching(
     }
     let mut change = Change::begin(services).await?;
     let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
-    let about = wanted.of(&made_by_now(&mut change, webhook).await?);
+    let about = wanted.of(&Deliveries::made_by_now(&mut change, webhook).await?);
     let job =
         Redeliver { within: Within::new(context.scope(), &[found.organisation]), deliveries: Some(about) };
     let shop = Shop { organisation: found.organisation, eshop: found.eshop };
