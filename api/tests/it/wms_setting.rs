@@ -1,6 +1,10 @@
 //! Settings of wms (`docs/reference/orders.md#setting-of-a-wms`).
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::crypto::Vault;
+use longshore_shared::operate::rotation::{self, Rotated};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -74,6 +78,34 @@ async fn a_setting_shows_its_secret_once_and_is_replaced_and_deleted(
     world.api.put(&world.admin, &format!("{}/rotate-secret", world.path), Value::Null).await.expect(410);
     let again = world.store(setting()).await.expect(200).json();
     assert!(again["version"].as_i64() > replaced["version"].as_i64());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn former_secrets_are_sealed_by_the_newest_key_however_many_one_setting_has(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.store(setting()).await.expect(200);
+    world.api.put(&world.admin, &format!("{}/rotate-secret", world.path), Value::Null).await.expect(200);
+    // more than one batch goes over
+    sqlx::query(
+        "INSERT INTO wms_former_secret SELECT wms_id, signs_until + n * interval '1 second', secret
+         FROM wms_former_secret, generate_series(1, 600) n",
+    )
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let (old, new) =
+        (format!("test:{}", STANDARD.encode([7; 32])), format!("new:{}", STANDARD.encode([8; 32])));
+    let (both, only) = (Vault::new(&format!("{new},{old}").into()), Vault::new(&new.into()));
+    let (db, both, only) = (&world.api.services.db, both.unwrap(), only.unwrap());
+    let found = rotation::examine(db, &only).await.unwrap();
+    assert_eq!((found.sealed, found.unreadable), (603, 603), "two of the setting, and the former secrets");
+    assert_eq!(rotation::rotate(db, &both).await.unwrap(), Rotated { resealed: 602, unreadable: 0 });
+    let found = rotation::examine(db, &only).await.unwrap();
+    assert_eq!((found.sealed, found.older, found.unreadable), (603, 0, 0));
+    assert_eq!(rotation::rotate(db, &both).await.unwrap(), Rotated::default());
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

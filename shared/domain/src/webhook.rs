@@ -38,5 +38,6 @@ pub mod event;
 pub mod health;
 pub mod lane;
 pub mod schedule;
+pub(crate) mod secret;
 pub mod signature;
 pub mod subscription;

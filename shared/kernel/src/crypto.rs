@@ -1,6 +1,5 @@
 //! Secrets at rest and in comparison: sealing by AES-256-GCM, hashing, random tokens.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +12,6 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 /// Why a secret could not be sealed or opened. Never holds any of it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -146,73 +144,6 @@ impl Vault {
     /// Seals by the newest key what any of them sealed for this place.
     pub fn reseal(&self, place: &str, bytes: &[u8]) -> Result<Vec<u8>, VaultError> {
         self.seal(place, &self.open(place, bytes)?)
-    }
-}
-
-/// What a batch of a rotation came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resealed {
-    /// The last record of the batch: the next batch begins after it.
-    pub last: Uuid,
-    /// Records that the newest key seals now.
-    pub resealed: u64,
-    /// Records that no configured key opens; they stay as they are.
-    pub unreadable: u64,
-}
-
-impl Resealed {
-    /// Seals each record of a batch: returns what to store of those that can be read, and the counts of the batch. Calls
-    /// `unreadable` for each of the others. Returns nothing for an empty batch.
-    pub fn each<R, S>(
-        rows: &[R],
-        id: impl Fn(&R) -> Uuid,
-        seal: impl Fn(&R) -> Result<S, VaultError>,
-        unreadable: impl Fn(Uuid, VaultError),
-    ) -> Option<(Vec<S>, Self)> {
-        let mut done = Self { last: id(rows.last()?), resealed: 0, unreadable: 0 };
-        let mut stored = Vec::with_capacity(rows.len());
-        for row in rows {
-            match seal(row) {
-                Ok(sealed) => {
-                    stored.push(sealed);
-                    done.resealed += 1;
-                }
-                Err(error) => {
-                    unreadable(id(row), error);
-                    done.unreadable += 1;
-                }
-            }
-        }
-        Some((stored, done))
-    }
-}
-
-/// What the configured keys open of what is stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Everything sealed.
-    pub sealed: u64,
-    /// What an older key than the newest seals.
-    pub older: u64,
-    /// What none of the keys opens.
-    pub unreadable: u64,
-    /// Ids of the keys that it would take.
-    pub missing: BTreeSet<String>,
-}
-
-impl Opened {
-    /// Tries one of them.
-    pub fn look(&mut self, vault: &Vault, place: &str, sealed: &[u8]) {
-        self.sealed += 1;
-        match vault.open(place, sealed) {
-            Ok(_) => self.older += u64::from(!sealed.starts_with(&vault.mark())),
-            Err(error) => {
-                self.unreadable += 1;
-                if let VaultError::UnknownKey(id) = error {
-                    self.missing.insert(id);
-                }
-            }
-        }
     }
 }
 

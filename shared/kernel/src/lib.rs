@@ -43,6 +43,7 @@ pub mod rate;
 pub mod readiness;
 pub mod refusals;
 pub mod refused;
+pub mod resealing;
 pub mod retry;
 pub mod seldom;
 pub mod services;

@@ -9,8 +9,6 @@
 //! - If the operator requires it, an admin or superadmin without one can only set one up
 //!   ([`Caller::must`](longshore_kernel::access::Caller::must)).
 
-pub mod rotation;
-
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -28,6 +26,8 @@ use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, object};
 use longshore_kernel::problem::{CODE_REQUIRED, CONFLICT, Problem, Violation};
 use longshore_kernel::record_change;
+use longshore_kernel::resealing::SealedTable;
+use longshore_kernel::sealed_table;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -46,6 +46,14 @@ const ISSUER: &str = "Longshore";
 fn place(admin: AdminId) -> String {
     format!("second_factor.secret:{admin}")
 }
+
+/// The secrets of second factors.
+pub const SEALED: SealedTable = sealed_table!(
+    "second_factor",
+    "admin_id",
+    ["secret" => place],
+    |id, error| tracing::warn!(admin.id = %id, %error, "the secret of a second factor cannot be read")
+);
 
 /// What is stored of one.
 struct Stored {

@@ -5,7 +5,6 @@
 //! that cannot be read is reported as such, until it is stored again or deleted.
 
 pub mod body;
-pub mod rotation;
 pub mod store;
 pub mod trial;
 
@@ -25,6 +24,8 @@ use longshore_kernel::authentication::Authentication;
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId, SettingId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
+use longshore_kernel::resealing::SealedTable;
+use longshore_kernel::sealed_table;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -127,6 +128,14 @@ struct Row {
 fn place(id: SettingId) -> String {
     format!("integration_setting.credentials:{id}")
 }
+
+/// The credentials of settings.
+pub const SEALED: SealedTable = sealed_table!(
+    "integration_setting",
+    "id",
+    ["credentials" => place],
+    |id, error| tracing::warn!(integration_setting.id = %id, %error, "stored credentials cannot be read")
+);
 
 fn location(eshop: EshopId) -> String {
     format!("/api/partner-integration/eshop-setting/{eshop}")

@@ -4,7 +4,6 @@
 //! While a secret is being changed every live one signs, the signatures divided by spaces.
 
 use std::fmt;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,32 +12,12 @@ use secrecy::SecretString;
 use sha2::Sha256;
 
 use longshore_kernel::crypto::random_bytes;
-use longshore_kernel::problem::{CONFLICT, Problem};
 
 /// What a shown secret starts with.
 pub const PREFIX: &str = "whsec_";
 
 /// Bytes of a secret.
-const SECRET_BYTES: usize = 32;
-
-/// How long a secret still signs after its rotation (`docs/reference/webhooks.md#secret-rotation`).
-pub const OVERLAP: Duration = Duration::from_hours(24);
-
-/// Secrets that may be rotated away within that time: each is one more signature on every call.
-const FORMER_SECRETS: i64 = 8;
-
-/// Checks that one more secret may be rotated away, beside those that still sign.
-///
-/// # Errors
-/// With 409, if there are too many.
-pub fn check_rotation(live: i64, whose: &str) -> Result<(), Problem> {
-    if live >= FORMER_SECRETS {
-        let detail =
-            format!("{live} previous secrets of the {whose} are still valid; wait until one has expired");
-        return Err(Problem::new(&CONFLICT, detail));
-    }
-    Ok(())
-}
+pub(super) const SECRET_BYTES: usize = 32;
 
 /// A new secret.
 #[must_use]

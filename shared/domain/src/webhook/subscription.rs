@@ -3,18 +3,17 @@
 //! [`Authentication`] has the credentials for a destination, in addition to the signature.
 
 mod edit;
-pub mod reseal;
 mod rotation;
 
-use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sqlx::PgConnection;
 
 pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
-pub use self::rotation::rotate_secret;
+pub use self::rotation::{SEALED, SEALED_FORMER, rotate_secret};
 use super::delivery;
 use super::lane;
+use super::secret::{self, Signing as _};
 use super::signature;
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
@@ -161,7 +160,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     change.note(recorded);
     let webhook = shown(change.connection(), scope, id).await?;
     let stored = Answer::created(location(id), webhook.version, webhook.json);
-    answer_with_secret(change, context, stored, &secret).await
+    secret::answer_with(change, context, stored, &secret).await
 }
 
 /// Refuses one more webhook of an e-shop that has as many as it may. A concurrent creation in the same e-shop waits until
@@ -181,21 +180,6 @@ async fn has_room(connection: &mut PgConnection, eshop: EshopId, most: u16) -> R
     let detail =
         format!("the e-shop has {there} webhooks and may have {most}: delete one that is no longer needed");
     Err(Problem::new(&QUOTA_REACHED, detail))
-}
-
-/// Commits, and returns the secret, which is not recorded: a replayed answer does not contain it.
-async fn answer_with_secret(
-    change: Change<'_>,
-    context: &Context,
-    stored: Answer,
-    secret: &[u8],
-) -> Result<Answer, Problem> {
-    let body = stored.body.as_deref().unwrap_or("{}");
-    let mut body: Value = serde_json::from_str(body).map_err(Problem::internal)?;
-    let mut answer = change.answer(context.claim, stored).await?;
-    body["secret"] = signature::shown(secret).expose_secret().into();
-    answer.body = Some(body.to_string());
-    Ok(answer)
 }
 
 /// Changes a webhook (`PUT /api/eshop-webhook/{id}`): the given fields; the others stay. `check` refuses a version.
@@ -432,5 +416,5 @@ async fn set(
         change.note_lanes([id]);
     }
     // as a rotation: no lease is granted, and none renewed unchanged, to a worker that has read the webhook as it was
-    if new.pauses { Ok(rotation::fence(change, id).await?) } else { Ok(None) }
+    if new.pauses { Ok(id.fence(change.connection()).await?) } else { Ok(None) }
 }

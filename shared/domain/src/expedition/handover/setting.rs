@@ -10,17 +10,13 @@ pub mod store;
 pub mod trial;
 
 use chrono::{DateTime, Utc};
-use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgExecutor};
 
 use self::body::Fields;
-use crate::webhook::signature;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::Authentication;
-use longshore_kernel::change::Change;
-use longshore_kernel::context::Context;
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::ids::{OrganisationId, WmsId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
@@ -59,7 +55,7 @@ fn location(wms: WmsId) -> String {
     format!("/api/partner-integration/wms-setting/{wms}")
 }
 
-/// A setting as it is stored, with how its lane stands.
+/// A setting as it is stored, with the state of its lane.
 struct Row {
     wms: WmsId,
     organisation: OrganisationId,
@@ -139,7 +135,7 @@ pub async fn find(services: &Services, scope: &Scope, wms: WmsId) -> Result<Answ
     }
 }
 
-/// Whose wms it is, if it is of the scope; locked where its setting is about to change.
+/// The organisation of a wms of the scope; the wms is locked if its setting is about to change.
 async fn of_scope(
     connection: &mut PgConnection,
     scope: &Scope,
@@ -160,19 +156,4 @@ async fn of_scope(
             .await?;
     }
     Ok(organisation)
-}
-
-/// Commits, and returns the secret, which is not recorded: a replayed answer does not contain it.
-async fn answer_with_secret(
-    change: Change<'_>,
-    context: &Context,
-    stored: Answer,
-    secret: &[u8],
-) -> Result<Answer, Problem> {
-    let body = stored.body.as_deref().unwrap_or("{}");
-    let mut body: Value = serde_json::from_str(body).map_err(Problem::internal)?;
-    let mut answer = change.answer(context.claim, stored).await?;
-    body["secret"] = signature::shown(secret).expose_secret().into();
-    answer.body = Some(body.to_string());
-    Ok(answer)
 }

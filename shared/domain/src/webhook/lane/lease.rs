@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::fetch::{self, Batch, FEW};
 use crate::webhook::breaker::Breaker;
+use crate::webhook::secret;
 use crate::webhook::signature::Signer;
 use crate::webhook::subscription;
 use longshore_kernel::access::Scope;
@@ -138,7 +139,7 @@ pub async fn lease(
                FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0
            ) w
            CROSS JOIN LATERAL (
-               -- as it was when the statement began, unless somebody had a turn between that and the lock
+               -- as it was when the statement began, unless another worker had a turn between that and the lock
                SELECT leased_until = '-infinity'
                       AND token = (SELECT was FROM free WHERE free.webhook_id = leased.webhook_id) AS given_back
                FROM webhook_lane
@@ -310,37 +311,12 @@ pub(in crate::webhook) async fn hold_back(
 /// How long a lane is held back at most: longer than a deletion waits for a lock.
 const HELD_BACK: Duration = Duration::from_secs(10);
 
-/// Waits until no call can begin with what was read under this lease: its holder has confirmed that it begins no more
-/// calls, has released it, or it has expired. A hint makes the holder of a lane without a turn look at once. Any other
-/// learns it from its next renewal, or cannot renew the lease: so this takes at most [`LEASE`] after the commit of the
-/// change, even if Postgres is unavailable.
+/// Waits [until no call can begin](secret::until_ending) with what was read under this lease. A hint makes the holder of a lane
+/// without a turn look at once.
 pub(in crate::webhook) async fn until_ending(services: &Services, webhook: WebhookId, token: i64) {
     services.queues.hand_over_hints(&services.vault, [webhook.into()]);
-    let db = &services.db;
-    let waited = async {
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        loop {
-            looks.tick().await;
-            let begins = sqlx::query_scalar!(
-                r#"SELECT EXISTS (
-                       SELECT FROM webhook_lane
-                       WHERE webhook_id = $1 AND token = $2 AND NOT ending AND leased_until >= now()) AS "begins!""#,
-                webhook.get(),
-                token,
-            )
-            .fetch_one(&db.main)
-            .await;
-            if matches!(begins, Ok(false)) {
-                return;
-            }
-        }
-    };
-    // in either case no call can begin now
-    let _ = tokio::time::timeout(LEASE, waited).await;
+    secret::until_ending(&services.db, webhook, token).await;
 }
-
-/// How often a lease that is to end is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Gives leases back, by webhook and token, then returns which of these webhooks have due deliveries: another worker may
 /// have found the lane leased in the meantime and skipped it.

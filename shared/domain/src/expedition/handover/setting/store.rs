@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::body::{Fields, Given};
-use super::{ENTITY, answer_with_secret, credentials_place, location, of_scope, row, secret_place};
+use super::{ENTITY, credentials_place, location, of_scope, row, secret_place};
+use crate::webhook::secret;
 use crate::webhook::signature;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
@@ -58,7 +59,7 @@ pub async fn store(
     let stored = row(change.connection(), wms).await?.ok_or_else(|| Problem::not_found(ENTITY))?;
     let answer = Answer { location: Some(location(wms)), ..stored.answer(&services.vault)? };
     match secret {
-        Some(secret) => answer_with_secret(change, context, answer, &secret).await,
+        Some(secret) => secret::answer_with(change, context, answer, &secret).await,
         None => change.answer(context.claim, answer).await,
     }
 }
