@@ -1,7 +1,7 @@
 //! Jobs that test a connection (`docs/reference/jobs.md#connection-tests`): one call that changes nothing, of the partner of an
 //! e-shop or of the system of a warehouse, and what it came to.
 //!
-//! The api calls nobody, so a test is a job: it is accepted with the audit record of who asked, a worker makes the call with the
+//! The api makes no calls, so a test is a job: it is accepted with the audit record of who asked, a worker makes the call with the
 //! guarded client and the stored credentials, and its result is kept with the job. It is in no line, waits for no sync, and is
 //! not repeated: what fails is the result. The one item of the job is the connection: unchanged where it works, failed where not.
 
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::acceptance::{self, NewJob};
 use super::chunk::{Claim, Count};
@@ -17,13 +18,15 @@ use super::execution;
 use super::fetching::CALLING;
 use super::kind::{Job, JobKind, JobState, Stored};
 use super::room;
+use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
-use longshore_kernel::context::Origin;
+use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
+use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
 /// What a test found out.
@@ -37,15 +40,53 @@ pub struct Finding {
     pub took: Duration,
 }
 
-/// Accepts a test of `tested`, the id of what has the setting, or finds the one that waits for its call; returns its id. The caller
-/// has locked what is tested.
+/// A setting whose connection is tested.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its entity type and id, in the audit.
+    pub(crate) entity: (&'static str, Uuid),
+    /// What it is the setting of, and whose that is.
+    pub(crate) of: Uuid,
+    pub(crate) organisation: OrganisationId,
+    pub(crate) eshop: Option<EshopId>,
+}
+
+/// Accepts a test of a setting that the caller has locked, or answers with the one that waits for its call; audits who asked.
 pub(crate) async fn accept<J: Job>(
+    mut change: Change<'_>,
+    context: &Context,
+    job: &J,
+    setting: Setting,
+) -> Result<Answer, Problem> {
+    let job = job_of(&mut change, &context.origin, job, &setting).await?;
+    let (entity, id) = setting.entity;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        &format!("{entity}.test"),
+        entity,
+        None,
+        "WITH changed AS (
+             SELECT $9::uuid AS entity, $10::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('test', jsonb_build_array(NULL, $11::uuid)) AS changes, '{}'::jsonb AS data
+         )",
+        id,
+        setting.organisation.get(),
+        job.get(),
+    )
+    .await?;
+    change.note(recorded);
+    change.answer(context.claim, Answer::accepted_job(job)).await
+}
+
+/// The test that waits for its call, or a new one.
+async fn job_of<J: Job>(
     change: &mut Change<'_>,
     origin: &Origin,
     job: &J,
-    (organisation, eshop): (OrganisationId, Option<EshopId>),
-    tested: String,
+    setting: &Setting,
 ) -> Result<JobId, Problem> {
+    let (tested, organisation) = (setting.of.to_string(), setting.organisation);
     let limit = change.services().unfinished_jobs;
     let tx = change.connection();
     if let Some(waiting) = waiting(tx, J::KIND, &tested).await? {
@@ -56,7 +97,7 @@ pub(crate) async fn accept<J: Job>(
         id: JobId::new(),
         stored: Stored::new(job)?,
         organisations: vec![organisation],
-        eshop,
+        eshop: setting.eshop,
         sequence: None,
         source: Some(tested),
     };

@@ -14,7 +14,6 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::WmsId;
 use longshore_kernel::problem::Problem;
-use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -24,34 +23,14 @@ pub async fn test(services: &Services, context: &Context, wms: WmsId) -> Result<
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let organisation = of_scope(change.connection(), scope, wms, true).await?;
-    let is_stored = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM wms_setting WHERE wms_id = $1) AS "is_stored!""#,
-        wms.get(),
-    )
-    .fetch_one(change.connection())
-    .await?;
-    if !is_stored {
+    let stored = sqlx::query_scalar!("SELECT wms_id FROM wms_setting WHERE wms_id = $1", wms.get())
+        .fetch_optional(change.connection())
+        .await?;
+    let Some(id) = stored else {
         return Err(tombstone::missing(change.connection(), scope, ENTITY, wms.get()).await);
-    }
-    let of = (organisation, None);
-    let job = connection::accept(&mut change, &context.origin, &TestWms { wms }, of, wms.to_string()).await?;
-    let recorded = record_change!(
-        change.connection(),
-        context.origin,
-        "wms_setting.test",
-        ENTITY,
-        None,
-        "WITH changed AS (
-             SELECT wms_id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('test', jsonb_build_array(NULL, $10::uuid)) AS changes, '{}'::jsonb AS data
-             FROM wms_setting WHERE wms_id = $9
-         )",
-        wms.get(),
-        job.get(),
-    )
-    .await?;
-    change.note(recorded);
-    change.answer(context.claim, Answer::accepted_job(job)).await
+    };
+    let setting = connection::Setting { entity: (ENTITY, id), of: wms.get(), organisation, eshop: None };
+    connection::accept(change, context, &TestWms { wms }, setting).await
 }
 
 /// What a single call of a system needs, outside of its lane.
