@@ -109,13 +109,14 @@ impl Check {
                         anyhow::bail!(Unreachable(why))
                     }
                     Err(Trouble::Unreachable(why)) => Verdict::Broken(why),
+                    Err(Trouble::Unchecked(why)) => Verdict::Unchecked(why),
                 },
             };
             if rule == Rule::Takes && verdict != Verdict::Kept {
                 stop = Some("the WMS takes no order");
             }
             if !self.json {
-                tell(rule, &verdict)?;
+                write_verdict(rule, &verdict)?;
             }
             findings.push((rule, verdict));
         }
@@ -152,7 +153,7 @@ impl std::fmt::Display for Unreachable {
 impl std::error::Error for Unreachable {}
 
 /// Writes the verdict on a rule in a line.
-fn tell(rule: Rule, verdict: &Verdict) -> anyhow::Result<()> {
+fn write_verdict(rule: Rule, verdict: &Verdict) -> anyhow::Result<()> {
     let found = match verdict.found() {
         Some(found) => format!(": {}", table::shown(found)),
         None => String::new(),

@@ -21,12 +21,14 @@ pub(super) enum Rule {
     Unknown,
     Overtaken,
     Refuses,
+    ConnectionTest,
     TwoSignatures,
     Unsigned,
     Forged,
     Altered,
     Old,
     ForgedWithdrawal,
+    ForgedTest,
 }
 
 /// What was found about a rule.
@@ -62,7 +64,7 @@ const LATE: &str = "it may have been on its way";
 
 impl Rule {
     /// All of them, in the order in which they are checked.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Takes,
         Self::Repeats,
         Self::AtOnce,
@@ -74,12 +76,14 @@ impl Rule {
         Self::Unknown,
         Self::Overtaken,
         Self::Refuses,
+        Self::ConnectionTest,
         Self::TwoSignatures,
         Self::Unsigned,
         Self::Forged,
         Self::Altered,
         Self::Old,
         Self::ForgedWithdrawal,
+        Self::ForgedTest,
     ];
 
     /// Its name, for programs.
@@ -96,12 +100,14 @@ impl Rule {
             Self::Unknown => "unknown",
             Self::Overtaken => "overtaken",
             Self::Refuses => "refuses",
+            Self::ConnectionTest => "connection_test",
             Self::TwoSignatures => "two_signatures",
             Self::Unsigned => "unsigned",
             Self::Forged => "forged",
             Self::Altered => "altered",
             Self::Old => "old",
             Self::ForgedWithdrawal => "forged_withdrawal",
+            Self::ForgedTest => "forged_test",
         }
     }
 
@@ -119,12 +125,14 @@ impl Rule {
             Self::Unknown => "a withdrawal of an unknown order is answered",
             Self::Overtaken => "a withdrawal that came before its hand-over counts",
             Self::Refuses => "a refusal says why, and stays",
+            Self::ConnectionTest => "a connection test is answered 404 and changes nothing",
             Self::TwoSignatures => "one valid signature of several is enough",
             Self::Unsigned => "a call without a signature is refused",
             Self::Forged => "a call that is signed by another secret is refused",
             Self::Altered => "a call with another body than the signed one is refused",
             Self::Old => "a call that is older than five minutes is refused",
             Self::ForgedWithdrawal => "a forged withdrawal is refused",
+            Self::ForgedTest => "a forged connection test is refused",
         }
     }
 
@@ -138,6 +146,7 @@ impl Rule {
             | Self::Altered
             | Self::Old
             | Self::ForgedWithdrawal
+            | Self::ForgedTest
                 if !wms.signs() =>
             {
                 Some("give --secret")
@@ -193,8 +202,12 @@ impl Rule {
                 Some(sku) => refuses(wms, id, sku).await,
                 None => Ok(()),
             },
+            Self::ConnectionTest => {
+                denies(&wms.get(id, Signature::Good).await?)?;
+                wms.put(id, 1).await?.taken().map(drop)
+            }
             Self::TwoSignatures => wms.put_signed(id, 1, Signature::Rotated).await?.taken().map(drop),
-            Self::Unsigned => mistrusted(wms, id, Signature::Missing, "everybody can make such a call").await,
+            Self::Unsigned => mistrusted(wms, id, Signature::Missing, "anyone can make such a call").await,
             Self::Forged => mistrusted(wms, id, Signature::Forged, "it does not come from Longshore").await,
             Self::Altered => mistrusted(wms, id, Signature::OfOther, "it was changed on its way").await,
             Self::Old => {
@@ -208,7 +221,24 @@ impl Rule {
                 }
                 same(&first, &wms.put(id, 1).await?.has()?)
             }
+            Self::ForgedTest => {
+                denies(&wms.get(id, Signature::Good).await?)?;
+                let why = "otherwise the test says nothing about the credentials and the secret";
+                for signature in [Signature::Missing, Signature::Forged, Signature::Old] {
+                    wms.get(id, signature).await?.mistrusted(why)?;
+                }
+                Ok(())
+            }
         }
+    }
+}
+
+/// The answer to a connection test of a WMS that has no such order. One that does not know the call breaks no rule.
+fn denies(answer: &Answer) -> Result<(), Trouble> {
+    match answer.status.as_u16() {
+        404 | 410 => Ok(()),
+        405 | 501 => Err(Trouble::Unchecked("the WMS does not know connection tests")),
+        _ => Err(answer.broken("it asks for an order that does not exist: it must be 404")),
     }
 }
 
@@ -226,7 +256,7 @@ async fn overtaken(wms: &Warehouse, id: Uuid) -> Result<(), Trouble> {
     wms.put(id, 4).await?.taken().map(drop)
 }
 
-/// A refusal has reasons, which go to the e-shop, and is for that number, whatever comes with it later; the next one is judged anew.
+/// A refusal has reasons, which go to the e-shop. It applies to that number, also with another body; the next number is judged anew.
 async fn refuses(wms: &Warehouse, id: Uuid, sku: &str) -> Result<(), Trouble> {
     for _ in 0..2 {
         let answer = wms.put_refused(id, 1, sku).await?.one_of(&[422], "an order that is refused is 422")?;

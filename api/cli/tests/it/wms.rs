@@ -54,7 +54,7 @@ async fn a_wms_that_keeps_the_rules_passes_and_has_no_order_left() {
     let wms = wms().await;
     let checked = check(&wms.url(), &["--secret", SECRET, "--refused-sku", REFUSED]).await;
     assert_eq!(checked.status, 0, "{checked:?}");
-    assert!(checked.stdout.ends_with("17 kept, 0 broken, 0 unchecked\n"), "{checked:?}");
+    assert!(checked.stdout.ends_with("19 kept, 0 broken, 0 unchecked\n"), "{checked:?}");
     assert_eq!(checked.stderr, "");
     assert!(wms.book().values().all(|entry| !entry.stage.is_here()), "{:?}", wms.book());
 }
@@ -68,7 +68,7 @@ async fn what_cannot_be_checked_is_said() {
         checked.stdout.contains("\nunchecked  a call without a signature is refused: give --secret\n"),
         "{checked:?}"
     );
-    assert!(checked.stdout.ends_with("10 kept, 0 broken, 7 unchecked\n"), "{checked:?}");
+    assert!(checked.stdout.ends_with("11 kept, 0 broken, 8 unchecked\n"), "{checked:?}");
 }
 
 #[tokio::test]
@@ -81,8 +81,10 @@ async fn each_broken_rule_is_found() {
         (Breach::RefusesNext, &["next", "later", "overtaken"]),
         (Breach::WithdrawsHigher, &["later"]),
         (Breach::FailsUnknown, &["unknown", "overtaken"]),
-        (Breach::TrustsForged, &["unsigned", "forged", "altered", "old", "forged_withdrawal"]),
-        (Breach::TrustsOld, &["old", "forged_withdrawal"]),
+        (Breach::TrustsForged, &["unsigned", "forged", "altered", "old", "forged_withdrawal", "forged_test"]),
+        (Breach::TrustsOld, &["old", "forged_withdrawal", "forged_test"]),
+        (Breach::FindsAny, &["connection_test", "forged_test"]),
+        (Breach::TestsUnverified, &["forged_test"]),
         (Breach::ReadsOneSignature, &["two_signatures"]),
         (Breach::RefusesSilently, &["refuses"]),
         (Breach::TakesRefused, &["refuses"]),
@@ -95,6 +97,17 @@ async fn each_broken_rule_is_found() {
         assert_eq!(of_verdict(&report, "broken"), rules, "{breach:?}: {report:#}");
         assert_eq!(of_verdict(&report, "unchecked"), [""; 0], "{breach:?}");
     }
+}
+
+#[tokio::test]
+async fn a_wms_that_does_not_know_connection_tests_breaks_no_rule() {
+    let wms = wms().await;
+    wms.break_rule(Breach::KnowsNoTest);
+    let checked = check_all(&wms).await;
+    assert_eq!(checked.status, 0, "{checked:?}");
+    let report: Value = serde_json::from_str(&checked.stdout).unwrap();
+    assert_eq!(of_verdict(&report, "broken"), [""; 0], "{report:#}");
+    assert_eq!(of_verdict(&report, "unchecked"), ["connection_test", "forged_test"], "{report:#}");
 }
 
 #[tokio::test]
@@ -113,7 +126,7 @@ async fn a_wms_that_takes_no_order_is_not_checked_further() {
         assert_eq!(checked.status, 1, "{breach:?}: {checked:?}");
         let report: Value = serde_json::from_str(&checked.stdout).unwrap();
         assert_eq!(of_verdict(&report, "broken"), ["takes"], "{breach:?}: {report:#}");
-        assert_eq!(of_verdict(&report, "unchecked").len(), 16, "{breach:?}");
+        assert_eq!(of_verdict(&report, "unchecked").len(), 18, "{breach:?}");
         assert!(report["rules"][0]["found"].as_str().unwrap().contains(found), "{breach:?}: {report:#}");
     }
 }

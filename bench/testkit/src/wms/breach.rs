@@ -35,6 +35,12 @@ pub enum Breach {
     TrustsNone,
     /// It looks at the first of several signatures only.
     ReadsOneSignature,
+    /// It finds each order that a connection test asks for.
+    FindsAny,
+    /// It answers connection tests without a valid signature, as a web server answers 404 to everything.
+    TestsUnverified,
+    /// It does not know connection tests: 405.
+    KnowsNoTest,
     /// It refuses orders without a reason.
     RefusesSilently,
     /// It answers after 30 seconds.

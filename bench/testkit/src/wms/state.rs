@@ -64,10 +64,14 @@ impl State {
     /// The answer to a call, after it has done what the book's rules and the fault say.
     pub(super) fn answer(&mut self, receipt: &Receipt) -> Answer {
         let method = receipt.method.to_string();
-        let read = if !self.is_signed(receipt) {
+        let tested = Call::asks_about(receipt);
+        let read = if tested.is_some() && self.breaches.has(Breach::KnowsNoTest) {
+            Err((405, "there is no GET".to_owned()))
+        } else if !(self.is_signed(receipt) || tested.is_some() && self.breaches.has(Breach::TestsUnverified))
+        {
             Err((401, "the signature is not valid".to_owned()))
-        } else if let Some(expedition) = Call::asks_about(receipt) {
-            let is_known = self.book.contains_key(&expedition);
+        } else if let Some(expedition) = tested {
+            let is_known = self.book.contains_key(&expedition) || self.breaches.has(Breach::FindsAny);
             Err(if is_known {
                 (200, "it is here".to_owned())
             } else {
