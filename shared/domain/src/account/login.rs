@@ -116,7 +116,7 @@ pub async fn login(
     }
     let Login { canonical, account } = find(&services.db, door, &login).await?;
     let known = account.as_ref().map(|account| account.refused(door));
-    let whose = account.as_ref().map_or(Whose::Nobody(&canonical), |account| Whose::Account(account.id));
+    let whose = account.as_ref().map_or(Whose::Unknown(&canonical), |account| Whose::Account(account.id));
     if let Err(problem) = attempt.admit_account(door.actor(), &whose).await {
         refused(Refused::LoginTooOften, known.as_ref());
         return Err(problem);

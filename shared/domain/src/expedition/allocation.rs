@@ -3,7 +3,7 @@
 //!
 //! One transaction at a time works in a place; an advisory lock of the transaction sees to that, so the lock of a process that
 //! dies ends with its connection. A transaction looks at a limited number of orders, and the mark of a stock is removed by one
-//! that has locked the stock and then sees that nobody is left to look at. So whatever is interrupted is found again.
+//! that has locked the stock and then sees that no order is left to look at. So an interrupted allocation is found again.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -90,7 +90,7 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
     wanted.sort_unstable();
     wanted.dedup();
     let mut ledger = stocks::lock_ids(change.connection(), &wanted).await?.ledger;
-    // now that the stocks are locked, nobody comes to wait for them any more; who came before that and is earlier in turn is
+    // now that the stocks are locked, no order comes to wait for them any more; one that came before that and is earlier in turn is
     // not overtaken: it, and those after it, are looked at by the next transaction
     let ids = if serves { first_in_turn(change.connection(), place).await? } else { ids };
     let in_turn: Vec<&Order> = ids.iter().map_while(|id| find(&orders, *id)).collect();
@@ -246,7 +246,7 @@ async fn first_in_turn(
     Ok(rows.into_iter().map(|row| row.id.into()).collect())
 }
 
-/// Removes the marks of locked stocks for which nobody is left to look at.
+/// Removes the marks of locked stocks that no order waits for.
 async fn unmark(connection: &mut PgConnection, stocks: &[StockId]) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE product_stock s SET marked_at = NULL

@@ -49,13 +49,13 @@ impl Stock {
         (-self.free()).max(0)
     }
 
-    /// Whether it has no pieces, and nobody wants any.
+    /// Whether it has no pieces, and no order wants any.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         (self.quantity, self.held, self.missing) == (0, 0, 0)
     }
 
-    /// Adds to it, and marks it where somebody has to be looked at since; the trigger of its table does the same.
+    /// Adds to it, and marks it if an order may be served since; the trigger of its table does the same.
     fn add(&mut self, quantity: i64, held: i64, missing: i64) {
         let before = *self;
         self.quantity += quantity;

@@ -1,21 +1,23 @@
 //! What a body says of an order (`docs/reference/orders.md#order`): its fields, and its items as they came.
 
+mod detail;
+mod rule;
+
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::choice::Consignment;
+pub(super) use self::detail::is_personal;
+pub(super) use self::rule::order_number;
+use self::rule::{carrier_options, digits, items, variable_symbol};
 use crate::account::person::email;
 use crate::record_fields;
 use longshore_kernel::amount::{Amount, amount};
 use longshore_kernel::country::country;
 use longshore_kernel::currency::currency;
 use longshore_kernel::ids::EshopId;
-use longshore_kernel::input::{
-    Given, Object, Reader, Rule, Schema, array, boolean, custom, date, id, int32, object, one_of, text,
-    text_like, timestamp,
-};
+use longshore_kernel::input::{Given, Object, Reader, array, boolean, date, id, int32, text, timestamp};
 use longshore_kernel::problem::{Problem, Violation};
 
 /// Items that a body may have, and that it may come to once its bundles are taken apart.
@@ -242,115 +244,6 @@ pub struct NewItem {
     pub columns: Map<String, Value>,
 }
 
-/// The items of a body.
-pub(super) fn items() -> impl Rule<Out = Vec<NewItem>> + Clone {
-    array(1..=MAX_ITEMS, object(item))
-}
-
-/// Members of an item that only a record has, and those that have no effect.
-const ITEM_IGNORES: &[&str] = &[
-    "id",
-    "expedition",
-    "position",
-    "booked",
-    "missing",
-    "expedited",
-    "assignedLot",
-    "serialNumbers",
-    "bundle",
-    "createdAt",
-    "changedAt",
-];
-
-fn item(object: &mut Object<'_>) -> Option<NewItem> {
-    object.take_others(|name| ITEM_IGNORES.contains(&name));
-    let names_product = object.has("product") || object.has("productSku");
-    let product = object.optional("product", id());
-    let product_sku = object.optional("productSku", text(1..=255));
-    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-    let columns = [
-        ("product_value", json!(object.nullable("productValue", amount()).value())),
-        ("product_value_currency", json!(object.nullable("productValueCurrency", currency()).value())),
-        ("product_label", json!(object.nullable("productLabel", text(0..=255)).value())),
-        ("lot", json!(object.nullable("lot", text(0..=255)).value())),
-        ("ref1", json!(object.nullable("ref1", text(0..=255)).value())),
-        ("ref2", json!(object.nullable("ref2", text(0..=255)).value())),
-        ("ref3", json!(object.nullable("ref3", text(0..=255)).value())),
-        ("lifo", json!(object.optional_or("lifo", flag(), false))),
-        ("book", json!(object.nullable("book", int32(0..=i32::MAX)).value())),
-        ("book_limit", json!(object.nullable("bookLimit", int32(0..=i32::MAX)).value())),
-        ("book_stock_advices", json!(object.nullable("bookStockAdvices", advices()).value())),
-    ];
-    let columns = columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    if !names_product {
-        object.refuse("product", "required", "is required, or productSku");
-    }
-    Some(NewItem { product, product_sku, quantity: quantity?, columns })
-}
-
-fn advices() -> impl Rule<Out = Vec<Value>> + Clone {
-    array(
-        0..=MAX_ITEMS,
-        object(|advice| {
-            advice.take_others(|name| name == "expeditionItem");
-            let item = advice.required("stockAdviceItem", id());
-            let quantity = advice.required("quantity", int32(1..=MAX_QUANTITY));
-            Some(json!({"stockAdviceItem": item?, "quantity": quantity?}))
-        }),
-    )
-}
-
-/// A boolean, or one in a string, as some clients send it.
-fn flag() -> impl Rule<Out = bool> + Clone {
-    const WORDS: &[&str] = &["true", "false"];
-    custom(Schema::Either(vec![Schema::Boolean, Schema::OneOf(WORDS)]), |reader, value| match value {
-        Value::String(_) => one_of(WORDS).apply(reader, value).map(|text| text == "true"),
-        other => boolean().apply(reader, other),
-    })
-}
-
-/// A string; an integer is taken as its digits, as some clients send zips.
-fn digits() -> impl Rule<Out = String> + Clone {
-    let schema = Schema::Either(vec![text(0..=255).schema(), Schema::Integer(0..=i64::MAX)]);
-    custom(schema, |reader, value| match value {
-        Value::Number(number) if number.is_u64() => Some(number.to_string()),
-        other => text(0..=255).apply(reader, other),
-    })
-}
-
-pub(super) fn order_number() -> impl Rule<Out = String> + Clone {
-    text_like(1..=NUMBER_LENGTH, "^[A-Za-z0-9_/-]+$").then(|reader: &mut Reader, number: String| {
-        let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
-        if number.bytes().all(is_known) {
-            return Some(number);
-        }
-        reader.refuse("invalid_character", "must consist of letters, digits, _, / and -");
-        None
-    })
-}
-
-fn variable_symbol() -> impl Rule<Out = String> + Clone {
-    text_like(0..=20, "^[0-9]*$").then(|reader: &mut Reader, symbol: String| {
-        if symbol.bytes().all(|b| b.is_ascii_digit()) {
-            return Some(symbol);
-        }
-        reader.refuse("invalid_character", "must consist of digits");
-        None
-    })
-}
-
-/// `{recipientIdentificationNumber}`; some clients send it as an array of one, which the document does not show.
-fn carrier_options() -> impl Rule<Out = Value> + Clone {
-    let options = object(|options| {
-        let number = options.nullable("recipientIdentificationNumber", text(0..=255)).value();
-        Some(json!({ "recipientIdentificationNumber": number }))
-    });
-    custom(options.schema(), move |reader, value| match value {
-        Value::Array(mut array) if array.len() == 1 => options.apply(reader, array.remove(0)),
-        other => options.apply(reader, other),
-    })
-}
-
 /// A body: what it gives, and what is wrong with it. A refused field counts as absent.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
@@ -436,103 +329,4 @@ impl NewItem {
         row.insert("quantity".to_owned(), json!(self.quantity));
         Some(Value::Object(row))
     }
-}
-
-impl Detail {
-    /// An order that says nothing yet.
-    #[must_use]
-    pub fn blank(id: Uuid) -> Self {
-        Self { id, b2b: Some(false), ..Self::default() }
-    }
-
-    /// Puts what a body gives in place, with what follows from it: the currency of a payment on delivery, and the delivery
-    /// address, which is the billing one unless it says otherwise; no priority is 0.
-    pub fn take(&mut self, given: DetailFields) {
-        let asks = given.different_delivery_address;
-        let (before, followed) = (self.delivery(), !self.different_delivery_address);
-        crate::record::Record::give(self, given);
-        let delivery = self.delivery();
-        if asks.is_none() && delivery != before {
-            // where it was the billing address, null says nothing of another one
-            let differs = |(delivery, billing): (&Option<String>, &Option<String>)| {
-                delivery != billing && !(followed && delivery.is_none())
-            };
-            self.different_delivery_address = delivery.iter().zip(&self.billing()).any(differs);
-        }
-        if !self.different_delivery_address {
-            self.follow_billing();
-        }
-        if self.cod_currency.is_none() && self.cod_value.is_some() {
-            self.cod_currency = Some(self.currency.clone());
-        }
-        self.priority.get_or_insert(0);
-    }
-}
-
-impl Detail {
-    /// What of it a carrier is chosen by.
-    pub(super) fn consignment(&self) -> Consignment {
-        Consignment {
-            country: self.delivery_country.clone(),
-            method: self.delivery_method.clone(),
-            value: self.value.to_string(),
-            currency: self.currency.clone(),
-            is_cod: self.cod,
-            is_b2b: self.b2b.unwrap_or(false),
-            has_pickup_place: self.carrier_pickup_place.is_some()
-                || self.carrier_pickup_place_code.is_some()
-                || self.external_carrier_pickup_place.is_some()
-                || self.external_carrier_pickup_place_code.is_some(),
-        }
-    }
-}
-
-/// Fields that say something of a person.
-pub(super) fn is_personal(field: &str) -> bool {
-    let is_address = field.starts_with("billing") || field.starts_with("delivery");
-    let is_kept = field.ends_with("Country")
-        || matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
-    (is_address && !is_kept)
-        || matches!(
-            field,
-            "note"
-                | "carrierNote"
-                | "carrierPickupPlaceCode"
-                | "externalCarrierPickupPlaceCode"
-                | "carrierOptions"
-        )
-}
-
-/// The parts of an address that both have.
-macro_rules! addresses {
-    ($($billing:ident $delivery:ident,)*) => {
-        impl Detail {
-            fn billing(&self) -> Vec<Option<String>> {
-                vec![$(self.$billing.clone()),*]
-            }
-
-            fn delivery(&self) -> Vec<Option<String>> {
-                vec![$(self.$delivery.clone()),*]
-            }
-
-            fn follow_billing(&mut self) {
-                $(self.$delivery = self.$billing.clone();)*
-            }
-        }
-    };
-}
-
-addresses! {
-    billing_first_name delivery_first_name,
-    billing_last_name delivery_last_name,
-    billing_degree delivery_degree,
-    billing_company delivery_company,
-    billing_street delivery_street,
-    billing_house_nr delivery_house_nr,
-    billing_zip delivery_zip,
-    billing_city delivery_city,
-    billing_country delivery_country,
-    billing_state delivery_state,
-    billing_email delivery_email,
-    billing_phone delivery_phone,
 }

@@ -112,7 +112,7 @@ pub(super) async fn choose<'o>(
         r#"WITH weighed AS MATERIALIZED (
                SELECT i.n, CASE WHEN count(*) = count(q.weight) THEN sum(q.weight::bigint * i.quantity) END AS weight
                FROM unnest($10::bigint[], $11::uuid[], $12::int[]) AS i (n, product, quantity)
-               -- each by its key, whatever the statistics say
+               -- each by its key, independent of the statistics
                LEFT JOIN product q ON q.id = ANY (ARRAY[i.product])
                GROUP BY i.n
            )

@@ -1,7 +1,7 @@
 //! What the systems of warehouses have of orders (`docs/reference/orders.md#hand-over`).
 //!
 //! An order in a wms with an active setting is *due* from the transaction on in which it becomes `awaiting_processing`: a
-//! trigger makes its row of `expedition_handover` (migration 0037), whoever changed the status, and takes it back when the order
+//! trigger makes its row of `expedition_handover` (migration 0037) with any change of the status, and takes it back when the order
 //! leaves before a call of it has begun.
 //!
 //! Each change of such a row is made under the lock of its order, and so is each look at it that decides something. So of a
@@ -71,7 +71,7 @@ pub(super) fn kept(state: &State) -> State {
 }
 
 impl Step {
-    /// One that somebody reports by hand.
+    /// One that is reported by hand.
     pub(super) fn by_hand(order: &Order, state: &State, error: Option<&str>) -> Option<Self> {
         let error = error.map(str::to_owned);
         (order.state.handover != state.handover).then_some(Self {

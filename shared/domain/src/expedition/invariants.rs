@@ -26,7 +26,7 @@ const REBOOK: &str = "PATCH /api/expedition/{id}/rebook, or Rebook on its page o
 /// An order is not due although it should be.
 const HAND_OVER: &str =
     "switch the setting of the wms off and on again, which makes these orders due; report it, too";
-/// Nobody looks at a stock.
+/// A stock is not marked.
 const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
 
 /// The rules, each with the query of the rows that break it, and the remedy. A marked stock is one that the allocator is about to
@@ -62,7 +62,7 @@ const RULES: &[(&str, &str, &str)] = &[
         REPORT,
     ),
     (
-        "an order waits for no stock that has enough for it, and that nobody looks at",
+        "an order waits for no unmarked stock that has enough for it",
         "SELECT format('order %s waits for %s pieces of stock %s, which has %s free', e.id, e.waits_quantity, s.id,
                        s.quantity - s.held)
          FROM expedition e JOIN product_stock s ON s.id = e.waits_for_id
@@ -148,7 +148,7 @@ pub async fn broken(pool: &PgPool) -> Result<Vec<Broken>, Problem> {
     Ok(found)
 }
 
-/// Products that orders wait for in one place while there are enough in another: no rule is broken, and yet nobody is served.
+/// Products that orders wait for in one place while there are enough in another: no rule is broken, and yet no order is served.
 pub async fn elsewhere(pool: &PgPool) -> Result<Vec<String>, Problem> {
     first(
         pool,

@@ -213,7 +213,7 @@ async fn taken<'r>(
 ) -> Result<HashMap<&'r str, Vec<u8>>, sqlx::Error> {
     let ids: Vec<&'r str> = rows.iter().map(|placed| placed.row.id.as_str()).collect();
     let found = sqlx::query!(
-        // each by its key, whatever the statistics say
+        // each by its key, independent of the statistics
         r#"SELECT g.place AS "place!", n.digest
            FROM unnest($2::text[]) WITH ORDINALITY AS g (id, place)
            CROSS JOIN LATERAL (SELECT digest FROM wms_news WHERE wms_id = $1 AND id = g.id LIMIT 1) AS n"#,

@@ -1,4 +1,4 @@
-//! Orders on their way of which nothing more is heard (`docs/reference/orders.md#statuses`): after some days without news, they
+//! Orders on their way that have no more news (`docs/reference/orders.md#statuses`): after some days without news, they
 //! were probably delivered.
 
 use sqlx::PgConnection;
@@ -21,7 +21,7 @@ pub const DAYS: u16 = 14;
 /// Orders that one call moves.
 pub const MOVED_AT_ONCE: i64 = 500;
 
-/// Moves orders on their way that have had no news for so many days, the longest silent first; returns how many. Those that somebody else
+/// Moves orders on their way that have had no news for so many days, the longest silent first; returns how many. Those that another transaction
 /// has locked are about to change, and are left to the next call.
 pub async fn presume(services: &Services, days: u16) -> Result<u64, Problem> {
     let mut change = Change::begin(services).await?;

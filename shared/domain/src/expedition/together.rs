@@ -1,7 +1,7 @@
 //! What requests of the same moment do together: orders that are created, and commands, share the statements that look up, lock
-//! and write ([`gather`](longshore_kernel::gather)). A stock that everybody wants is locked once for all of them.
+//! and write ([`gather`](longshore_kernel::gather)). A stock that all of them want is locked once for all of them.
 //!
-//! Those of one scope are served together, and wait for nobody else. One that fails with others is tried alone; so is one whose
+//! Those of one scope are served together, and wait for no others. One that fails with others is tried alone; so is one whose
 //! order or stock stays locked, so that it does not hold up those that want another.
 
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ const ITEMS: usize = 50;
 pub(super) enum Company {
     /// Others wait with them.
     Together,
-    /// Nobody does.
+    /// No others do.
     Alone,
 }
 
@@ -54,7 +54,7 @@ const ATTEMPTS: usize = 3;
 /// What came of one; `None`: another change came first, and it is to be tried alone.
 pub(super) type Came = Option<Result<Answer, Problem>>;
 
-/// Serves a request that nobody waits with: `serve` answers it alone.
+/// Serves a request that no other waits with: `serve` answers it alone.
 pub(super) async fn alone<S>(serve: impl Fn() -> S) -> Result<Answer, Problem>
 where
     S: Future<Output = Result<Vec<Came>, Problem>>,

@@ -205,9 +205,9 @@ impl FromIterator<Adjustment> for StockColumns {
 }
 
 /// Runs [`record_each!`](longshore_kernel::record_each) for orders and the stocks that they changed: `ctes` write the orders, `rows`
-/// are theirs in `changed`; the macro appends what belongs to the stocks. Its own parameters are `$9` to `$16`, of which `$14` and
+/// are theirs in `changed`; the macro appends what belongs to the stocks. Its own parameters are `$9` to `$16`; of these, `$14` and
 /// `$15` are the names of the events of an order; those of the caller start at `$17`. Nothing is written unless the first of
-/// `ctes`, `stands (ok)`, says so.
+/// `ctes`, `verified (ok)`, says so.
 ///
 /// `record_orders!(connection, origins, stocks, "WITH ctes", "rows", parameters from $17 …)`
 macro_rules! record_orders {
@@ -225,7 +225,7 @@ macro_rules! record_orders {
                      version = s.version + 1
                  FROM unnest($9::uuid[], $10::int[], $11::bigint[], $12::bigint[], $13::boolean[])
                      AS a (id, quantity, held, missing, is_told)
-                 WHERE s.id = ANY (ARRAY[a.id]) AND (SELECT ok FROM stands)
+                 WHERE s.id = ANY (ARRAY[a.id]) AND (SELECT ok FROM verified)
                  RETURNING s.id, s.version, s.changed_at, s.organisation_id, s.product_id, s.warehouse_id, s.wms_id,
                            s.quantity, s.booked, a.quantity AS added, a.is_told
              ), stock_told AS (
@@ -296,7 +296,7 @@ pub(super) async fn write(
     let raised: Vec<bool> = changed.iter().map(|t| t.is_raised).collect();
     let silent: Vec<bool> = changed.iter().map(|t| !t.raises_version()).collect();
     let places: Vec<i64> = changed.iter().map(|t| i64::try_from(t.origin + 1).unwrap_or(1)).collect();
-    // without: what it waits for is all that changes, which the record's version does not tell
+    // without: what it waits for is all that changes, which does not change the version of the record
     let is_audited = |t: &Transition<'_>| t.raises_version() || t.changes_handover();
     let changes: Vec<Option<String>> =
         changed.iter().map(|t| is_audited(t).then(|| changes_json(&t.changes()).to_string())).collect();
@@ -324,11 +324,11 @@ pub(super) async fn write(
         connection,
         origins,
         stocks,
-        "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
+        "WITH verified AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
                                   $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[],
                                   $30::text[], $31::boolean[], $32::text[])
-             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised,
+             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, event_data, booked, raised,
                    event, silent, canceling)
          ), written AS (
              UPDATE expedition e
@@ -337,11 +337,11 @@ pub(super) async fn write(
                  canceling_from = g.canceling, version = e.version + (g.changes IS NOT NULL AND NOT g.raised AND NOT g.silent)::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
              RETURNING e.id, e.version, CASE WHEN g.silent THEN clock_timestamp() ELSE e.changed_at END AS changed_at,
-                       e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told, g.booked, g.event
+                       e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.event_data, g.booked, g.event
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
-                told::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
-                CASE WHEN told IS NOT NULL THEN coalesce(event, $14::text) END AS event
+                event_data::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
+                CASE WHEN event_data IS NOT NULL THEN coalesce(event, $14::text) END AS event
          FROM written WHERE changes IS NOT NULL
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, action, NULL, $15::text::text

@@ -101,7 +101,7 @@ pub enum Whose<'a> {
     /// This account's.
     Account(Uuid),
     /// No account has this login, in its canonical form.
-    Nobody(&'a str),
+    Unknown(&'a str),
 }
 
 /// A counter in Redis, and its free attempts.
@@ -158,7 +158,7 @@ impl<'q> Attempt<'q> {
         let account = match whose {
             Whose::Account(id) => format!("{kind}:{id}"),
             // no address of a person in the name of a key
-            Whose::Nobody(login) => format!("{kind}:{}", hex::encode(sha256(login.as_bytes()))),
+            Whose::Unknown(login) => format!("{kind}:{}", hex::encode(sha256(login.as_bytes()))),
         };
         let known = self.key(&format!("known:{account}"));
         let mut counters = Vec::new();

@@ -227,7 +227,7 @@ impl World {
         order.state = State::Ended;
     }
 
-    /// Sets the quantity of a stock, whatever is booked.
+    /// Sets the quantity of a stock regardless of bookings.
     fn fact(&mut self, stock: StockId, quantity: i64) {
         let entry = self.ledger.stocks.get_mut(&stock).unwrap();
         let was_marked = entry.is.is_marked;
@@ -308,20 +308,20 @@ impl World {
             }
             let handed_over = sum(|state| state == State::HandedOver);
             if !is.is_marked && is.held > is.quantity.max(handed_over) {
-                return Err(format!("stock {n} has {is:?}: bookings are not covered, and nobody will look"));
+                return Err(format!("stock {n} has {is:?}: bookings are not covered, and it is not marked"));
             }
         }
         for (n, order) in self.orders.iter().enumerate() {
             if let State::Waiting(lack) = order.state {
                 let stock = self.ledger.stock(lack.stock);
                 if !stock.is_marked && lack.quantity <= stock.free() {
-                    return Err(format!("order {n} waits for what is there, and nobody will look"));
+                    return Err(format!("order {n} waits for what is there, and it is not marked"));
                 }
             }
             if let State::Queued(lack) = order.state
                 && !self.ledger.stock(lack.stock).is_marked
             {
-                return Err(format!("order {n} is queued, and nobody will look"));
+                return Err(format!("order {n} is queued, and it is not marked"));
             }
         }
         Ok(())

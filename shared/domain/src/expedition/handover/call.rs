@@ -1,6 +1,6 @@
 //! Calls that are due: found in turn, recorded as begun, and read as the system of the warehouse gets them.
 //!
-//! A call is recorded before it begins, under the lock of its order: from then on the order is handed over, whatever becomes of
+//! A call is recorded before it begins, under the lock of its order: from then on the order is handed over, independent of
 //! the worker. Until [`IN_CALL`] later, or until its outcome is recorded, nothing else is called of the order, so a withdrawal
 //! follows the call that it withdraws, also where the worker that made it has died.
 
@@ -58,7 +58,7 @@ impl Due {
 }
 
 /// Records up to `most` calls as begun: what was called before and is due again, then what is new, in turn. Nothing without a live
-/// lease, or once the breaker has opened. An order that somebody has locked is left for the next look.
+/// lease, or once the breaker has opened. A locked order is left for the next look.
 pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>, Problem> {
     let rows = sqlx::query!(
         r#"WITH lane AS MATERIALIZED (

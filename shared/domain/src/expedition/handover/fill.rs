@@ -5,7 +5,7 @@
 //! Makes due what was `awaiting_processing` in a wms before its setting was switched on.
 //!
 //! A transaction that was running when the switch was committed may have looked at the setting before that, and then makes its order
-//! due by hand, as it were: nobody would call it. No order pays for this with a lock. Instead the filling of a wms remembers, once
+//! due by hand, as it were: no worker would call it. No order pays for this with a lock. Instead the filling of a wms remembers, once
 //! it sees the switch, which transactions have begun (`fills_before`), and ends with a look that finds nothing and is newer than the
 //! end of the last of these.
 //!

@@ -221,7 +221,7 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
                -- of a call that failed or was not made: not once another has begun
                AND (g.answer = 'taken' OR h.handover_state = 'withdrawing' AND g.takes OR h.handover_state = 'accepted'
                     OR h.handover_attempts = g.attempt)
-             -- one that was accepted before, by a report, is told once
+             -- one that a report had accepted has its event already
              RETURNING h.id, g.organisation_id, h.handover_number, h.wms_internal_id,
                        g.answer = 'taken' AND h.handover_state = 'accepted' AND h.handover_since = now() AS is_accepted
          ), changed AS (

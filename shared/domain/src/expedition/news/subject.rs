@@ -54,7 +54,7 @@ pub(super) async fn find(
         numbers.push(number);
     }
     let found = sqlx::query!(
-        // each by its key, whatever the statistics say
+        // each by its key, independent of the statistics
         r#"SELECT g.place AS "place!", e.id AS "id!: ExpeditionId", e.count_of_items AS "items!"
            FROM unnest($3::uuid[], $4::uuid[], $5::text[]) WITH ORDINALITY AS g (id, eshop, number, place)
            CROSS JOIN LATERAL (

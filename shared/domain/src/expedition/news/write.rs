@@ -217,11 +217,11 @@ async fn write_orders(
         connection,
         &[origin],
         stocks,
-        "WITH stands AS (SELECT true AS ok), given AS MATERIALIZED (
+        "WITH verified AS (SELECT true AS ok), given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[],
                                   $23::timestamptz[], $24::boolean[], $25::boolean[], $26::boolean[], $27::text[], $28::text[],
                                   $29::text[], $30::text[])
-             AS g (id, status, canceling, errors, packed, sent, delivered, complete, raised, touched, changes, told, booked,
+             AS g (id, status, canceling, errors, packed, sent, delivered, complete, raised, touched, changes, event_data, booked,
                    event)
          ), written AS (
              UPDATE expedition e
@@ -230,7 +230,7 @@ async fn write_orders(
                  expedited_completely = coalesce(g.complete, e.expedited_completely), version = e.version + g.raised::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id]) AND g.touched
              RETURNING e.id, e.version, CASE WHEN g.raised THEN e.changed_at ELSE clock_timestamp() END AS changed_at,
-                       e.organisation_id, e.eshop_id, g.changes, g.told, g.booked, g.event
+                       e.organisation_id, e.eshop_id, g.changes, g.event_data, g.booked, g.event
          ), kept AS (
              SELECT * FROM written
              UNION ALL
@@ -238,8 +238,8 @@ async fn write_orders(
              FROM given g JOIN expedition e ON e.id = ANY (ARRAY[g.id]) WHERE NOT g.touched
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
-                told::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.news' AS action,
-                NULL::text AS kind, CASE WHEN told IS NOT NULL THEN coalesce(event, $14::text) END AS event
+                event_data::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.news' AS action,
+                NULL::text AS kind, CASE WHEN event_data IS NOT NULL THEN coalesce(event, $14::text) END AS event
          FROM kept
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, 1, NULL, NULL, $15::text

@@ -71,7 +71,7 @@ pub(super) async fn write(
         connection,
         &[origin],
         stocks,
-        "WITH stands AS (SELECT true AS ok), written AS (
+        "WITH verified AS (SELECT true AS ok), written AS (
              UPDATE expedition
              SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
                  expedited_completely = coalesce($23, expedited_completely), canceling_from = $28,

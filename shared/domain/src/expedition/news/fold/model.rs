@@ -79,7 +79,7 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     let items = proptest::option::of((0..=1_i32, 0..=3_i32, 0..=7_i32));
     let parcels = proptest::collection::vec((0..3_u8, any::<bool>(), any::<bool>()), 0..5);
     (statuses, items, parcels, any::<bool>()).prop_map(|(statuses, items, parcels, by_sku)| {
-        let mut told: Vec<Value> = Vec::new();
+        let mut news: Vec<Value> = Vec::new();
         for (minute, status) in statuses.iter().enumerate() {
             let mut row =
                 json!({"status": status, "at": moment(i64::try_from(minute).unwrap()), "number": 1});
@@ -96,7 +96,7 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
                     third,
                 ]);
             }
-            told.push(row);
+            news.push(row);
         }
         for (number, has_tracking, has_url) in parcels {
             let mut parcel = json!({"extPackageNumber": number.to_string()});
@@ -106,9 +106,9 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
             if has_url {
                 parcel["trackingUrl"] = json!(format!("https://t/{number}"));
             }
-            told.push(json!({"parcels": [parcel], "wmsInternalId": "W"}));
+            news.push(json!({"parcels": [parcel], "wmsInternalId": "W"}));
         }
-        told.into_iter().enumerate().map(|(id, members)| row(id, &members)).collect()
+        news.into_iter().enumerate().map(|(id, members)| row(id, &members)).collect()
     })
 }
 
@@ -263,7 +263,7 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
         order.state.canceling_from = Some(from);
         order
     };
-    let told = |order: &Order, reports: &[Value]| {
+    let folded = |order: &Order, reports: &[Value]| {
         let mut fold = Fold::new(order, (Known::default(), fixed(Some(1))));
         for report in reports {
             one(&mut fold, report).unwrap();
@@ -279,22 +279,25 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
     let withdrawing = Some(HandoverState::Withdrawing);
     let has = Some(HandoverState::Accepted);
     assert_eq!(
-        told(&order, std::slice::from_ref(&accepted)),
+        folded(&order, std::slice::from_ref(&accepted)),
         (Status::Canceled, None, Some(HandoverState::Withdrawn), None, false)
     );
     assert_eq!(
-        told(&order, std::slice::from_ref(&refused)),
+        folded(&order, std::slice::from_ref(&refused)),
         (Status::TakeOut, None, has, Some("refused"), false)
     );
     assert_eq!(
-        told(&order, &[picked, completed.clone()]),
+        folded(&order, &[picked, completed.clone()]),
         (Status::WaitingForCancel, Some(Status::Completion), withdrawing, None, false)
     );
-    assert_eq!(told(&order, &[completed, refused]), (Status::Completion, None, has, Some("refused"), false));
-    assert_eq!(told(&order, &[packed, early]), (Status::Delivered, None, has, Some("too_late"), true));
+    assert_eq!(
+        folded(&order, &[completed, refused]),
+        (Status::Completion, None, has, Some("refused"), false)
+    );
+    assert_eq!(folded(&order, &[packed, early]), (Status::Delivered, None, has, Some("too_late"), true));
     let given_up = json!({"status": "incorrect", "errors": [{"message": "no"}]});
     assert_eq!(
-        told(&order, &[given_up]),
+        folded(&order, &[given_up]),
         (Status::Incorrect, None, Some(HandoverState::Refused), None, false)
     );
 }

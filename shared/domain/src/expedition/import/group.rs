@@ -1,0 +1,341 @@
+//! Rows of different orders, all or none: what is planned for each of them, and how it is written.
+
+use std::collections::HashMap;
+
+use chrono::Duration;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::row::{Asked, Row};
+use super::{Applied, Import, Placed};
+use crate::expedition::body::Body;
+use crate::expedition::choice::choose;
+use crate::expedition::create::{self, New};
+use crate::expedition::decision::{self, Command};
+use crate::expedition::edit::{self, Edited, Stored};
+use crate::expedition::order::Order;
+use crate::expedition::references::{Draft, Resolved, resolve};
+use crate::expedition::stocks;
+use crate::expedition::tally;
+use crate::expedition::write::{Transition, write};
+use crate::list::fields::expedition::ExpeditionStatus as Status;
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::problem::{QUOTA_REACHED, Violation};
+use longshore_kernel::quota::Kind;
+use longshore_kernel::services::Services;
+
+/// An order, and the digest of the row that it was last taken from.
+type Known = (ExpeditionId, Option<Vec<u8>>);
+
+/// Rows of different orders.
+pub(super) struct Group<'g> {
+    pub(super) import: Import<'g>,
+    pub(super) services: &'g Services,
+    pub(super) rows: &'g [Placed<'g>],
+}
+
+/// What is done with a row, before stocks are locked.
+enum Plan {
+    Unchanged,
+    Refused(Vec<Violation>),
+    /// Creates the order, which is the next of the new ones.
+    Create,
+    /// Changes the order, which is the next of the edited ones; it is sent again if it was incorrect.
+    Edit,
+    /// Cancels the order, which is the next of those that are known.
+    Cancel,
+}
+
+impl Group<'_> {
+    pub(super) async fn apply(&self, tx: &mut PgConnection) -> Result<Applied, sqlx::Error> {
+        let scope = Scope::Eshop { organisation: self.import.organisation, eshop: self.import.eshop };
+        let known = self.known(tx).await?;
+        let is_same = |row: &Row| match (&row.asked, known.get(&row.order_number)) {
+            (Asked::Take { digest, .. }, Some((_, last))) => last.as_deref() == Some(digest),
+            _ => false,
+        };
+        // what was said before needs no lock, and no look at the rest of it
+        let touched = self.rows().filter(|row| !is_same(row));
+        let ids: Vec<ExpeditionId> =
+            touched.filter_map(|row| known.get(&row.order_number)).map(|(id, _)| *id).collect();
+        let stored = edit::lock(tx, &scope, &ids).await?;
+        let mut by_number: HashMap<String, Stored> =
+            stored.into_iter().map(|stored| (stored.order.order_number.clone(), stored)).collect();
+        let (mut plans, mut drafts, mut known) = (Vec::new(), Vec::new(), Vec::new());
+        for row in self.rows() {
+            if is_same(row) {
+                plans.push(Plan::Unchanged);
+                continue;
+            }
+            let stored = by_number.remove(&row.order_number);
+            plans.push(match (&row.asked, stored) {
+                (Asked::Cancel, None) => {
+                    Plan::Refused(vec![Violation::new("orderNumber", "not_found", "there is no such order")])
+                }
+                (Asked::Cancel, Some(stored)) => {
+                    known.push((stored.order, None));
+                    Plan::Cancel
+                }
+                (Asked::Take { digest, .. }, Some(stored)) if stored.digest.as_deref() == Some(digest) => {
+                    Plan::Unchanged
+                }
+                (Asked::Take { .. }, Some(stored)) if !stored.order.state.status.is_editable() => {
+                    let problem = decision::wrong_status(stored.order.state.status, "roll it back first");
+                    Plan::Refused(vec![Violation::new("orderNumber", "wrong_status", problem.detail())])
+                }
+                (Asked::Take { body, .. }, Some(stored)) => {
+                    let mut detail = stored.detail.clone();
+                    detail.take(body.fields.clone());
+                    let id = stored.order.id;
+                    let eshop = self.import.eshop;
+                    let given = stored.news(body);
+                    let choice = stored.order.shipper.choice.filter(|_| !body.names_carrier());
+                    drafts.push(Draft { id, eshop, scope: &scope, detail, given, choice, is_new: false });
+                    known.push((stored.order.clone(), Some(stored)));
+                    Plan::Edit
+                }
+                (Asked::Take { body, .. }, None) => match missing(body) {
+                    violations if !violations.is_empty() => Plan::Refused(violations),
+                    _ => {
+                        drafts.push(create::draft(ExpeditionId::new(), self.import.eshop, &scope, body));
+                        Plan::Create
+                    }
+                },
+            });
+        }
+        let mut resolved = resolve(tx, drafts).await?.into_iter();
+        let mut stored = known.into_iter();
+        let mut work = Work::default();
+        let mut applied = Applied::default();
+        for (position, (plan, placed)) in plans.into_iter().zip(self.rows).enumerate() {
+            match plan {
+                Plan::Unchanged => {}
+                Plan::Refused(violations) => applied.refused.push((position, violations)),
+                Plan::Cancel => work.cancels.extend(stored.next().map(|(order, _)| (position, order))),
+                Plan::Create | Plan::Edit => {
+                    let Asked::Take { body, digest } = &placed.row.asked else { continue };
+                    let known = if matches!(plan, Plan::Edit) { stored.next() } else { None };
+                    match (resolved.next(), known) {
+                        (Some(Err(violations)), _) => applied.refused.push((position, violations)),
+                        (Some(Ok(resolved)), Some((_, Some(stored)))) => {
+                            let is_incorrect = stored.order.state.status == Status::Incorrect;
+                            let sends = is_incorrect && self.sends(body, &resolved);
+                            work.edit(edited(stored, resolved, *digest), sends);
+                        }
+                        (Some(Ok(resolved)), _) => {
+                            work.news.push((position, self.create(body, resolved, *digest, placed.index)));
+                        }
+                        (None, _) => return Err(sqlx::Error::Protocol("a row was not resolved".to_owned())),
+                    }
+                }
+            }
+        }
+        self.keep_to_quota(tx, &mut work, &mut applied).await?;
+        applied.changed += work.news.len() + work.edits.len();
+        self.write(tx, work, &mut applied).await?;
+        Ok(applied)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().map(|placed| placed.row)
+    }
+
+    /// Refuses the new orders for which there is no room, the last ones.
+    async fn keep_to_quota(
+        &self,
+        tx: &mut PgConnection,
+        work: &mut Work,
+        applied: &mut Applied,
+    ) -> Result<(), sqlx::Error> {
+        if work.news.is_empty() {
+            return Ok(());
+        }
+        let quotas = &self.services.quotas;
+        let room = quotas.room(tx, self.import.organisation, Kind::Expedition, work.news.len()).await?;
+        let over = work.news.split_off(room);
+        if !over.is_empty() {
+            quotas.refused(Kind::Expedition, over.len());
+            let refusal = || vec![Violation::new("", QUOTA_REACHED.code, quotas.sentence(Kind::Expedition))];
+            applied.refused.extend(over.into_iter().map(|(position, _)| (position, refusal())));
+        }
+        Ok(())
+    }
+
+    /// Whether an order is sent: as its row says, else the header, else unless the e-shop edits it first.
+    fn sends(&self, body: &Body, resolved: &Resolved) -> bool {
+        body.send.or(self.import.send).unwrap_or(!resolved.edits_before)
+    }
+
+    fn create(&self, body: &Body, resolved: Resolved, digest: [u8; 32], index: i32) -> New {
+        New {
+            send: self.sends(body, &resolved),
+            resolved,
+            user: None,
+            digest: Some(digest),
+            created_at: Some(self.import.accepted_at + Duration::microseconds(i64::from(index))),
+            origin: 0,
+        }
+    }
+
+    /// The orders of the e-shop that the rows name, by their numbers, and the digests of the rows that they were last taken from.
+    async fn known(&self, connection: &mut PgConnection) -> Result<HashMap<String, Known>, sqlx::Error> {
+        let numbers: Vec<&str> = self.rows().map(|row| row.order_number.as_str()).collect();
+        let rows = sqlx::query!(
+            // each by its key, independent of the statistics
+            "SELECT d.id, d.order_number, d.digest
+             FROM unnest($2::text[]) AS g (number)
+             CROSS JOIN LATERAL (
+                 SELECT id, order_number, digest FROM expedition_detail
+                 WHERE eshop_id = $1 AND order_number = g.number LIMIT 1
+             ) d",
+            self.import.eshop.get(),
+            &numbers as &[&str],
+        )
+        .fetch_all(connection)
+        .await?;
+        Ok(rows.into_iter().map(|row| (row.order_number, (row.id.into(), row.digest))).collect())
+    }
+
+    /// Writes what was planned; what can no longer be cancelled is refused.
+    async fn write(
+        &self,
+        tx: &mut PgConnection,
+        work: Work,
+        applied: &mut Applied,
+    ) -> Result<(), sqlx::Error> {
+        let mut news: Vec<New> = work.news.into_iter().map(|(_, new)| new).collect();
+        let Work { edits, again, cancels, same, .. } = work;
+        let origins = [self.import.origin];
+        if !edits.is_empty() {
+            applied.lanes.extend(edit::write(tx, &origins, &edits).await?);
+        }
+        note_taken(tx, &same).await?;
+        let (raised, mut again): (Vec<bool>, Vec<Order>) = again.into_iter().unzip();
+        let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
+        choose(tx, sent.chain(&mut again)).await?;
+        let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
+        stocks::make_missing(self.services, &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
+        let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
+        let cancelled = cancels.iter().map(|(_, order)| order);
+        let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();
+        let mut locked = stocks::lock(tx, &all).await?;
+        let turned = stocks::turned(tx, &locked).await?;
+        let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
+        sent.chain(&mut again).for_each(|order| turned.judge(order));
+        let mut transitions = Vec::new();
+        for (position, order) in &cancels {
+            let command = Command::Cancel { reason: None };
+            match command.decide(order, &mut locked.ledger) {
+                Ok(state) => {
+                    let (action, remark) = (command.action(), command.remark());
+                    transitions.push(Transition {
+                        order,
+                        state,
+                        action,
+                        remark,
+                        origin: 0,
+                        is_raised: false,
+                        handover_error: None,
+                    });
+                }
+                Err(problem) => {
+                    let violation = Violation::new("orderNumber", "wrong_status", problem.detail());
+                    applied.refused.push((*position, vec![violation]));
+                }
+            }
+        }
+        for (order, is_raised) in again.iter().zip(raised) {
+            let state = decision::send(order, &mut locked.ledger);
+            let action = Command::Send { rebook: false }.action();
+            transitions.push(Transition {
+                order,
+                state,
+                action,
+                remark: None,
+                origin: 0,
+                is_raised,
+                handover_error: None,
+            });
+        }
+        // one that was edited is counted as that
+        applied.changed += transitions.iter().filter(|t| t.is_change() && !t.is_raised).count();
+        let (_, lanes) = write(tx, &origins, &transitions, &mut locked.ledger).await?;
+        applied.lanes.extend(lanes);
+        applied.counts += tally::of(&transitions);
+        if !news.is_empty() {
+            let (lanes, counts) = create::insert_placed(tx, &origins, &news, &mut locked.ledger).await?;
+            applied.lanes.extend(lanes);
+            applied.counts += counts;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be written of the rows of a group.
+#[derive(Default)]
+struct Work {
+    /// New orders, with the positions of their rows.
+    news: Vec<(usize, New)>,
+    edits: Vec<Edited>,
+    /// Orders that are sent again, with whether an edit raises their version.
+    again: Vec<(bool, Order)>,
+    /// Orders that are cancelled, with the positions of their rows.
+    cancels: Vec<(usize, Order)>,
+    /// Orders whose row says in another way what they are already.
+    same: Vec<(ExpeditionId, [u8; 32])>,
+}
+
+impl Work {
+    fn edit(&mut self, mut edited: Edited, sends: bool) {
+        let is_change = !edited.changes.is_empty();
+        edited.is_sent = sends;
+        if sends {
+            let order = if is_change { edited.order() } else { edited.stored.order.clone() };
+            self.again.push((is_change, order));
+        }
+        if is_change {
+            self.edits.push(edited);
+        } else {
+            self.same.extend(edited.digest.map(|digest| (edited.stored.order.id, digest)));
+        }
+    }
+}
+
+/// Keeps the digests of rows that changed nothing: they are the ones that were last taken.
+async fn note_taken(
+    connection: &mut PgConnection,
+    taken: &[(ExpeditionId, [u8; 32])],
+) -> Result<(), sqlx::Error> {
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let (ids, digests): (Vec<Uuid>, Vec<Vec<u8>>) =
+        taken.iter().map(|(id, digest)| (id.get(), digest.to_vec())).unzip();
+    sqlx::query!(
+        "UPDATE expedition_detail d SET digest = g.digest
+         FROM unnest($1::uuid[], $2::bytea[]) AS g (id, digest) WHERE d.id = ANY (ARRAY[g.id])",
+        &ids,
+        &digests,
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+/// What a row must say that creates an order.
+fn missing(body: &Body) -> Vec<Violation> {
+    let absent = [
+        (body.fields.value.is_none(), "value"),
+        (body.fields.currency.is_none(), "currency"),
+        (body.items.is_none(), "items"),
+    ];
+    let absent = absent.into_iter().filter(|(is_absent, _)| *is_absent);
+    absent.map(|(_, field)| Violation::new(field, "required", "is required for a new order")).collect()
+}
+
+fn edited(stored: Stored, mut resolved: Resolved, digest: [u8; 32]) -> Edited {
+    stored.keep_items(&mut resolved);
+    let changes = edit::differences(&stored, &resolved);
+    Edited { stored, resolved, changes, digest: Some(digest), is_sent: false, origin: 0 }
+}

@@ -1,0 +1,100 @@
+//! The rows of an import, read by their rules.
+
+use serde_json::Value;
+
+use crate::expedition::body::{self, Body, NewItem};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, int32};
+use longshore_kernel::problem::Violation;
+
+/// A row of an import.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The number of its order.
+    pub order_number: String,
+    pub(super) asked: Asked,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    Take { body: Box<Body>, digest: [u8; 32] },
+    Cancel,
+}
+
+impl Row {
+    pub(super) fn items(&self) -> &[NewItem] {
+        match &self.asked {
+            Asked::Take { body, .. } => body.items.as_deref().unwrap_or_default(),
+            Asked::Cancel => &[],
+        }
+    }
+
+    pub(super) fn external_id(&self) -> Option<&str> {
+        match &self.asked {
+            Asked::Take { body, .. } => match &body.fields.external_id {
+                Given::Value(id) => Some(id),
+                _ => None,
+            },
+            Asked::Cancel => None,
+        }
+    }
+}
+
+/// A row that takes over an order.
+#[must_use]
+pub fn schema() -> Schema {
+    Object::schema(|object| Body::members(object, false, members))
+}
+
+fn members(object: &mut Object<'_>, body: &mut Body) {
+    body.codes.carrier = object.nullable("carrierCode", int32(0..=i32::MAX)).value();
+    body.codes.service = object.nullable("carrierServiceCode", int32(0..=i32::MAX)).value();
+    body.send = object.nullable("send", boolean()).value();
+}
+
+/// Reads a row: the body of a create without `eshop`, or `{"orderNumber", "cancel": true}`.
+pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
+    if row.get("cancel").is_some() {
+        return read_cancel(row);
+    }
+    let digest = digest(row.clone());
+    let (mut body, ()) = Body::read(row, false, members);
+    if body.fields.order_number.is_none() && !body.violations.iter().any(|v| v.property_path == "orderNumber")
+    {
+        body.violations.push(Violation::new("orderNumber", "required", "is required"));
+    }
+    match body.fields.order_number.clone() {
+        Some(order_number) if body.violations.is_empty() => {
+            Ok(Row { order_number, asked: Asked::Take { body: Box::new(body), digest } })
+        }
+        _ => Err(body.violations),
+    }
+}
+
+fn read_cancel(row: Value) -> Result<Row, Vec<Violation>> {
+    let mut reader = Reader::default();
+    let mut order_number = None;
+    if let Some(mut object) = reader.object(row) {
+        order_number = object.required("orderNumber", body::order_number());
+        if object.required("cancel", boolean()) == Some(false) {
+            object.refuse("cancel", "not_allowed", "must be true, or absent");
+        }
+        object.finish();
+    }
+    match (order_number, reader.into_violations()) {
+        (Some(order_number), violations) if violations.is_empty() => {
+            Ok(Row { order_number, asked: Asked::Cancel })
+        }
+        (_, violations) => Err(violations),
+    }
+}
+
+/// What a row says, as far as it is compared with a later one: its members are sorted, and its numbers are in their shortest
+/// form. Whether it is to be sent is no part of it.
+pub(in crate::expedition) fn digest(mut row: Value) -> [u8; 32] {
+    if let Some(members) = row.as_object_mut() {
+        members.remove("send");
+        members.remove("eshop");
+    }
+    sha256(row.to_string().as_bytes())
+}
