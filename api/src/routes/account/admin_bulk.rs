@@ -6,13 +6,11 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
-use longshore_shared::job::acceptance;
 use longshore_shared::job::kind::{Job, Within};
 use longshore_shared::kernel::ids::AdminId;
-use longshore_shared::kernel::input::Reader;
 
-use crate::routes::catalog::switch::BODY_LIMIT;
 use crate::routes::job::answer::answer_when_done;
+use crate::routes::job::ids::{self, BODY_LIMIT};
 
 /// `PUT /api/admin/activate`: an array of ids.
 pub async fn activate_admins(
@@ -55,12 +53,9 @@ async fn change_admins<J: Job>(
     body: JsonBody<BODY_LIMIT>,
     job: fn(Within) -> J,
 ) -> Result<Response, Failure> {
-    let ids = Reader::read(body.value, acceptance::ids())?;
-    let ids: Vec<AdminId> = ids.into_iter().map(AdminId::from).collect();
-    let answered = once
-        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            bulk::accept(&app.services, context, job, ids).await
-        })
-        .await?;
+    let answered = ids::accept(&app, &may, &once, body, async |context, ids: Vec<AdminId>| {
+        bulk::accept(&app.services, context, job, ids).await
+    })
+    .await?;
     answer_when_done(&app, &may, answered, prefer).await
 }

@@ -5,15 +5,13 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::expedition::bulk;
-use longshore_shared::job::acceptance;
 use longshore_shared::job::kind::{
     CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
 use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::input::Reader;
 
-use crate::routes::catalog::switch::BODY_LIMIT;
 use crate::routes::job::answer::answer_unless_refused;
+use crate::routes::job::ids::{self, BODY_LIMIT};
 
 type Write = May<permit::WriteExpeditions>;
 type Body = JsonBody<BODY_LIMIT>;
@@ -70,12 +68,9 @@ async fn accept<J: Job>(
     body: Body,
     job: impl FnOnce(Within) -> J,
 ) -> Result<Response, Failure> {
-    let ids = Reader::read(body.value, acceptance::ids())?;
-    let ids: Vec<ExpeditionId> = ids.into_iter().map(ExpeditionId::from).collect();
-    let answered = once
-        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            bulk::accept(&app.services, context, job, ids).await
-        })
-        .await?;
+    let answered = ids::accept(&app, &may, &once, body, async |context, ids: Vec<ExpeditionId>| {
+        bulk::accept(&app.services, context, job, ids).await
+    })
+    .await?;
     answer_unless_refused(&app, &may, answered, prefer).await
 }

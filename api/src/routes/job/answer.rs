@@ -6,9 +6,10 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::once::Answered;
-use longshore_http::extract::{Failure, Prefer};
+use longshore_http::extract::{Failure, Once, Prefer};
 use longshore_shared::job::item_error;
 use longshore_shared::job::kind::JobState;
+use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::problem::{CONFLICT, Problem};
@@ -51,6 +52,23 @@ pub async fn answer(
         patience.at_once
     };
     finish((status, view::json(record.json)).into_response(), &answered, prefer)
+}
+
+/// Has a use-case accept a job unless its answer is stored ([`Once::answer`]): 202 with the job, at once, unless the caller prefers
+/// to wait.
+pub async fn accepted<F>(
+    app: &App,
+    context: &Context,
+    once: &Once,
+    prefer: Prefer,
+    body_hash: &[u8],
+    use_case: F,
+) -> Result<Response, Failure>
+where
+    F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
+{
+    let answered = once.answer(&app.services, context.clone(), body_hash, use_case).await?;
+    answer(app, context, answered, prefer, Patience::LATER).await
 }
 
 /// Answers with the jobs accepted for an array, in its order: at once, or when all have ended in time.

@@ -10,7 +10,7 @@ use longshore_shared::job::control::{self, bulk};
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::services::Services;
 
-use super::answer::{Patience, answer};
+use super::answer::accepted;
 use crate::routes::view;
 
 /// `PUT /api/job/cancel/{id}`: 200 with the job; 409 if it has ended.
@@ -31,12 +31,8 @@ pub async fn retry_job(
     prefer: Prefer,
     Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
-    let answered = once
-        .answer(&app.services, may.0.clone(), b"", async |context| {
-            control::retry(&app.services, context, id).await
-        })
-        .await?;
-    answer(&app, &may, answered, prefer, Patience::LATER).await
+    accepted(&app, &may, &once, prefer, b"", async |context| control::retry(&app.services, context, id).await)
+        .await
 }
 
 /// `PUT /api/job/cancel`: cancels several; the answer says what became of each.

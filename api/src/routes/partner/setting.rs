@@ -11,7 +11,7 @@ use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::setting::{self, store, trial};
 
-use crate::routes::job::answer::{Patience, answer};
+use crate::routes::job::answer::accepted;
 use crate::routes::view;
 
 /// `GET /api/partner-integration/eshop-setting/{eshopId}`: credentials are masked.
@@ -55,10 +55,8 @@ pub async fn test_integration_setting(
     once: Once,
     prefer: Prefer,
 ) -> Result<Response, Failure> {
-    let answered = once
-        .answer(&app.services, may.0.clone(), &sha256(b""), async |context| {
-            trial::test(&app.services, context, eshop).await
-        })
-        .await?;
-    answer(&app, &may, answered, prefer, Patience::LATER).await
+    accepted(&app, &may, &once, prefer, &sha256(b""), async |context| {
+        trial::test(&app.services, context, eshop).await
+    })
+    .await
 }

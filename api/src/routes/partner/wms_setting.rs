@@ -11,7 +11,7 @@ use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::WmsId;
 use longshore_shared::kernel::services::Services;
 
-use crate::routes::job::answer::{Patience, answer};
+use crate::routes::job::answer::accepted;
 use crate::routes::view;
 
 /// `GET /api/partner-integration/wms-setting/{wmsId}`: credentials are masked.
@@ -64,10 +64,8 @@ pub async fn test_wms_setting(
     once: Once,
     prefer: Prefer,
 ) -> Result<Response, Failure> {
-    let answered = once
-        .answer(&app.services, may.0.clone(), &sha256(b""), async |context| {
-            trial::test(&app.services, context, wms).await
-        })
-        .await?;
-    answer(&app, &may, answered, prefer, Patience::LATER).await
+    accepted(&app, &may, &once, prefer, &sha256(b""), async |context| {
+        trial::test(&app.services, context, wms).await
+    })
+    .await
 }

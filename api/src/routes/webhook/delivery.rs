@@ -12,8 +12,8 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::delivery::{self, replay};
 
-use crate::routes::catalog::switch::BODY_LIMIT;
-use crate::routes::job::answer::{Patience, answer};
+use crate::routes::job::answer::accepted;
+use crate::routes::job::ids::BODY_LIMIT;
 use crate::routes::view;
 
 /// `PUT /api/webhook-delivery/redeliver/{id}`: sends one again.
@@ -37,12 +37,10 @@ pub async fn redeliver_deliveries(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    let answered = once
-        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            delivery::redeliver_many(&app.services, context, body.value).await
-        })
-        .await?;
-    answer(&app, &may, answered, prefer, Patience::LATER).await
+    accepted(&app, &may, &once, prefer, &body.hash, async |context| {
+        delivery::redeliver_many(&app.services, context, body.value).await
+    })
+    .await
 }
 
 /// `POST /api/webhook-delivery/replay/count`: what a replay would find.
@@ -63,10 +61,8 @@ pub async fn replay_deliveries(
     prefer: Prefer,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let answered = once
-        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            replay::replay(&app.services, context, body.value).await
-        })
-        .await?;
-    answer(&app, &may, answered, prefer, Patience::LATER).await
+    accepted(&app, &may, &once, prefer, &body.hash, async |context| {
+        replay::replay(&app.services, context, body.value).await
+    })
+    .await
 }

@@ -11,7 +11,7 @@ use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::{delivery, subscription};
 
-use crate::routes::job::answer::{Patience, answer};
+use crate::routes::job::answer::accepted;
 use crate::routes::view;
 
 /// `POST /api/eshop-webhook`: the only answer that contains the secret.
@@ -107,10 +107,8 @@ pub async fn recover_webhook(
     prefer: Prefer,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let answered = once
-        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            delivery::recover(&app.services, context, id, body.value).await
-        })
-        .await?;
-    answer(&app, &may, answered, prefer, Patience::LATER).await
+    accepted(&app, &may, &once, prefer, &body.hash, async |context| {
+        delivery::recover(&app.services, context, id, body.value).await
+    })
+    .await
 }

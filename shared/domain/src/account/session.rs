@@ -295,28 +295,40 @@ pub fn scope(caller: &Caller) -> Scope {
     Scope::Organisations(caller.actor.id.into_iter().map(OrganisationId::from).collect())
 }
 
+/// Ends live sessions with their tokens: `end_sessions!(connection, origin, "condition", its parameters from $9 …)`.
+macro_rules! end_sessions {
+    ($connection:expr, $origin:expr, $which:literal $(, $parameter:expr)* $(,)?) => {
+        record_change!(
+            $connection,
+            $origin,
+            "session.end",
+            ENTITY,
+            None,
+            "WITH made AS (
+                 UPDATE session SET ended_at = now(), version = version + 1
+                 WHERE " + $which + " AND ended_at IS NULL AND expires_at > now()
+                 RETURNING id, account_id, business_user_id
+             ), revoked AS (
+                 UPDATE access_token SET revoked_at = now(), version = version + 1
+                 WHERE session_id = ANY (ARRAY(SELECT id FROM made)) AND revoked_at IS NULL
+             ), changed AS (
+                 SELECT made.id AS entity, u.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                        jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
+                 FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
+             )"
+            $(, $parameter)*
+        )
+    };
+}
+
 /// Ends a session (`DELETE /api/session/{id}`): its tokens stop working everywhere within seconds.
 pub async fn end(services: &Services, context: &Context, id: SessionId) -> Result<Answer, Problem> {
     let scope = scope(&context.caller);
     let mut change = Change::begin(services).await?;
-    let recorded = record_change!(
+    let recorded = end_sessions!(
         change.connection(),
         context.origin,
-        "session.end",
-        ENTITY,
-        None,
-        "WITH made AS (
-             UPDATE session SET ended_at = now(), version = version + 1
-             WHERE id = $10 AND ended_at IS NULL AND expires_at > now() AND in_scope($9, account_id)
-             RETURNING id, account_id, business_user_id
-         ), revoked AS (
-             UPDATE access_token SET revoked_at = now(), version = version + 1
-             WHERE session_id = ANY (ARRAY(SELECT id FROM made)) AND revoked_at IS NULL
-         ), changed AS (
-             SELECT made.id AS entity, u.organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
-             FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
-         )",
+        "id = $10 AND in_scope($9, account_id)",
         scope.organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
@@ -378,24 +390,10 @@ pub(super) async fn end_others(
     account: Uuid,
     kept: Option<SessionId>,
 ) -> Result<Recorded, sqlx::Error> {
-    record_change!(
+    end_sessions!(
         connection,
         origin,
-        "session.end",
-        ENTITY,
-        None,
-        "WITH made AS (
-             UPDATE session SET ended_at = now(), version = version + 1
-             WHERE account_id = $9 AND id IS DISTINCT FROM $10 AND ended_at IS NULL AND expires_at > now()
-             RETURNING id, account_id, business_user_id
-         ), revoked AS (
-             UPDATE access_token SET revoked_at = now(), version = version + 1
-             WHERE session_id = ANY (ARRAY(SELECT id FROM made)) AND revoked_at IS NULL
-         ), changed AS (
-             SELECT made.id AS entity, u.organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
-             FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
-         )",
+        "account_id = $9 AND id IS DISTINCT FROM $10",
         account,
         kept as Option<SessionId>,
     )

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret};
-use super::making::{Maker, Means};
+use super::making::{Maker, Means, delete_tokens};
 use crate::list;
 use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
 use longshore_kernel::access::Role;
@@ -18,7 +18,6 @@ use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WmsId};
 use longshore_kernel::input::{Given, Reader, Rule, id, object, one_of, text, timestamp};
 use longshore_kernel::problem::{FORBIDDEN, Problem};
 use longshore_kernel::quota::Kind;
-use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -93,30 +92,11 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
 /// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they stop working everywhere within seconds.
 pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
-    let recorded = record_change!(
+    let recorded = delete_tokens!(
         change.connection(),
         context.origin,
-        "access_token.delete",
-        ENTITY,
-        None,
-        "WITH RECURSIVE gone AS (
-             SELECT id FROM access_token
-             WHERE id = $10 AND admin_id IS NULL AND business_user_id IS NULL
-               AND in_scope($9, organisation_id)
-             UNION
-             SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
-         ), made AS (
-             DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
-         ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
-             SELECT $7, id, organisation_id, $3 FROM made
-         ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
-                        'eshop', jsonb_build_array(eshop_id, NULL), 'wms', jsonb_build_array(wms_id, NULL)) AS changes,
-                    '{}'::jsonb AS data
-             FROM made
-         )",
+        "SELECT id FROM access_token
+         WHERE id = $10 AND admin_id IS NULL AND business_user_id IS NULL AND in_scope($9, organisation_id)",
         context.scope().organisations() as Option<&[OrganisationId]>,
         id.get(),
     )

@@ -7,13 +7,12 @@
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::{ADMIN, ENTITY};
+use super::ADMIN;
 use longshore_kernel::access::{Actor, Role, Scope};
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{AdminId, OrganisationId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
-use longshore_kernel::record_change;
 
 /// The creator of a token.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +86,38 @@ fn gone() -> Problem {
     Problem::new(&UNAUTHENTICATED, "the caller's account or token is no longer active")
 }
 
+/// Deletes tokens and those that they have made: `delete_tokens!(connection, origin, "query of the ids of the first ones", its
+/// parameters from $9 …)`.
+macro_rules! delete_tokens {
+    ($connection:expr, $origin:expr, $first:literal $(, $parameter:expr)* $(,)?) => {
+        longshore_kernel::record_change!(
+            $connection,
+            $origin,
+            "access_token.delete",
+            $crate::account::token::ENTITY,
+            None,
+            "WITH RECURSIVE gone AS (" + $first + "
+                 UNION
+                 SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
+             ), made AS (
+                 DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
+             ), buried AS (
+                 INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+                 SELECT $7, id, organisation_id, $3 FROM made
+             ), changed AS (
+                 SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                        jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
+                            'eshop', jsonb_build_array(eshop_id, NULL), 'wms', jsonb_build_array(wms_id, NULL)) AS changes,
+                        '{}'::jsonb AS data
+                 FROM made
+             )"
+            $(, $parameter)*
+        )
+    };
+}
+
+pub(super) use delete_tokens;
+
 /// Which tokens of admins end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::account) enum Which {
@@ -104,36 +135,18 @@ pub(in crate::account) async fn end_made_by(
     admins: &[AdminId],
     which: Which,
 ) -> Result<Recorded, sqlx::Error> {
-    record_change!(
+    delete_tokens!(
         connection,
         origin,
-        "access_token.delete",
-        ENTITY,
-        None,
-        "WITH RECURSIVE gone AS (
-             SELECT k.id
-             FROM access_token k JOIN admin a ON a.id = ANY (ARRAY[k.made_by_admin_id])
-             WHERE k.made_by_admin_id = ANY ($9)
-               AND ($10 OR (a.active AND CASE a.role
-                        WHEN 'superadmin' THEN true
-                        WHEN 'admin' THEN k.role IN ('admin', 'user', 'connector', 'warehouse') AND EXISTS (
-                            SELECT FROM admin_organisation m
-                            WHERE m.admin_id = a.id AND m.organisation_id = k.organisation_id)
-                        ELSE false END) IS NOT TRUE)
-             UNION
-             SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
-         ), made AS (
-             DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
-         ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
-             SELECT $7, id, organisation_id, $3 FROM made
-         ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
-                        'eshop', jsonb_build_array(eshop_id, NULL), 'wms', jsonb_build_array(wms_id, NULL)) AS changes,
-                    '{}'::jsonb AS data
-             FROM made
-         )",
+        "SELECT k.id
+         FROM access_token k JOIN admin a ON a.id = ANY (ARRAY[k.made_by_admin_id])
+         WHERE k.made_by_admin_id = ANY ($9)
+           AND ($10 OR (a.active AND CASE a.role
+                    WHEN 'superadmin' THEN true
+                    WHEN 'admin' THEN k.role IN ('admin', 'user', 'connector', 'warehouse') AND EXISTS (
+                        SELECT FROM admin_organisation m
+                        WHERE m.admin_id = a.id AND m.organisation_id = k.organisation_id)
+                    ELSE false END) IS NOT TRUE)",
         admins as &[AdminId],
         which == Which::All,
     )
