@@ -1,5 +1,5 @@
 //! What the fuzz targets do with the bytes they are given. Each reads them as the service would read them from outside, and
-//! asserts what must hold whatever they are. `api/tests/it/corpus.rs` replays the corpus through the same functions.
+//! asserts what must hold for all of them. `api/tests/it/corpus.rs` replays the corpus through the same functions.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -156,7 +156,7 @@ pub fn order_body(data: &[u8]) {
     }
 }
 
-/// An upload line by line: whatever pieces it arrives in, the lines are those of the whole. The first byte says how large the
+/// An upload line by line: cut into any pieces, it has the lines of the whole. The first byte says how large the
 /// pieces are.
 pub fn ndjson_lines(data: &[u8]) {
     let Some((size, text)) = data.split_first() else { return };
@@ -248,7 +248,7 @@ pub fn retry_after(data: &[u8]) {
     }
 }
 
-/// A destination that is taken leads to no address inside, whatever its spelling.
+/// A destination that is accepted leads to no address inside, in any spelling.
 pub fn destination(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let read = Reader::read(Value::from(text), destination::destination(&OutboundSettings::default()));
@@ -275,7 +275,7 @@ pub fn destination(data: &[u8]) {
     assert!(!address.is_unspecified() && !address.is_broadcast() && !address.is_multicast(), "{address}");
 }
 
-/// What a partner answers: every method's answer, the products in it, and the text of a block. Whatever it is, an answer is
+/// What a partner answers: every method's answer, the products in it, and the text of a block. In any case, an answer is
 /// read or described in words; a row has a SKU, and its measures are whole numbers; and no one waits for longer than a day.
 pub fn baselinker(data: &[u8]) {
     let now = DateTime::<Utc>::from_timestamp(1_651_598_000, 0).unwrap();

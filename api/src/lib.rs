@@ -3,7 +3,7 @@
 //! A handler reads its input through our own extractors ([`longshore_http::extract`]), calls one use-case of
 //! `longshore-shared`, and turns its result into HTTP. It contains no SQL, and no rule that applies to other callers, too.
 //!
-//! Three crates, of which each knows those before it: [`longshore_http`] (extractors, layers, limits), [`longshore_console`]
+//! Three crates, each of which knows only those before it: [`longshore_http`] (extractors, layers, limits), [`longshore_console`]
 //! (the pages for operators), and this one:
 //!
 //! - [`urls`] is the table of contents: it lists every URL. [`router`] says what a request passes on its way there.

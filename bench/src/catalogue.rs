@@ -44,7 +44,7 @@ impl Catalogue {
     }
 
     /// Reads a catalogue from a file of NDJSON: rows of a sync, or rows with `sku` instead of `productSku`,
-    /// of which only that and `name` are used.
+    /// but only that and `name` are used.
     ///
     /// # Errors
     /// When the file cannot be read.

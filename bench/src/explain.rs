@@ -97,7 +97,7 @@ async fn orders(
             let body = json!({ "criteria": criteria, "sort": sort, "limit": 100 });
             for (whose, scope) in [
                 ("a tenant's", Scope::Organisations([tenant.organisation].into())),
-                ("everybody's", Scope::Everything),
+                ("all", Scope::Everything),
             ] {
                 say(&format!("{whose} orders {}, {statistics} statistics", question.name));
                 list::page(services, &scope, &Request::read(&EXPEDITION, Some(body.clone()))?).await?;
@@ -135,12 +135,12 @@ async fn lists(services: &Services, tenant: &Tenant) -> anyhow::Result<()> {
             json!({ "criteria": { "name": { "like": "product 77" } }, "limit": 100 }),
         ),
         (
-            "everybody's products, the newest first",
+            "all products, the newest first",
             &Scope::Everything,
             json!({ "sort": by("createdAt"), "limit": 100 }),
         ),
         (
-            "everybody's products that changed since",
+            "all products that changed since",
             &Scope::Everything,
             json!({ "criteria": recently, "sort": by("changedAt"), "limit": 100 }),
         ),
@@ -150,7 +150,7 @@ async fn lists(services: &Services, tenant: &Tenant) -> anyhow::Result<()> {
         say(what);
         list::page(services, scope, &Request::read(&PRODUCT, Some(body))?).await?;
     }
-    say("everybody's stocks that changed since");
+    say("all stocks that changed since");
     let body = json!({ "criteria": recently, "sort": by("changedAt"), "limit": 100 });
     list::page(services, &Scope::Everything, &Request::read(&PRODUCT_STOCK, Some(body))?).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The domain, as the api and the worker know it: one name for the three crates below, of which each imports only from
+//! The domain, as the api and the worker know it: one name for the three crates below, each of which imports only from
 //! lower ones.
 //!
 //! ```text

@@ -252,7 +252,7 @@ async fn look(
     Ok(())
 }
 
-/// Queues what has just become due again. The next look over the lanes finds whatever does not arrive there.
+/// Queues what has just become due again. The next look over the lanes finds what does not arrive there.
 async fn glance(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lanes) -> Result<(), Problem> {
     if is_paused(queues, Queue::Lane) {
         return Ok(());

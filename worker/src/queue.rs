@@ -3,7 +3,7 @@
 //!
 //! # Guarantees
 //!
-//! - An entry on a queue reaches a handler at least once, whatever happens to workers, connections or the
+//! - An entry on a queue reaches a handler at least once, despite any failure of workers, connections or the
 //!   server, as long as Redis keeps the entry. If Redis loses it, the dispatcher finds the work in Postgres.
 //!   A second delivery is possible (a kill between the end and the acknowledgement), so handlers claim their
 //!   row.

@@ -1,4 +1,4 @@
-//! The last lines that a check printed, for the summary: whoever reads the end of a long log sees why a check failed.
+//! The last lines that a check printed, for the summary: the end of a long log shows why a check failed.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, PipeReader, Write as _, pipe, stdout};
@@ -70,7 +70,7 @@ fn pass_on(reader: PipeReader) {
         _ = stdout().write_all(&line);
         if let Some(last) = last().as_mut() {
             if last.len() == LINES {
-                // The names of failed tests, of which many lines may follow, stay.
+                // The names of failed tests, which many lines may follow, stay.
                 let oldest = last.iter().position(|line| !line.ends_with("... FAILED")).unwrap_or(0);
                 last.remove(oldest);
             }

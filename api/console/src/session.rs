@@ -172,7 +172,7 @@ pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) ->
 }
 
 fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderMap, Problem> {
-    // the browser sends the origin as it sees it, whatever proxies are between; a cookie set over https is
+    // the browser sends the origin as it sees it, also behind proxies; a cookie set over https is
     // only sent over https
     let by_https = |name: &str, start: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(start))

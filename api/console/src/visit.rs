@@ -263,7 +263,7 @@ fn report(path: &str, done: Done, count: Option<usize>, left: Option<usize>) -> 
     Redirect::to(&address).into_response()
 }
 
-/// The same of what was asked for several, of which some were left.
+/// The same for an action on several records that left some of them.
 pub(super) fn done_and_left(path: &str, done: Done, count: usize, left: usize) -> Response {
     let left = if left > 0 { Some(left) } else { None };
     report(path, done, Some(count), left)

@@ -141,7 +141,7 @@ fn queues() -> [Operation; 4] {
     [
         operation(queue::list_queues, "Reads the state of all queues")
             .says("Also works while Redis is full or not available. Values that only Redis has are null while it cannot be reached.")
-            .schema("Queue", stands())
+            .schema("Queue", queue_state())
             .schema(
                 "QueueOverview",
                 redis(object()).required("queues", array_of(named("Queue"))),
@@ -186,7 +186,7 @@ fn wish() -> Shape {
         ])
 }
 
-fn stands() -> Shape {
+fn queue_state() -> Shape {
     let recorded = object()
         .required("open", or_null(any_integer()))
         .required("running", any_integer())

@@ -22,7 +22,7 @@ use super::{record, webhook};
 /// Name of the one security scheme.
 pub(super) const SCHEME: &str = "accessToken";
 
-/// The number of roles: a permission of all of them refuses nobody, so its operations have no 403.
+/// The number of roles: a permission that all of them have refuses no caller, so its operations have no 403.
 pub(super) const ROLES: usize = Role::ALL.len();
 
 /// The name of the response with a status; short, because every operation refers to many of them.

@@ -157,7 +157,7 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
     let tenant = &api.tenant;
     let mug = world.add("mug", json!({})).await;
     world.webhook(tenant.eshop.get(), "product_change").await;
-    world.add("told", json!({})).await;
+    world.add("listening", json!({})).await;
     let delivery: String =
         sqlx::query_scalar("SELECT id::text FROM delivery").fetch_one(&world.owner).await.unwrap();
     let advice = world.announce("PO-1", &[(&mug, 2)]).await;

@@ -356,5 +356,5 @@ async fn a_client_that_disconnects_while_its_idempotency_key_is_claimed_leaves_i
     };
     // the lease of a claim is 15 s
     let repeated = tokio::time::timeout(Duration::from_secs(5), repeated).await;
-    repeated.expect("the key belongs to nobody").expect(201);
+    repeated.expect("the key is free").expect(201);
 }

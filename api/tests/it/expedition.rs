@@ -53,7 +53,7 @@ pub(crate) const STATUSES: [&str; 15] = [
     "canceled",
 ];
 
-/// The service with a carrier, and the products `MUG`, of which there is plenty, and `LAMP`, of which there is none.
+/// The service with a carrier, and the products `MUG` (many pieces) and `LAMP` (none).
 pub(crate) struct World {
     goods: stock_advice::World,
     pub(crate) mug: String,
@@ -148,7 +148,7 @@ impl World {
 
     /// An order with that status.
     pub(crate) async fn at(&self, status: &str, number: &str) -> Value {
-        // what others gave back is looked at, so that nobody waits for its turn
+        // what others gave back is allocated, so that no order waits for its turn
         self.allocate().await;
         let order = match status {
             "on_hold" => self.made(self.order(number, &self.mug)).await,
@@ -180,9 +180,9 @@ impl World {
                 self.report(&order, json!({"status": "take_out"})).await.expect(200);
                 self.act(&order, "cancel", Value::Null).await.expect(202).json()
             }
-            told => {
+            reported => {
                 let order = self.sent(number, &json!({})).await;
-                self.report(&order, json!({"status": told})).await.expect(200).json()
+                self.report(&order, json!({"status": reported})).await.expect(200).json()
             }
         };
         assert_eq!(order["status"], status);

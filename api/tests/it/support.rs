@@ -54,7 +54,7 @@ pub async fn send_again(services: &Services, job: JobId) {
                 execution::complete(&mut change, &claim, count, &errors).await
             }
         };
-        assert_eq!(held.unwrap(), Hold::Kept, "nobody else works here");
+        assert_eq!(held.unwrap(), Hold::Kept, "no other worker runs here");
         change.commit().await.unwrap();
     }
 }

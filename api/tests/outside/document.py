@@ -21,7 +21,7 @@ checked = 0
 
 
 def followed(example):
-    """One that several operations share stands among the components."""
+    """One that several operations share is among the components."""
     name = example.get("$ref", "").removeprefix(f"{NAME}#/components/examples/")
     return whole["components"]["examples"][name] if name else example
 

@@ -1,5 +1,5 @@
 """What `deploy/` watches is there: rules and their tests pass promtool, each metric that a rule or the dashboard names is
-told by the running api or worker with the labels that it is asked by, a real Prometheus evaluates all of it without a
+exported by the running api or worker with the labels that it is asked by, a real Prometheus evaluates all of it without a
 fault, and each alert has a story in which it fires, one in which it does not, and a place in the guide."""
 
 import json
@@ -40,11 +40,11 @@ def wait_for(what, asked):
 
 def samples():
     """Every series that the processes tell: the name with the names of its labels."""
-    told = {}
+    exported = {}
     for url in [world.BASE_URL + "/metrics", os.environ["WORKER_METRICS_URL"]]:
         for name, labels in re.findall(r"^(longshore_\w+)(?:\{(.*)\})? ", read(url), re.M):
-            told.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-    return told
+            exported.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return exported
 
 
 def traffic():
@@ -57,7 +57,7 @@ def traffic():
     assert job["state"] == "succeeded", job
     order_that_waits_for_its_warehouse()
     counted = {"longshore_webhook_attempts_total", "longshore_handover_oldest_seconds"}
-    return wait_for("a counted call, and an order that waits", lambda: counted <= (told := samples()).keys() and told)
+    return wait_for("a counted call, and an order that waits", lambda: counted <= (exported := samples()).keys() and exported)
 
 
 def order_that_waits_for_its_warehouse():
@@ -77,35 +77,35 @@ def order_that_waits_for_its_warehouse():
 
 
 def expressions():
-    """Each query of the dashboard, with the place where it stands."""
+    """Each query of the dashboard, with its place."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
             yield panel["title"], target["expr"]
 
 
-def check_names(told):
-    """Each name is told, or recorded, and its labels are there."""
+def check_names(exported):
+    """Each name is exported, or recorded, and its labels are there."""
     recording, alerts = without_comments(RULES / "recording.yml"), without_comments(RULES / "alerts.yml")
     recorded = set(re.findall(r"record: (\S+)", recording))
     queries = "\n".join([recording, alerts, *(expression for _, expression in expressions())])
     named = set(re.findall(r"\blongshore_\w+", queries))
     assert len(named) > 20, named
-    assert not (missing := named - told.keys()), f"no process tells {sorted(missing)}"
+    assert not (missing := named - exported.keys()), f"no process exports {sorted(missing)}"
     unrecorded = set(re.findall(r"\blongshore:[\w:]+", queries)) - recorded
     assert not unrecorded, f"no rule records {sorted(unrecorded)}"
     rows = re.findall(r"^\| (`longshore_[^|]*)", (ROOT / "docs/operating.md").read_text(), re.M)
     guide = set(re.findall(r"longshore_\w+", " ".join(rows)))
-    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in told}
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported}
     assert guide <= families, f"no process tells what docs/operating.md names: {sorted(guide - families)}"
     assert families <= guide, f"docs/operating.md does not name {sorted(families - guide)}"
     for name, labels in re.findall(r"\b(longshore_\w+)\{([^}]*)\}", queries):
-        unknown = set(re.findall(r"(\w+)\s*[=!]", labels)) - told[name]
+        unknown = set(re.findall(r"(\w+)\s*[=!]", labels)) - exported[name]
         assert not unknown, f"{name} has no label {sorted(unknown)}"
     return len(named)
 
 
 def check_stories():
-    """Each alert fires in one story and not in another, and its way out stands in the guide."""
+    """Each alert fires in one story and not in another, and its remedy is in the guide."""
     text = without_comments(RULES / "alerts.yml")
     tests = without_comments(RULES / "tests.yml")
     fires = set(re.findall(r"alertname: (\w+)\n\s+exp_alerts:\n", tests))
@@ -226,4 +226,4 @@ if __name__ == "__main__":
         finally:
             prometheus.process.terminate()
             prometheus.process.wait()
-    print(f"{alerts} alerts have their stories, {names} metrics are told, {rules} rules and {len(list(expressions()))} queries are answered")
+    print(f"{alerts} alerts have their stories, {names} metrics are exported, {rules} rules and {len(list(expressions()))} queries are answered")

@@ -155,7 +155,7 @@ class Page:
             out = self.background[words["background"]] = self.shell.start(content)
             if "wait" in words:
                 port = int(self.with_free_ports(words["wait"]))
-                self.wait(lambda: listens(port), lambda: f"nobody listens at {port}:\n{out.read_text()}")
+                self.wait(lambda: listens(port), lambda: f"nothing listens at {port}:\n{out.read_text()}")
         elif language == "sh":
             self.printed = self.shell.run(content)
         elif language == "text" and "of" in words:

@@ -1,4 +1,4 @@
-"""The receivers of docs/quick-start/eshop.md, told of the same changes in an order of their own: late, twice, shuffled, cut off
+"""The receivers of docs/quick-start/eshop.md, which get the same changes in an order of their own: late, twice, shuffled, cut off
 in the middle, and killed meanwhile. What each has kept in the end is what the service holds.
 
 The changes are real: syncs beside updates beside switches beside counts of stocks, as a webhook of the service tells of them."""
@@ -241,7 +241,7 @@ def main():
     for event in events:
         if event["data"]["version"] == records[event["id"]]["version"]:
             assert event["timestamp"] == records[event["id"]]["changedAt"], event
-    told = {(event["id"], field) for event in events for field in event["data"]["changedFields"]}
+    sent = {(event["id"], field) for event in events for field in event["data"]["changedFields"]}
     ran = 0
     for seed, (name, text) in enumerate(programs.items()):
         program = RECEIVERS[name][0]
@@ -256,7 +256,7 @@ def main():
             finally:
                 receiver.kill()
             log = (receiver.folder / "log").read_text()
-        missing = told - kept.keys()
+        missing = sent - kept.keys()
         assert not missing, f"{name} knows nothing of {sorted(missing)[:5]}\n{log[-2000:]}"
         wrong = [(record, field, value, records[record].get(field)) for (record, field), value in kept.items()
                  if records[record].get(field) != value]

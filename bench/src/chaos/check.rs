@@ -104,7 +104,7 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
 }
 
 /// Starts the nightly comparison of the quantities at partners with the available ones. It corrects a count
-/// that a frozen worker sent last, which a partner cannot tell from a new one.
+/// that a frozen worker sent last, which a partner cannot distinguish from a new one.
 pub(crate) async fn run_nightly_comparison(site: &Site) -> anyhow::Result<()> {
     let mut psql = connect(site).await?;
     sqlx::query("UPDATE stock_send_out SET compare_at = now()").execute(&mut psql).await?;

@@ -1,4 +1,4 @@
-//! Orders during the faults: organisations that sell from a handful of stocks, one of which everybody wants and
+//! Orders during the faults: organisations that sell from a handful of stocks, one of which all orders want and
 //! which runs out.
 //!
 //! Each [`Merchant`] has several [`buyer`]s, who create orders and operate on them one by one and in bulk. Beside
@@ -34,7 +34,7 @@ use super::fleet::Shop;
 use super::load::{NDJSON, SYNC_STOCKS, id_of, key, pause};
 use super::subscribe_to;
 
-/// The stock that everybody wants, and the pieces that it begins with. It is never counted again.
+/// The stock that all orders want, and the pieces that it begins with. It is never counted again.
 pub(crate) const HOT: &str = "HOT";
 pub(crate) const HOT_PIECES: i64 = 40;
 
@@ -97,7 +97,7 @@ pub(crate) struct Book {
 #[derive(Debug)]
 pub(crate) struct Merchant {
     caller: Caller,
-    /// Whoever reports for the warehouse.
+    /// The one that reports for the warehouse.
     warehouse: Caller,
     pub(crate) tenant: Tenant,
     /// Its webhooks and their destinations.

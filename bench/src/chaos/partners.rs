@@ -270,7 +270,7 @@ impl Partner {
         lock(&self.promises)
     }
 
-    /// The quantity of a product that it should offer, of which orders hold some pieces.
+    /// The quantity of a product that it should offer, although orders hold some of its pieces.
     pub(crate) fn available(&self, sku: &str, held: i64) -> i64 {
         self.promises().counted.get(sku).map_or(0, |counted| 0.max(counted - held - RESERVE))
     }

@@ -188,7 +188,7 @@ async fn fill(environment: &Environment) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Imports the shipped orders, of which some are booked and others wait.
+/// Imports the shipped orders: some are booked, others wait.
 async fn order(environment: &mut Environment) -> anyhow::Result<()> {
     let base_url = environment.need("BASE_URL")?;
     let id = |key: &str| anyhow::Ok(environment.need(key)?.parse::<Uuid>()?);

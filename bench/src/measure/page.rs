@@ -11,7 +11,7 @@ use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::site::Site;
 
-/// Pages of a run, of which the median counts.
+/// Pages of a run; the median counts.
 const PAGES: usize = 10;
 
 /// A typical query of a client.

@@ -95,7 +95,7 @@ mod tests {
         let when_it_has_ended = busy_with_children(pid).unwrap();
         shell.wait().unwrap();
 
-        assert!(while_it_runs > own + 3 * TICK, "{while_it_runs:?} of which its own {own:?}");
+        assert!(while_it_runs > own + 3 * TICK, "{while_it_runs:?}, its own {own:?}");
         // both times are rounded to ticks
         assert!(
             when_it_has_ended + 2 * TICK > while_it_runs,

@@ -67,7 +67,7 @@ impl OrdersReport {
             ),
             (self.changed_again == 0, format!("the same import changed {} orders", self.changed_again)),
             (self.lost == 0, format!("{} transitions were never delivered", self.lost)),
-            (self.invented == 0, format!("{} webhooks tell of no transition", self.invented)),
+            (self.invented == 0, format!("{} webhooks belong to no transition", self.invented)),
             (self.unsigned == 0, format!("{} webhooks about orders had no valid signature", self.unsigned)),
         ];
         facts.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()

@@ -107,7 +107,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Now {
-    /// The running process. Whoever holds the lock may signal it: its id is not in use again.
+    /// The running process. The holder of the lock may signal it: its id is not in use again.
     pid: Option<u32>,
     stopping: bool,
 }

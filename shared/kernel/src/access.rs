@@ -229,7 +229,7 @@ pub struct Actor {
 pub struct Caller {
     /// The token that was shown.
     pub token: TokenId,
-    /// The session that it is of, where it comes from a login.
+    /// Its session, if it comes from a login.
     pub session: Option<SessionId>,
     /// The actor, as the audit names it.
     pub actor: Actor,

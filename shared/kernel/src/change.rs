@@ -15,7 +15,7 @@
 //! | --- | --- | --- |
 //! | `entity` | uuid | the record |
 //! | `organisation` | uuid | whose it is (null: the service's own) |
-//! | `eshops` | uuid[] | e-shops whose webhooks hear of it |
+//! | `eshops` | uuid[] | e-shops whose webhooks get its event |
 //! | `changes` | jsonb | `{field: [old, new]}`, secrets as `"***"` |
 //! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
 //! | `version` | bigint | the record's, as the change has left it: `RETURNING version` |
@@ -159,8 +159,8 @@ macro_rules! record_changes {
     };
 }
 
-/// The same for rows of several kinds: `changed` has three more columns, `action`, `kind` (the entity type) and `event`, of which
-/// null means what the macro is given; a row without `changes` is an event, and no audit record.
+/// The same for rows of several kinds: `changed` has three more columns, `action`, `kind` (the entity type) and `event`; null
+/// means what the macro is given; a row without `changes` is an event, and no audit record.
 ///
 /// `record_each!(connection, origins, action, entity type, type of its event or `None`, "ctes" + …, parameters from $9 …)`
 #[macro_export]
@@ -172,7 +172,7 @@ macro_rules! record_each {
             actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
             request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
             job: "($5::uuid[])[origin]",
-            action: "coalesce(action, $6)", kind: "coalesce(kind, $7)", event: "coalesce(told.event, $8)",
+            action: "coalesce(action, $6)", kind: "coalesce(kind, $7)", event: "coalesce(recorded.event, $8)",
             audited: "WHERE changes IS NOT NULL",
             &$origins.iter().map(|o| o.actor.kind.as_str()).collect::<Vec<_>>() as &[&str],
             &$origins.iter().map(|o| o.actor.id).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
@@ -203,16 +203,16 @@ macro_rules! recorded {
             $(+ $ctes)*
             + r#",
             change AS MATERIALIZED (
-                SELECT uuid_v7_at(told.moment) AS id, told.*, heard.*
+                SELECT uuid_v7_at(recorded.moment) AS id, recorded.*, listening.*
                 FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at) AS otherwise
-                -- a name that `changed` does not have means what stands outside
-                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS told
+                -- a name that `changed` does not have means the column of `otherwise`
+                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS recorded
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            -- an ordered lane takes no notices
                            array_agg(CASE WHEN NOT w.ordered THEN w.changed_at END) AS versions
-                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (told.eshops) AND w.event IN ("# + $event + r#", '*')
-                ) heard
+                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND w.event IN ("# + $event + r#", '*')
+                ) listening
             ),
             audited AS (
                 INSERT INTO audit (id, at, actor_type, actor_id, actor_name, action, entity_type, entity_id,
@@ -220,35 +220,35 @@ macro_rules! recorded {
                 SELECT id, moment, "# + $actor + ", " + $action + ", " + $kind + ", entity, organisation, changes, " + $request_id + ", " + $job + r#"
                 FROM change "# + $audited + r#"
             ),
-            told AS (
+            events AS (
                 INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
                 SELECT id, moment, "# + $event + ", organisation, " + $kind + r#", entity,
                        CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
-                FROM change AS told WHERE webhooks IS NOT NULL
+                FROM change AS recorded WHERE webhooks IS NOT NULL
             ),
             due AS (
                 INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
                 -- due at once, also where the clock has been set back
-                SELECT uuid_v7_at(moment), heard.webhook, heard.eshop, change.id, least(moment, clock_timestamp()), moment
-                FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS heard (webhook, eshop)
+                SELECT uuid_v7_at(moment), listener.webhook, listener.eshop, change.id, least(moment, clock_timestamp()), moment
+                FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS listener (webhook, eshop)
                 RETURNING id, webhook_id, event_id
             )
             SELECT "# + $changed + r#",
                    -- a `Notice` each where they are few, with the ids that were written
                    CASE WHEN (SELECT count(*) FROM due) <= 64 THEN ARRAY(
-                       SELECT (due.webhook_id, CASE WHEN heard.version IS NOT NULL AND pg_column_size(told.data) <= 16384 THEN json_build_object(
-                           'delivery', due.id, 'webhookVersion', heard.version, 'event', told.id, 'type', "# + $event + r#",
+                       SELECT (due.webhook_id, CASE WHEN listener.version IS NOT NULL AND pg_column_size(recorded.data) <= 16384 THEN json_build_object(
+                           'delivery', due.id, 'webhookVersion', listener.version, 'event', recorded.id, 'type', "# + $event + r#",
                            'entity', entity, 'at', moment,
                            'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,
                            'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END)
-                       FROM due JOIN change AS told ON told.id = due.event_id
-                       CROSS JOIN LATERAL unnest(webhooks, awake, versions) AS heard (webhook, active, version)
-                       WHERE heard.webhook = due.webhook_id AND heard.active)
+                       FROM due JOIN change AS recorded ON recorded.id = due.event_id
+                       CROSS JOIN LATERAL unnest(webhooks, awake, versions) AS listener (webhook, active, version)
+                       WHERE listener.webhook = due.webhook_id AND listener.active)
                    ELSE ARRAY(
                        SELECT (webhook, NULL::text) FROM (
-                           SELECT DISTINCT heard.webhook
-                           FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
-                           WHERE heard.active) AS woken)
+                           SELECT DISTINCT listener.webhook
+                           FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS listener (webhook, active)
+                           WHERE listener.active) AS woken)
                    END AS "lanes!: _""#
             $(, $parameter)*
         )

@@ -1,4 +1,4 @@
-//! Whether a claim still held: on a chunk, on an announced object.
+//! The result of using a claim (on a chunk, on an announced object): it was still held, or it was lost.
 
 /// What became of a claim when its holder acted under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -245,10 +245,10 @@ impl Refusals {
 }
 
 async fn insert(db: &PgPool, folded: &BTreeMap<(Refused, Subject), Folded>) -> Result<(), sqlx::Error> {
-    let nobody = Actor { kind: "visitor".to_owned(), id: None, name: String::new() };
+    let unknown = Actor { kind: "visitor".to_owned(), id: None, name: String::new() };
     let rows = || folded.iter().map(|((refused, subject), folded)| (refused, subject.entity(), folded));
     let actors: Vec<&Actor> =
-        folded.values().map(|folded| folded.actor.as_ref().unwrap_or(&nobody)).collect();
+        folded.values().map(|folded| folded.actor.as_ref().unwrap_or(&unknown)).collect();
     sqlx::query!(
         "INSERT INTO audit (id, actor_type, actor_id, actor_name, action, entity_type, entity_id, organisation_id, changes,
                             request_id)

@@ -1,4 +1,4 @@
-//! Saying what happens again and again no more often than once a while, and how often it was left unsaid.
+//! Repeated messages: at most one per interval is logged, with the number of those that were left out.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -47,7 +47,7 @@ pub struct Who {
 
 impl Who {
     /// Callers without a valid token, who have one common share.
-    pub const NOBODY: Self = Self { group: Uuid::nil(), account: Uuid::nil() };
+    pub const NONE: Self = Self { group: Uuid::nil(), account: Uuid::nil() };
 }
 
 /// A request that asks for shares; cheap to clone.
@@ -83,7 +83,7 @@ impl Asker {
     /// Whose share counts.
     #[must_use]
     pub fn who(&self) -> Who {
-        self.0.who.get().copied().unwrap_or(Who::NOBODY)
+        self.0.who.get().copied().unwrap_or(Who::NONE)
     }
 
     /// Refuses callers that do not read their answers.

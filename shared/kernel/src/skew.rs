@@ -1,4 +1,4 @@
-//! By how much the clock of this process differs from that of Postgres, as it was last seen.
+//! The difference between the clock of this process and that of Postgres, as last measured.
 //!
 //! Receivers refuse a webhook whose time differs from theirs, so a worker with a wrong clock could deliver nothing: it
 //! compares its clock itself, and signs with the time of Postgres.

@@ -1,4 +1,4 @@
-//! What Postgres knows of the sizes of tables, kept from getting old.
+//! Keeps the statistics that Postgres has of the sizes of tables up to date.
 //!
 //! A plan of a look-up by key is made once and kept ([`database`](super::database)), for the sizes that tables are believed
 //! to have. Autovacuum looks at them once a minute, which is long for a table that a partner fills with a first catalogue,

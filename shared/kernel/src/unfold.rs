@@ -1,5 +1,5 @@
-//! Folds, and unfolds what comes compressed, gzip or zstd, a bounded step at a time: so that no small thing fills a memory
-//! or holds a thread. What unfolds out of all proportion is refused.
+//! Compression, and decompression of gzip and zstd in bounded steps: a small input can neither fill the memory nor hold a thread.
+//! Input that expands beyond a plausible ratio is refused.
 //!
 //! [`Unfolder::push`] takes what came, [`Unfolder::step`] gives at most [`PIECE`] bytes of what it unfolds to, until it is
 //! hungry again.

@@ -13,7 +13,7 @@ use longshore_kernel::problem::Problem;
 pub const RUNS: i64 = 200;
 /// Jobs of the e-shop that are looked at: the newest.
 const LOOKED_AT: i64 = 1_000;
-/// Waiting deliveries of a webhook of which the newest is taken: those that are due last.
+/// Waiting deliveries of a webhook among which the newest is looked for: those that are due last.
 const WAITING: i64 = 100;
 
 /// An e-shop.

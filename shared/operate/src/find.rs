@@ -16,7 +16,7 @@ pub const SHOWN: usize = 20;
 
 /// Deliveries of a webhook among which those of an event are looked for: the next ones.
 const WAITING: i64 = 1_000;
-/// Events of a trace of which the request is read: a job of it may cause any number.
+/// Events of a trace whose request is read: a job of it may cause any number.
 const TRACED: i64 = 1_000;
 
 /// A kind of thing that can be found.

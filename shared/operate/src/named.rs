@@ -1,4 +1,4 @@
-//! What a field of a form names: by its id, or by its name, of which a part is enough if only one record has it.
+//! What a field of a form names: by its id, by its name, or by a part of the name that only one record has.
 
 use uuid::Uuid;
 

@@ -212,7 +212,7 @@ pub struct Refused {
     pub since: DateTime<Utc>,
 }
 
-/// What their warehouses refused and nobody has corrected, by reason, the most frequent first, up to [`REASONS`] of each wms; of
+/// What their warehouses refused and what was not corrected since, by reason, the most frequent first, up to [`REASONS`] of each wms; of
 /// [`order::COUNTED`] incorrect orders of each organisation. The caller must have access to the wms.
 pub async fn refused(db: &Database, wms: &[WmsId]) -> Result<Vec<Refused>, Problem> {
     let found = sqlx::query_as!(

@@ -138,7 +138,7 @@ impl<'c> Turn<'c> {
         while !self.is_shut && self.under_way.len() < self.limit() {
             let Some((begun_at, _)) = self.waiting.front() else { return };
             if begun_at.elapsed() > BEGIN_WITHIN {
-                // too late: its order might be asked for by somebody else before it ends
+                // too late: another worker might call for its order before it ends
                 self.shut();
                 return;
             }
@@ -168,7 +168,7 @@ impl<'c> Turn<'c> {
             return;
         }
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
-        // in its own task, so that it returns its connection whatever this turn waits for
+        // in its own task, so that it returns its connection independent of what this turn waits for
         self.looking = Some(tokio::spawn(async move {
             let asked = Instant::now();
             (asked, most, call::begin(&db, &lease, most).await)

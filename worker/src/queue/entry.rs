@@ -54,7 +54,7 @@ impl Entry {
 /// What to do with an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Finished, whatever the result: the row in Postgres decides about another attempt.
+    /// Finished, with any result: the row in Postgres decides about another attempt.
     Done,
     /// Never started, or cut off by a stop: back to the queue at once, without counting this delivery.
     GiveBack,

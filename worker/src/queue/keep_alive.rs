@@ -15,7 +15,7 @@ use super::entry::unless_group_gone;
 /// The name of this step in the log of failures.
 const KEEP_ALIVE: &str = "keep alive";
 
-/// How often to check for a stop, of which apalis does not notify its backend.
+/// How often to check for a stop: apalis does not notify its backend.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Entries per claim.

@@ -1,6 +1,6 @@
 //! `test`: everything that continuous integration checks.
 //!
-//! [`CHECKS`] are the checks in their order. Each runs whatever became of those before it; what they share (a migrated
+//! [`CHECKS`] are the checks in their order. Each runs even if an earlier one failed; what they share (a migrated
 //! database, the programs of the service) is made when the first one needs it.
 
 mod outside;

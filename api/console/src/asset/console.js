@@ -127,7 +127,7 @@ if (live && window.EventSource) {
       // nothing came
     }
     if (asking !== mine) return;
-    // whoever is logged in no longer is led to the login, and comes back here
+    // a visitor whose session has ended is sent to the login, and comes back here
     if (answer?.status === 401 || answer?.type === "opaqueredirect") location.reload();
     else if (answer?.ok) follow();
     else lose();
@@ -146,7 +146,7 @@ if (live && window.EventSource) {
     }
   };
 
-  // what somebody is filling in, or has selected, is left alone until they are done
+  // a form that is being filled in, and a selection, are left alone until they are done
   const isInUse = (part) => {
     const selection = document.getSelection();
     const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
@@ -174,7 +174,7 @@ if (live && window.EventSource) {
     return () => part.querySelectorAll(alike)[place];
   };
 
-  // a page that nobody sees asks for nothing
+  // a hidden page sends no requests
   document.addEventListener("visibilitychange", () => (document.hidden ? stop() : follow()));
   if (!document.hidden) follow();
 }

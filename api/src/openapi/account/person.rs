@@ -191,7 +191,7 @@ pub(in super::super) const ADMIN: Described = Described {
     fields: MEANINGS,
     shapes: &[("preferences", preferences)],
     example: || {
-        let mut record = somebody("Jana", "Novotná", "jana@harbour.example");
+        let mut record = person("Jana", "Novotná", "jana@harbour.example");
         record["id"] = json!(JANA);
         record["role"] = json!("admin");
         record["organisations"] = json!([ORG]);
@@ -207,14 +207,14 @@ pub(in super::super) const BUSINESS_USER: Described = Described {
     fields: MEANINGS,
     shapes: &[],
     example: || {
-        let mut record = somebody("Petr", "Svoboda", "petr@harbour.example");
+        let mut record = person("Petr", "Svoboda", "petr@harbour.example");
         record["id"] = json!(PETR);
         record["organisation"] = json!(ORG);
         record
     },
 };
 
-fn somebody(first: &str, last: &str, email: &str) -> Value {
+fn person(first: &str, last: &str, email: &str) -> Value {
     json!({
         "email": email, "firstName": first, "lastName": last, "phone": null, "active": true,
         "createdAt": CREATED, "changedAt": CHANGED, "version": 3,

@@ -42,10 +42,10 @@ async fn selected_jobs_are_cancelled_or_retried_each_with_its_audit_record(
     let reply = browser.act(&chosen, &[]).await.expect(303);
     let location = reply.header("location").unwrap();
     assert_eq!(location, format!("{LIST}?state=failed&done=jobs-retried&count=2&left=1"));
-    let told = browser.open(location).await.expect(200).text;
+    let page = browser.open(location).await.expect(200).text;
     assert!(
-        told.contains("2 jobs are in the queue again. 1 left: the state of these does not allow it."),
-        "{told}"
+        page.contains("2 jobs are in the queue again. 1 left: the state of these does not allow it."),
+        "{page}"
     );
     for id in failed {
         assert_eq!(state(&world, id).await, "queued");

@@ -67,7 +67,7 @@ impl Yard {
             .unwrap()
     }
 
-    /// A browser of somebody with a role of the tenant.
+    /// A browser of a person with a role of the tenant.
     async fn browser(&self, role: Role) -> Browser<'_> {
         let token = self.world.api.tenant.token(&self.world.api.services, role).await.unwrap();
         Browser::new(&self.world.api, &token)
@@ -105,9 +105,9 @@ async fn an_order_is_found_by_number_sku_tracking_number_and_status(
     let held = yard.order("HELD-1", 1, &json!({"externalId": "shop 7"})).await;
     let booked = yard.order("BOOKED-1", 2, &json!({"send": true})).await;
     let waits = yard.order("WAITS-1", 5, &json!({"send": true})).await;
-    let told = json!({"status": "take_out", "parcels": [
+    let report = json!({"status": "take_out", "parcels": [
         {"extPackageNumber": "P1", "extPackageTrackingNumber": "TRACK-1"}, {"extPackageNumber": "P2", "extPackageTrackingNumber": "TRACK-2"}]});
-    api.put(&api.superadmin, &format!("/api/expedition/{booked}/status"), told).await.expect(200);
+    api.put(&api.superadmin, &format!("/api/expedition/{booked}/status"), report).await.expect(200);
     let browser = yard.browser(Role::User).await;
     let all = browser.open("/console/order").await.expect(200).text;
     for id in [&held, &booked, &waits] {
@@ -323,7 +323,7 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
     }
     let shown = admin.open(&page(&id)).await.expect(200).text;
     assert!(shown.contains("the mug is broken"), "{shown}");
-    // what the status does not allow is refused, whatever the page shows
+    // what the status does not allow is refused, even if the page shows it
     let refused = admin.act(&format!("{}/process", page(&id)), &[]).await.expect(409).text;
     assert!(refused.contains("is incorrect"), "{refused}");
     admin.act(&format!("{}/cancel", page(&id)), &[("reason", "a change of mind")]).await.expect(303);
@@ -422,7 +422,7 @@ async fn what_needs_attention_is_grouped_and_leads_to_its_orders(
     let report = json!({"status": "take_out"});
     api.put(&api.superadmin, &format!("/api/expedition/{picked}/status"), report).await.expect(200);
     let waits = yard.order("WAITS", 2, &json!({"send": true})).await;
-    // a count finds one; nobody looks at the mark
+    // a count finds one; the mark is not processed
     yard.stock(1).await;
     sqlx::query("UPDATE product_stock SET marked_at = now() - interval '2 minutes'")
         .execute(&yard.world.owner)

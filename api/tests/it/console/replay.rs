@@ -69,18 +69,18 @@ async fn a_replay_is_counted_confirmed_and_its_job_says_what_it_sent(
         .text;
     assert!(counted.contains("Replay 5 deliveries") && counted.contains("step=\"1\""), "{counted}");
     let location = start(&browser, &counted).await;
-    let told = followed(&world, &browser, &location).await;
-    assert!(told.contains("5 deliveries are on the way again: 1 released, 4 resent."), "{told}");
+    let page = followed(&world, &browser, &location).await;
+    assert!(page.contains("5 deliveries are on the way again: 1 released, 4 resent."), "{page}");
     let since: String =
         sqlx::query_scalar("SELECT parameters ->> 'since' FROM job").fetch_one(&world.owner).await.unwrap();
     assert_eq!(since, "2001-01-01T00:00:07Z");
     assert_eq!(waiting(&world).await, 5);
     // by the name of the e-shop; what is on its way is counted, and left
     let counted = browser.open(&format!("{PAGE}?hours=6&eshop=shop")).await.expect(200).text;
-    let told = followed(&world, &browser, &start(&browser, &counted).await).await;
+    let page = followed(&world, &browser, &start(&browser, &counted).await).await;
     assert!(
-        told.contains("0 deliveries are on the way again: 0 released, 0 resent. 4 deliveries were left"),
-        "{told}"
+        page.contains("0 deliveries are on the way again: 0 released, 0 resent. 4 deliveries were left"),
+        "{page}"
     );
     assert_eq!(waiting(&world).await, 5);
 }

@@ -254,10 +254,10 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     .await
     .unwrap();
     let calls = health::last_calls(&api.services.db, hook.into(), 4).await.unwrap();
-    let told: Vec<_> =
+    let attempts: Vec<_> =
         calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
-    assert_eq!(told[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
-    assert_eq!(told[3].1, 500);
+    assert_eq!(attempts[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
+    assert_eq!(attempts[3].1, 500);
     assert_eq!(health::last_calls(&api.services.db, hook.into(), 100).await.unwrap().len(), 30 + 2 + 2);
 }
 
@@ -280,15 +280,15 @@ async fn one_selected_and_all_matching_deliveries_are_sent_again(
 
     let chosen = format!("{page}/redeliver?id={}&id={}", exhausted[1], exhausted[2]);
     let reply = browser.act(&chosen, &[]).await.expect(303);
-    let told = followed(&world, &browser, reply.header("location").unwrap()).await;
-    assert!(told.contains("2 deliveries resent."), "{told}");
+    let page = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(page.contains("2 deliveries resent."), "{page}");
     assert_eq!(waiting(&world).await, 3);
 
     let question = browser.open(&format!("{page}/redeliver-all?state=exhausted")).await.expect(200).text;
     assert!(question.contains("Redeliver 5 deliveries?"), "{question}");
     let reply = browser.act(&format!("{page}/redeliver-all?state=exhausted"), &[]).await.expect(303);
-    let told = followed(&world, &browser, reply.header("location").unwrap()).await;
-    assert!(told.contains("5 deliveries resent."), "{told}");
+    let page = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(page.contains("5 deliveries resent."), "{page}");
     assert_eq!(waiting(&world).await, 8);
 
     let many = (0..=200).map(|n| format!("id={}", Uuid::from_u128(n))).collect::<Vec<_>>().join("&");

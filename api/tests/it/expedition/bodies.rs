@@ -223,10 +223,10 @@ async fn each_field_refuses_what_it_is_not_in_a_create_an_update_and_a_row(
     for (field, value, violation) in refused() {
         let body = world.order_with("1", &json!({field: value}));
         let shown = format!("{field}: {:.60}", value.to_string());
-        let told = world.place(body.clone()).await.expect(400).violations();
-        assert!(told.contains(&violation), "{shown}: {told:?}");
-        assert_eq!(told.len(), 1, "{shown}: {told:?}");
-        assert_eq!(row(&body), told, "{shown}");
+        let violations = world.place(body.clone()).await.expect(400).violations();
+        assert!(violations.contains(&violation), "{shown}: {violations:?}");
+        assert_eq!(violations.len(), 1, "{shown}: {violations:?}");
+        assert_eq!(row(&body), violations, "{shown}");
         let changed = world.act(&stored, "", json!({field: value})).await.expect(400).violations();
         // an update knows no `send`
         let expected = if field == "send" { "send unknown_field".to_owned() } else { violation };
@@ -238,11 +238,11 @@ async fn each_field_refuses_what_it_is_not_in_a_create_an_update_and_a_row(
         let (name, code) = violation.split_once(' ').unwrap();
         let violation =
             if name.is_empty() { format!("items[1] {code}") } else { format!("items[1].{name} {code}") };
-        let told = world.place(body.clone()).await.expect(400).violations();
-        assert_eq!(told, [violation], "{item}");
-        assert_eq!(row(&body), told);
+        let violations = world.place(body.clone()).await.expect(400).violations();
+        assert_eq!(violations, [violation], "{item}");
+        assert_eq!(row(&body), violations);
         let body = json!({"items": body["items"]});
-        assert_eq!(world.act(&stored, "", body).await.expect(400).violations(), told);
+        assert_eq!(world.act(&stored, "", body).await.expect(400).violations(), violations);
     }
     assert_eq!(world.read(&stored).await, stored);
     assert_eq!(world.count("SELECT count(*) FROM expedition").await, 1);
@@ -251,10 +251,10 @@ async fn each_field_refuses_what_it_is_not_in_a_create_an_update_and_a_row(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_a_create_requires_is_named_all_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let mut told = world.place(json!({})).await.expect(400).violations();
-    told.sort();
+    let mut violations = world.place(json!({})).await.expect(400).violations();
+    violations.sort();
     assert_eq!(
-        told,
+        violations,
         ["currency required", "eshop required", "items required", "orderNumber required", "value required"]
     );
     let refused = world.place(json!([])).await.expect(400);
@@ -468,7 +468,7 @@ async fn a_delivery_address_is_the_billing_one_unless_it_differs(
         (json!({"deliveryCity": "Bristol"}), followed.clone()),
         (json!({"deliveryCity": "Bristol", "deliveryPhone": null}), followed.clone()),
         (json!({"deliveryCity": "Bath"}), (true, "Bath".to_owned(), "-".to_owned())),
-        // whatever was given
+        // also if it was given
         (json!({"deliveryCity": "Bath", "differentDeliveryAddress": false}), followed.clone()),
         (json!({"differentDeliveryAddress": true}), (true, "-".to_owned(), "-".to_owned())),
     ]

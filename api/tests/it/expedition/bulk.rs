@@ -47,7 +47,7 @@ pub(super) async fn work(world: &World, job: &Value) {
         let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
         let Outcome { count, errors } = Outcome { count, errors };
         let held = execution::complete(&mut change, &claim, count, &errors).await.unwrap();
-        assert_eq!(held, Hold::Kept, "nobody else works here");
+        assert_eq!(held, Hold::Kept, "no other worker runs here");
         change.commit().await.unwrap();
     }
 }

@@ -65,7 +65,7 @@ async fn a_body_that_changes_an_order_is_told_as_the_record_shows_it_and_nothing
     );
     let hushed = "SELECT count(*) FROM event WHERE data::text LIKE '%hush-%'";
     assert_eq!(world.count(hushed).await, 0);
-    // the same again changes nothing, and is not told
+    // the same again changes nothing, and has no event
     world.act(&order, "", put).await.expect(200);
     assert_eq!(world.events(&order, 2).await, []);
     // references, in any status
@@ -96,16 +96,16 @@ async fn late_parcels_are_told_all_together_and_a_change_of_the_status_is_told_a
     let events = world.events(&order, before + 1).await;
     let [(kind, data)] = &events[..] else { panic!("{events:?}") };
     assert_eq!((kind.as_str(), names(data)), ("expedition_change", vec!["parcels"]));
-    let told: Vec<_> =
+    let events: Vec<_> =
         data["fields"]["parcels"].as_array().unwrap().iter().map(|p| p["extPackageNumber"].clone()).collect();
-    assert_eq!(told, [json!("1"), json!("2")]);
+    assert_eq!(events, [json!("1"), json!("2")]);
     assert_eq!(data["version"], after["version"]);
     // an earlier moment is a change, too, and has the form of the record
     let at = json!({"status": "waiting_for_the_carrier", "at": "2026-01-01T00:00:00Z"});
     let after = world.report(&order, at).await.expect(200).json();
     let events = world.events(&order, before + 2).await;
     assert_eq!(events[0].1["fields"], json!({"packedAt": after["packedAt"]}));
-    // nothing new, nothing told
+    // nothing new, no event
     world.report(&order, report("2")).await.expect(200);
     assert_eq!(world.events(&order, before + 3).await, []);
 }

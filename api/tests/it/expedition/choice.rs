@@ -181,7 +181,7 @@ async fn a_choice_ends_with_a_rollback_and_is_made_anew_by_each_sending(
     world.on(Method::PATCH, &sent, "unbook", Value::Null).await.expect(200);
     let rebooked = world.on(Method::PATCH, &sent, "rebook", Value::Null).await.expect(200).json();
     assert_eq!(rebooked["carrierChoice"], sent["carrierChoice"]);
-    // held, it is shipped by nobody; sent again, by what holds now
+    // held, it has no carrier; sent again, the one that applies now
     let back = world.act(&sent, "rollback", Value::Null).await.expect(200).json();
     assert_eq!(
         (&back["carrier"], &back["carrierService"], &back["carrierChoice"]),

@@ -114,13 +114,13 @@ async fn an_invoice_comes_in_a_form_or_in_json_and_is_served_as_it_came(
     // those whose place was taken are gone, and one is left
     assert_eq!(world.upkeep().await, 3);
     assert_eq!(world.api.get(&world.api.user, &url).await.expect(200).bytes, PDF);
-    let told: Vec<Value> =
+    let events: Vec<Value> =
         sqlx::query_scalar("SELECT data FROM event WHERE type = 'expedition_change' ORDER BY id")
             .fetch_all(&world.owner)
             .await
             .unwrap();
-    assert_eq!(told.len(), 4);
-    assert_eq!((&told[3]["fields"]["invoice"], &told[3]["version"]), (&last, &json!(5)));
+    assert_eq!(events.len(), 4);
+    assert_eq!((&events[3]["fields"]["invoice"], &events[3]["version"]), (&last, &json!(5)));
 
     world.api.delete(&world.api.user, &url).await.expect(204);
     world.api.get(&world.api.user, &url).await.expect(404);

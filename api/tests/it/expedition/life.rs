@@ -1,4 +1,4 @@
-//! An order from its creation to its delivery, and what its e-shop is told of it.
+//! An order from its creation to its delivery, and the events that its e-shop gets.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{MIGRATIONS, World};
 
 /// Every event that is to be delivered, in order: its type, whose it is, and its data.
-async fn told(world: &World) -> Vec<(String, String, Value)> {
+async fn events(world: &World) -> Vec<(String, String, Value)> {
     sqlx::query_as(
         "SELECT e.type, e.entity_id::text, e.data FROM delivery d JOIN event e ON e.id = d.event_id
          WHERE e.type LIKE 'expedition%' ORDER BY (e.data ->> 'version')::int, e.type DESC",
@@ -81,8 +81,8 @@ async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told(
         ]
     );
 
-    let told = told(&world).await;
-    let shown: Vec<_> = told
+    let events = events(&world).await;
+    let shown: Vec<_> = events
         .iter()
         .map(|(kind, entity, data)| {
             assert_eq!(json!(entity), order["id"]);
@@ -105,7 +105,7 @@ async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told(
         ]
     );
     assert_eq!(done["version"], 6);
-    let fields = &told[5].2["fields"];
+    let fields = &events[5].2["fields"];
     assert_eq!(
         (&fields["trackingNumber"], &fields["trackingUrl"]),
         (&json!("Z1"), &json!("https://t.example/Z1"))
@@ -123,9 +123,9 @@ async fn an_event_of_many_items_stays_below_its_limit(_: PgPoolOptions, options:
     let items = json!(vec![json!({"product": world.mug, "quantity": 1}); 1_000]);
     let order = world.sent("1", &json!({"items": items})).await;
     assert_eq!(order["items"].as_array().unwrap().len(), 1_000);
-    let told = told(&world).await;
-    assert_eq!(told.len(), 2);
-    for (kind, _, data) in told {
+    let events = events(&world).await;
+    assert_eq!(events.len(), 2);
+    for (kind, _, data) in events {
         assert!(data.to_string().len() < 20_000, "{kind}: {}", data.to_string().len());
         assert_eq!((&data["orderNumber"], &data["status"]), (&json!("1"), &json!("awaiting_processing")));
     }

@@ -42,7 +42,7 @@ async fn work(world: &World, job: JobId) {
         let [changed, failed] = [applied.changed, errors.len()].map(|count| i32::try_from(count).unwrap());
         let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
         let held = execution::complete(&mut change, &claim, count, &errors).await.unwrap();
-        assert_eq!(held, Hold::Kept, "nobody else works here");
+        assert_eq!(held, Hold::Kept, "no other worker runs here");
         change.commit().await.unwrap();
     }
 }

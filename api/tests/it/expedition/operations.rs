@@ -36,7 +36,7 @@ const LINE: [&str; 7] = [
 ];
 
 fn place(status: &str) -> Option<usize> {
-    // heard of no more, it is at the pickup place as far as is known
+    // without news, it is at the pickup place as far as is known
     let status = if status == "probably_delivered" { "ready_to_takeover" } else { status };
     LINE.iter().position(|known| *known == status)
 }
@@ -135,18 +135,26 @@ fn operations() -> Vec<Operation> {
                 },
             ),
         ];
-    for told in &LINE[1..] {
-        operations.push(operation("report", Method::PUT, "status", json!({"status": told}), move |status| {
-            // while a cancel waits, what is picked and packed is remembered
-            let from = if status == "waiting_for_cancel" { place("take_out") } else { place(status) };
-            match from {
-                Some(1) if status == "waiting_for_cancel" && place(told) <= place("completion") => Same,
-                Some(from) if from < place(told).unwrap() => Is(told),
-                Some(_) if status == *told => Same,
-                Some(from) if from == place(told).unwrap() => Is(told),
-                _ => Refused,
-            }
-        }));
+    for reported in &LINE[1..] {
+        operations.push(operation(
+            "report",
+            Method::PUT,
+            "status",
+            json!({"status": reported}),
+            move |status| {
+                // while a cancel waits, what is picked and packed is remembered
+                let from = if status == "waiting_for_cancel" { place("take_out") } else { place(status) };
+                match from {
+                    Some(1) if status == "waiting_for_cancel" && place(reported) <= place("completion") => {
+                        Same
+                    }
+                    Some(from) if from < place(reported).unwrap() => Is(reported),
+                    Some(_) if status == *reported => Same,
+                    Some(from) if from == place(reported).unwrap() => Is(reported),
+                    _ => Refused,
+                }
+            },
+        ));
     }
     operations
 }
@@ -181,7 +189,7 @@ async fn each_operation_does_in_each_status_what_the_reference_says(
             }
             let after = world.read(&before).await;
             if after["status"] == "awaiting_reservation" || after["status"] == "waiting_for_goods" {
-                // so that nobody waits for what a later case gives back
+                // so that no order waits for what a later case gives back
                 world.act(&after, "cancel", Value::Null).await.expect(200);
             }
             match expected {
@@ -208,9 +216,9 @@ async fn each_operation_does_in_each_status_what_the_reference_says(
                     let (from, to) = (&before["status"], &after["status"]);
                     let pair = (from.as_str().unwrap().to_owned(), to.as_str().unwrap().to_owned());
                     assert!(from == to || allowed.contains(&pair), "{pair:?}");
-                    let told = after["audits"].as_array().unwrap().len();
+                    let statuses = after["audits"].as_array().unwrap().len();
                     let was = before["audits"].as_array().unwrap().len();
-                    assert_eq!(told - was, usize::from(from != to), "{case}");
+                    assert_eq!(statuses - was, usize::from(from != to), "{case}");
                 }
                 Gone => unreachable!("looked at above"),
             }

@@ -50,7 +50,7 @@ async fn a_packed_order_has_one_receipt_of_what_left(_: PgPoolOptions, options: 
     for movement in &movements {
         assert_eq!((&movement["outboundReceipt"], &movement["inboundReceipt"]), (&order["id"], &Value::Null));
     }
-    // an order of which nothing left is packed, too
+    // an order that shipped nothing is packed, too
     let order = world.sent("2", &json!({})).await;
     world
         .report(

@@ -202,7 +202,7 @@ async fn bundles_are_taken_apart_and_virtual_products_put_aside(_: PgPoolOptions
         let refused = world.place(world.order_with("2", &json!({"items": items}))).await.expect(400);
         assert_eq!(refused.violations(), [violation]);
     }
-    // a thousand items, of which one is a bundle of two, are one too many
+    // a thousand items, one of them a bundle of two, are one too many
     let refuse = json!([{"product": set, "quantity": 1}]);
     let wide = json!({"childrenProducts": [{"productId": world.mug, "quantity": 1}, {"productId": world.lamp, "quantity": 1}]});
     world.put(&set, wide).await.expect(200);

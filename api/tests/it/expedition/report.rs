@@ -203,9 +203,9 @@ async fn what_the_warehouse_cannot_do_is_incorrect_and_gives_its_pieces_back(
     );
     assert_eq!((&now["items"][0]["booked"], &now["items"][0]["missing"]), (&json!(0), &Value::Null));
     assert_eq!(world.count("SELECT sum(held)::bigint FROM product_stock").await, 0);
-    let told = "SELECT count(*) FROM event WHERE type = 'expedition_status_change' AND data -> 'fields' ->> 'status' = 'incorrect'
+    let events = "SELECT count(*) FROM event WHERE type = 'expedition_status_change' AND data -> 'fields' ->> 'status' = 'incorrect'
                 AND jsonb_array_length(data -> 'fields' -> 'errors') = 2";
-    assert_eq!(world.count(told).await, 1);
+    assert_eq!(world.count(events).await, 1);
     // again, the errors are replaced
     let body = json!({"status": "incorrect", "errors": [{"message": "still broken"}]});
     let again = world.report(&order, body.clone()).await.expect(200).json();

@@ -87,7 +87,7 @@ async fn what_is_foreign_is_not_there(_: PgPoolOptions, options: PgConnectOption
                             "items": [{"product": world.mug, "quantity": 1}]});
         let refused = api.post(token, PATH, create).await.expect(400);
         assert_eq!(refused.violations(), ["eshop unknown_reference"]);
-        // the number of a foreign order is not told either
+        // the number of a foreign order is not revealed either
         let taken = json!({"eshop": api.tenant.eshop, "orderNumber": "1", "value": 1, "currency": "EUR",
                            "items": [{"product": world.mug, "quantity": 1}]});
         let refused = api.post(token, PATH, taken).await.expect(400);

@@ -38,7 +38,7 @@ async fn all_that_is_missing_is_found_at_once_when_it_is_sent(_: PgPoolOptions, 
     assert_eq!(errors(&order), [&address[..], &["codValue required", "carrier no_carrier"]].concat());
     assert_eq!(order["addressValidationExecuted"], true);
 
-    // errors stay until it is sent again, whatever is corrected
+    // errors stay until it is sent again, also once they are corrected
     let put = json!({"ignoreAddressValidation": true, "codValue": 0, "carrier": world.carrier});
     let corrected = world.act(&order, "", put).await.expect(200).json();
     assert_eq!(corrected["errors"], order["errors"]);
@@ -154,15 +154,15 @@ async fn a_create_that_sends_is_one_version_with_two_records_of_the_audit(
     assert_eq!(order["version"], 1);
     let audits: Vec<_> = order["audits"].as_array().unwrap().iter().map(|a| a["statusTo"].clone()).collect();
     assert_eq!(audits, ["on_hold", "awaiting_processing"]);
-    let told: Vec<(String, Value)> =
+    let events: Vec<(String, Value)> =
         sqlx::query_as("SELECT type, data FROM event WHERE entity_id = $1::uuid ORDER BY type DESC")
             .bind(order["id"].as_str().unwrap())
             .fetch_all(&world.owner)
             .await
             .unwrap();
-    let kinds: Vec<_> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    let kinds: Vec<_> = events.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["expedition_status_change", "expedition_booked_change"]);
-    let (status, booked) = (&told[0].1, &told[1].1);
+    let (status, booked) = (&events[0].1, &events[1].1);
     assert_eq!(status["fields"], json!({"status": "awaiting_processing", "previousStatus": null}));
     let item = json!({
         "id": order["items"][0]["id"], "product": world.mug, "productSku": "MUG", "quantity": 1, "booked": 1, "missing": 0,

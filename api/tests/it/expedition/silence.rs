@@ -1,4 +1,4 @@
-//! Orders on their way of which nothing more is heard (`docs/reference/orders.md#statuses`).
+//! Orders on their way that have no more news (`docs/reference/orders.md#statuses`).
 
 use longshore_shared::expedition::silence;
 use serde_json::{Value, json};
@@ -40,17 +40,17 @@ async fn an_order_on_its_way_is_probably_delivered_after_days_without_news(
             (&audit["statusTo"], &audit["updatedBy"]),
             (&json!("probably_delivered"), &json!("upkeep"))
         );
-        let told: Value = sqlx::query_scalar(
+        let event: Value = sqlx::query_scalar(
             "SELECT data FROM event WHERE entity_id = $1::uuid AND data -> 'fields' ->> 'status' = 'probably_delivered'",
         )
         .bind(after["id"].as_str().unwrap())
         .fetch_one(&world.owner)
         .await
         .unwrap();
-        assert_eq!(told["version"], after["version"]);
-        assert_eq!(told["fields"]["previousStatus"], before["status"]);
+        assert_eq!(event["version"], after["version"]);
+        assert_eq!(event["fields"]["previousStatus"], before["status"]);
     }
-    // what is heard later counts
+    // later news count
     let there = world.report(&silent, json!({"status": "ready_to_takeover"})).await.expect(200).json();
     assert_eq!(there["status"], "ready_to_takeover");
     must_be_wrong_status(

@@ -72,7 +72,7 @@ fn another(value: &Value) -> Value {
     }
 }
 
-/// What clients of this API family send whatever it says: the service fills it in.
+/// What clients of this API family send in any case, and the service fills in.
 const IGNORED: [&str; 1] = ["removedVirtualProducts"];
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -91,7 +91,7 @@ async fn a_test_is_a_delivery_of_that_type(_: PgPoolOptions, options: PgConnectO
         (&json!(id), &json!("test"), &json!({"type": "webhook", "id": id}), &json!("pending"))
     );
     let all = api.post(&api.user, "/api/webhook-delivery/list", json!({})).await.expect(200).json();
-    assert_eq!(all["paging"]["total"], 1, "nobody else hears of it");
+    assert_eq!(all["paging"]["total"], 1, "no other webhook gets it");
     let pool = PgPool::connect_with(options).await.unwrap();
     let audited: Value = sqlx::query_scalar("SELECT changes FROM audit WHERE action = 'webhook.test'")
         .fetch_one(&pool)

@@ -50,7 +50,7 @@ assert isinstance(product, m.Product), product
 
 
 def stored():
-    """What neither an update nor a sync was told to change."""
+    """What neither an update nor a sync was asked to change."""
     read = get_product.sync(client=client, id=product.id)
     assert isinstance(read, m.Product), read
     kept = [

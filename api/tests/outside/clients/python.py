@@ -40,7 +40,7 @@ product = catalog.create_product(wanted(SKU, ESHOP, packagingType=PACKAGING, **d
 
 
 def stored():
-    """What neither an update nor a sync was told to change."""
+    """What neither an update nor a sync was asked to change."""
     read = catalog.get_product(product.id)
     kept = [read.packaging_type, *(read.to_dict()[name] for name in switches), read.active]
     assert kept == [PACKAGING, True, True, True, True, True], kept

@@ -103,8 +103,9 @@ impl Books {
 
 /// The parcels of an order that were reported: number and tracking number.
 fn parcels(reports: &BTreeMap<String, Value>, order: Uuid) -> BTreeSet<String> {
-    let told = reports.values().filter(|report| report["expedition"] == json!(order));
-    told.flat_map(|report| report["parcels"].as_array().into_iter().flatten())
+    let reported = reports.values().filter(|report| report["expedition"] == json!(order));
+    reported
+        .flat_map(|report| report["parcels"].as_array().into_iter().flatten())
         .map(|parcel| json!([parcel["extPackageNumber"], parcel["extPackageTrackingNumber"]]).to_string())
         .collect()
 }
@@ -169,8 +170,8 @@ fn difference(ours: &Ours, theirs: &Entry, parcels: &BTreeSet<String>) -> Option
 async fn reports(psql: &mut PgConnection, warehouses: &[Warehouse]) -> anyhow::Result<Vec<Check>> {
     let (mut of, mut found, mut refused, mut jobs) = (0, Vec::new(), Vec::new(), Vec::new());
     for warehouse in warehouses {
-        let told = warehouse.book().reports.clone();
-        of += told.len() as u64;
+        let reported = warehouse.book().reports.clone();
+        of += reported.len() as u64;
         jobs.extend(warehouse.book().jobs.iter().copied());
         let taken: HashSet<String> = sqlx::query_scalar("SELECT id FROM wms_news WHERE wms_id = $1")
             .bind(warehouse.tenant.wms)
@@ -194,7 +195,7 @@ async fn reports(psql: &mut PgConnection, warehouses: &[Warehouse]) -> anyhow::R
         .fetch_all(&mut *psql)
         .await?;
         let name = warehouse.name;
-        for (id, report) in &told {
+        for (id, report) in &reported {
             let (is_taken, effects) = (taken.contains(id), audited.get(id).copied().unwrap_or(0));
             let is_refused = errors.iter().any(|(key, _)| key == id);
             if effects != i64::from(is_taken) || !(is_taken || is_refused) {
@@ -203,13 +204,14 @@ async fn reports(psql: &mut PgConnection, warehouses: &[Warehouse]) -> anyhow::R
                 ));
             }
         }
-        let unheard = taken.iter().filter(|id| !told.contains_key(*id));
+        let unheard = taken.iter().filter(|id| !reported.contains_key(*id));
         found.extend(unheard.map(|id| format!("the WMS that {name} never reported {id}")));
         if warehouse.keeps_rules() {
             // what was given back or given up in the meantime
             let wrong = errors.iter().filter(|(_, code)| code != "old_number");
-            refused
-                .extend(wrong.map(|(id, code)| format!("the WMS that {name}: {code}: {:?}", told.get(id))));
+            refused.extend(
+                wrong.map(|(id, code)| format!("the WMS that {name}: {code}: {:?}", reported.get(id))),
+            );
         }
     }
     let wrong: Vec<String> = sqlx::query_scalar(
@@ -302,7 +304,7 @@ mod tests {
 
     fn packed() -> (Ours, Entry, BTreeSet<String>) {
         let parcels = json!([["P", "T"]]);
-        let told = BTreeSet::from([parcels[0].to_string()]);
+        let reported = BTreeSet::from([parcels[0].to_string()]);
         let items = json!({ PRODUCT.to_string(): [3, 3] });
         let ours = Ours {
             items,
@@ -310,7 +312,7 @@ mod tests {
             tracking: Some("T".to_owned()),
             ..ours("waiting_for_the_carrier", Some("accepted"), 1)
         };
-        (ours, theirs(Stage::Packed, 1), told)
+        (ours, theirs(Stage::Packed, 1), reported)
     }
 
     fn differ(ours: &Ours, theirs: &Entry) -> bool {
@@ -337,10 +339,10 @@ mod tests {
 
     #[test]
     fn a_packed_order_agrees_in_its_pieces_and_parcels() {
-        let (ours, theirs, told) = packed();
-        assert_eq!(difference(&ours, &theirs, &told), None);
+        let (ours, theirs, reported) = packed();
+        assert_eq!(difference(&ours, &theirs, &reported), None);
         let some = Entry { packed: json!([{ "product": PRODUCT, "expedited": 2 }]), ..theirs.clone() };
-        assert_eq!(difference(&ours, &some, &told), Some("it has packed other pieces"));
+        assert_eq!(difference(&ours, &some, &reported), Some("it has packed other pieces"));
         let other = BTreeSet::from([json!(["P", "U"]).to_string()]);
         assert_eq!(difference(&ours, &theirs, &other), Some("it has sent other parcels"));
     }

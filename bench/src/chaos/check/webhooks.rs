@@ -83,7 +83,7 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
     }
     let recorded = none(
         psql,
-        "each change stands as delivered once to each webhook, and nothing else does",
+        "each change is recorded as delivered once to each webhook, and nothing else is",
         promised.cast_signed(),
         "SELECT coalesce(ended.event_id, due.id) || ' to ' || coalesce(ended.webhook_id, due.webhook) || ': '
                 || coalesce(ended.states, 'nothing')
@@ -102,7 +102,7 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
     .await?;
     Ok(vec![
         Check::new("each change was delivered to each webhook", promised, untold),
-        Check::new("each webhook-id stands for one change", accepted, invented),
+        Check::new("each webhook-id belongs to one change", accepted, invented),
         Check::new("each request was signed, and was about one change", accepted, unbelievable),
         recorded,
     ])

@@ -1,4 +1,4 @@
-//! Callers that create orders, and operate on those that they created. Nobody else does, so each knows what its
+//! Callers that create orders, and operate on those that they created. No other caller does, so each knows what its
 //! orders are, but for what the allocator makes of them.
 
 use std::time::Instant;
@@ -195,7 +195,7 @@ impl Merchant {
             // not all of it was there
             body["items"] = order.report_of_items(lot);
         }
-        // of parcels that come without another status, no event tells
+        // parcels without another status have no event
         if is_packed && body["status"] == status && order.record["status"] != status {
             let number = lot.random_range(1..4).to_string();
             body["parcels"] =

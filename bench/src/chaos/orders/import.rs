@@ -1,5 +1,5 @@
 //! Imports of orders: new rows, the same rows again, other rows of orders on hold, cancellations, and numbers that
-//! somebody creates at the same time.
+//! another caller creates at the same time.
 
 use std::fmt::Write as _;
 use std::time::Instant;

@@ -95,16 +95,16 @@ fn sets(bare: &Depot) -> String {
     let (of, warehouse) = (bare.site.organisation, bare.site.warehouse);
     format!(
         "BEGIN;
-         CREATE TEMPORARY TABLE told ON COMMIT DROP AS
+         CREATE TEMPORARY TABLE news ON COMMIT DROP AS
              SELECT (row->>'expedition')::uuid AS id, row, row->'parcels'->0 AS parcel FROM reported;
-         ANALYZE told;
+         ANALYZE news;
          UPDATE expedition e
          SET status = 'waiting_for_the_carrier', packed_at = (t.row->>'at')::timestamptz, expedited_completely = true,
              version = e.version + 1
-         FROM told t WHERE e.id = t.id;
+         FROM news t WHERE e.id = t.id;
          CREATE TEMPORARY TABLE gone ON COMMIT DROP AS
              WITH packed AS (
-                 UPDATE expedition_item i SET expedited = quantity, changed_at = now() FROM told t
+                 UPDATE expedition_item i SET expedited = quantity, changed_at = now() FROM news t
                  WHERE i.expedition_id = t.id RETURNING i.id, i.expedition_id, i.product_id, i.quantity
              )
              SELECT p.*, s.wms_id, s.id AS stock FROM packed p
@@ -117,17 +117,17 @@ fn sets(bare: &Depot) -> String {
          UPDATE product_stock s SET quantity = s.quantity - g.n, held = s.held - g.n, version = s.version + 1
          FROM (SELECT stock, sum(quantity) AS n FROM gone GROUP BY 1) g WHERE s.id = g.stock;
          INSERT INTO expedition_parcel (id, expedition_id, ext_package_number, ext_package_tracking_number, tracking_url)
-         SELECT uuid_v7(), id, parcel->>'extPackageNumber', parcel->>'extPackageTrackingNumber', parcel->>'trackingUrl' FROM told;
+         SELECT uuid_v7(), id, parcel->>'extPackageNumber', parcel->>'extPackageTrackingNumber', parcel->>'trackingUrl' FROM news;
          UPDATE expedition_detail d
          SET tracking_number = t.parcel->>'extPackageTrackingNumber', tracking_url = t.parcel->>'trackingUrl'
-         FROM told t WHERE d.id = t.id;
+         FROM news t WHERE d.id = t.id;
          INSERT INTO audit (id, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes)
          SELECT uuid_v7(), 'user', 'floor', 'expedition.news', 'expedition', id, '{of}',
                 jsonb_build_object('status', jsonb_build_array('awaiting_processing', 'waiting_for_the_carrier'), 'news', row)
-         FROM told;
+         FROM news;
          INSERT INTO wms_news (wms_id, id, expedition_id, digest)
          SELECT (SELECT default_wms_id FROM warehouse WHERE id = '{warehouse}'), row->>'id', id, sha256(row::text::bytea)
-         FROM told;
+         FROM news;
          COMMIT"
     )
 }

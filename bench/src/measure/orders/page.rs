@@ -14,7 +14,7 @@ use crate::measure::{Effort, Floor, Reach, Row, median};
 /// Orders.
 const ORDERS: usize = 1_000_000;
 
-/// Pages of each kind, of which the median counts.
+/// Pages of each kind; the median counts.
 const PAGES: usize = 10;
 
 /// The ages of the statistics that the planner has of orders, one after the other, and how to get there.

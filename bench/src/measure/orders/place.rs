@@ -38,7 +38,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     );
     let mut psql = Psql::connect(stack).await?;
     let spread = |n: usize| items(n, PRODUCTS);
-    // everybody wants the first product, and some want another beside
+    // each order wants the first product, and some want another one, too
     let crowded = |n: usize| {
         let mut items = items(n, PRODUCTS);
         items[0] = (0, 1);

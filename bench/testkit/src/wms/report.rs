@@ -1,4 +1,4 @@
-//! News: what the warehouse has done, and how a WMS tells it.
+//! News: what the warehouse has done, and how a WMS reports it.
 
 use longshore_shared::kernel::ids::random_id;
 use serde_json::{Value, json};

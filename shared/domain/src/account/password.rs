@@ -27,7 +27,7 @@ static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// What an account without a password, or no account at all, is verified against: it costs what any other does, and no
 /// password opens it.
-static NOBODY: LazyLock<Option<String>> = LazyLock::new(|| {
+static UNKNOWN: LazyLock<Option<String>> = LazyLock::new(|| {
     let secret: [u8; 32] = random_bytes();
     compute(&secret).ok()
 });
@@ -73,14 +73,14 @@ pub async fn verify(password: &SecretString, hash: Option<String>) -> Result<boo
     let password = password.clone();
     in_turn(move || {
         let known = hash.as_deref().and_then(|hash| PasswordHash::new(hash).ok());
-        let nobody = NOBODY.as_deref().and_then(|hash| PasswordHash::new(hash).ok());
+        let unknown = UNKNOWN.as_deref().and_then(|hash| PasswordHash::new(hash).ok());
         let matches = |hash: &PasswordHash<'_>| {
             argon2id().verify_password(password.expose_secret().as_bytes(), hash).is_ok()
         };
-        match (known, nobody) {
+        match (known, unknown) {
             (Some(hash), _) => matches(&hash),
-            (None, Some(nobody)) => {
-                matches(&nobody);
+            (None, Some(unknown)) => {
+                matches(&unknown);
                 false
             }
             (None, None) => false,

@@ -116,7 +116,7 @@ pub(super) struct NewJob {
 }
 
 impl NewJob {
-    /// Its organisation, where it is of a single one.
+    /// Its organisation, if it has only one.
     pub(super) fn organisation(&self) -> Option<OrganisationId> {
         match self.organisations.as_slice() {
             [one] => Some(*one),

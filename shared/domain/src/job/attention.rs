@@ -79,7 +79,7 @@ pub struct Behind {
     pub ahead: JobId,
     /// What that does.
     pub kind: String,
-    /// Its organisation; absent where it is of several.
+    /// Its organisation; absent if it has several.
     pub organisation_id: Option<OrganisationId>,
     /// Name of its e-shop.
     pub eshop: Option<String>,

@@ -88,7 +88,7 @@ macro_rules! due_chunks {
                         ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT 1) AS following
                     WHERE $1::uuid IS NULL
                 ), head AS (
-                    -- what stands first in its line may run up to where the second stands
+                    -- the first of a line may run up to the place of the second
                     SELECT l.organisation AS share, first.id, first.acceptance, first.in_order,
                            (SELECT e.acceptance FROM job e
                             WHERE e.sequence = l.sequence AND e.id <> first.id AND e.state IN ('queued', 'running', 'retrying')

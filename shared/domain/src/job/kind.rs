@@ -1,4 +1,4 @@
-//! Jobs as types: each has a stable kind and its parameters. Kinds that one room alone knows are defined there.
+//! Jobs as types: each has a stable kind and its parameters. A kind that only one module uses is defined in that module.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ impl JobKind {
         self.is_sync() || self == Self::ExpeditionNews
     }
 
-    /// Whether it tests a connection: it calls somebody, and changes nothing.
+    /// Whether it tests a connection: it makes one call, and changes nothing.
     #[must_use]
     pub fn is_test(self) -> bool {
         matches!(self, Self::IntegrationTest | Self::WmsTest)
@@ -105,7 +105,7 @@ impl Stored {
     }
 }
 
-/// Why a stored job cannot be executed by this version; its `error` tells it to the caller.
+/// Why a stored job cannot be executed by this version: its `error`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{code}: {sentence}")]
 pub struct Unusable {

@@ -49,7 +49,7 @@ impl LookUp {
 #[derive(Clone, Copy, Debug)]
 pub struct Tenancy {
     /// The organisation of a row; or, if several may see a row, the condition for a row that the organisations `{o}` may
-    /// see; or [`Tenancy::EVERYBODY`].
+    /// see; or [`Tenancy::COMMON`].
     pub organisation: &'static str,
     /// The condition for a row of several organisations that a caller with `{o}` may see, if there are such rows. Such a
     /// row has no single organisation: callers with one organisation see none of them.
@@ -62,7 +62,7 @@ pub struct Tenancy {
 
 impl Tenancy {
     /// Of what belongs to the service itself, and is seen by all.
-    pub const EVERYBODY: &'static str = "true";
+    pub const COMMON: &'static str = "true";
 }
 
 /// One field of a record.
@@ -442,7 +442,7 @@ mod tests {
             let organisation = marks(resource.tenancy.organisation);
             let known = [HashSet::from(["t"]), HashSet::from(["t", "o"]), HashSet::new()];
             assert!(known.contains(&organisation), "{}", resource.name);
-            let is_common = resource.tenancy.organisation == Tenancy::EVERYBODY;
+            let is_common = resource.tenancy.organisation == Tenancy::COMMON;
             assert_eq!(organisation.is_empty(), is_common, "{}", resource.name);
             assert_eq!(marks(resource.tenancy.several.unwrap_or("{t}{o}")), HashSet::from(["t", "o"]));
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));

@@ -267,7 +267,7 @@ impl<'s> Binder<'s> {
     /// Appends ` AND …` that keeps the rows which the caller may see.
     pub(super) fn limit(&mut self, sql: &mut Sql, tenancy: &Tenancy, row: Alias) {
         let Some(organisations) = self.scope.organisations() else { return };
-        if tenancy.organisation == Tenancy::EVERYBODY {
+        if tenancy.organisation == Tenancy::COMMON {
             return;
         }
         let several = tenancy.several.filter(|_| organisations.len() > 1);
@@ -310,11 +310,11 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
         let mut sql = Sql::default();
         sql.push("SELECT ").alias(row).push(".id, ").object(resource.shown(), row).push("::text, ");
         sql.expression(resource.version, row);
-        // by its key, whatever the statistics say
+        // by its key, independent of the statistics
         sql.push(" FROM unnest($1::uuid[]) AS wanted (id) JOIN ").push(resource.table).push(" ").alias(row);
         sql.push(" ON ").alias(row).push(".id = ANY (ARRAY[wanted.id]) WHERE ($2::uuid[] IS NULL OR ");
         sql.expression(resource.tenancy.organisation, row);
-        if resource.tenancy.organisation != Tenancy::EVERYBODY
+        if resource.tenancy.organisation != Tenancy::COMMON
             && !resource.tenancy.organisation.contains(ORGANISATIONS)
         {
             sql.push(" = ANY($2)");
@@ -331,7 +331,7 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
         sql.of_one(resource.tenancy.eshop.unwrap_or("true"), row, &eshop).push(")");
         sql.push(" AND ($4::uuid IS NULL OR ");
         let of_wms = match resource.tenancy.organisation {
-            Tenancy::EVERYBODY => "true",
+            Tenancy::COMMON => "true",
             _ => resource.tenancy.wms.unwrap_or("false"),
         };
         sql.of_one(of_wms, row, &wms).push(")");

@@ -85,7 +85,7 @@ pub fn conditions() -> impl Rule<Out = Value> + Clone {
     })
 }
 
-/// The two bounds of a condition, either of which may be absent.
+/// The two bounds of a condition; either may be absent.
 fn range<R: Rule<Out: PartialOrd> + Clone>(
     object: &mut Object<'_>,
     [least, most]: [&'static str; 2],

@@ -91,7 +91,7 @@ pub struct Backlog {
     pub disabled: i64,
     /// Orders that have not ended.
     pub orders: OrdersStanding,
-    /// The wms of which orders have waited longest for a call or its answer, and for how long, in seconds.
+    /// The wms whose orders have waited longest for a call or its answer, and for how long, in seconds.
     pub handover: Vec<(WmsId, f64)>,
 }
 

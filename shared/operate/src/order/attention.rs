@@ -1,5 +1,5 @@
 //! Orders and stocks that need attention: warehouses whose system fails or does not answer a cancel, refused orders by their
-//! error, what is waited for longest, marks that stay, and stocks of which the warehouse has begun to pick more than there is.
+//! error, what is waited for longest, marks that stay, and stocks that the warehouse has begun to pick more pieces from than there are.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -38,7 +38,7 @@ pub struct Attention {
     pub awaited: Vec<Awaited>,
     /// Stocks that have been marked for more than a minute, the longest first.
     pub marked: Vec<Marked>,
-    /// Stocks of which orders that are being picked hold more than there is.
+    /// Stocks with fewer pieces than the orders that are being picked hold.
     pub short: Vec<Short>,
 }
 
@@ -132,7 +132,7 @@ pub struct Marked {
     pub since: DateTime<Utc>,
 }
 
-/// A stock of which orders that are being picked hold more than there is.
+/// A stock with fewer pieces than the orders that are being picked hold.
 #[derive(Clone, Debug)]
 pub struct Short {
     /// Its id.
@@ -164,7 +164,7 @@ pub struct Counts {
     pub marked: i64,
     /// Since when the oldest is there.
     pub marked_since: Option<DateTime<Utc>>,
-    /// Stocks of which more is held than there is.
+    /// Stocks with fewer pieces than are held.
     pub short: i64,
     /// When the last of these was changed.
     pub short_at: Option<DateTime<Utc>>,

@@ -171,7 +171,7 @@ pub struct Parcel {
     pub created_at: DateTime<Utc>,
 }
 
-/// A product of which a waiting order needs more than is free in its place.
+/// A product that has fewer free pieces in its place than a waiting order needs.
 #[derive(Clone, Debug)]
 pub struct Lack {
     /// The product.

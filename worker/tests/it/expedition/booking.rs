@@ -192,7 +192,7 @@ async fn a_transition_is_in_one_audit_record_and_one_event_and_versions_have_no_
     assert_eq!((&record["status"], &record["version"]), (&json!("on_hold"), &json!(2)));
     place.command(order, &SEND).await.unwrap();
     place.report(order, json!({"status": "delivered"})).await.unwrap();
-    let told: Vec<(String, i64, String, Option<String>)> = sqlx::query_as(
+    let events: Vec<(String, i64, String, Option<String>)> = sqlx::query_as(
         "SELECT type, (data ->> 'version')::bigint, data -> 'fields' ->> 'status', data -> 'fields' ->> 'previousStatus'
          FROM event WHERE entity_id = $1 AND type = 'expedition_status_change' ORDER BY id",
     )
@@ -200,10 +200,10 @@ async fn a_transition_is_in_one_audit_record_and_one_event_and_versions_have_no_
     .fetch_all(&place.world.owner)
     .await
     .unwrap();
-    let told: Vec<_> =
-        told.iter().map(|(_, version, to, from)| (*version, from.as_deref(), to.as_str())).collect();
+    let events: Vec<_> =
+        events.iter().map(|(_, version, to, from)| (*version, from.as_deref(), to.as_str())).collect();
     assert_eq!(
-        told,
+        events,
         [
             (1, None, "awaiting_processing"),
             (2, Some("awaiting_processing"), "on_hold"),

@@ -1,4 +1,4 @@
-//! Stock advices that nobody closes (`docs/reference/warehouses.md#stock-advice`).
+//! Stock advices that were left open (`docs/reference/warehouses.md#stock-advice`).
 
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::warehouse::stock_advice::{create, receive};
@@ -91,9 +91,9 @@ async fn an_advice_is_closed_some_days_after_it_was_expected_or_last_received(
     let text = |text: &str| text.to_owned();
     let closed = (text("schedule"), text("upkeep"), text("stock_advice.close"), json!(["new", "closed"]));
     assert_eq!(audited, [closed]);
-    let told = "SELECT count(*) FROM event e JOIN delivery d ON d.event_id = e.id
+    let events = "SELECT count(*) FROM event e JOIN delivery d ON d.event_id = e.id
                 WHERE e.type = 'stock_advice_status_change' AND e.data ->> 'status' = 'closed'";
-    assert_eq!(world.count(told).await, 1);
+    assert_eq!(world.count(events).await, 1);
     keep().await;
     assert_eq!(is_closed().await.len(), 1, "once");
 

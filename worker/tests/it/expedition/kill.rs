@@ -107,7 +107,7 @@ async fn an_allocation_that_is_killed_again_and_again_books_what_an_undisturbed_
     }
     drop(worker);
     place.must_hold().await;
-    // whoever can be booked when its turn comes is, and nobody else
+    // an order is booked if it can be when its turn comes, and no other is
     let mut left: HashMap<usize, i64> = goods.into_iter().collect();
     let mut expected = Vec::new();
     for (n, items) in wishes.iter().enumerate() {
@@ -129,8 +129,8 @@ async fn an_allocation_that_is_killed_again_and_again_books_what_an_undisturbed_
         let (quantity, held, _) = place.stock(product).await;
         assert_eq!((i64::from(quantity), i64::from(quantity) - held), (COME, left[&product]));
     }
-    // each was booked once, and told once
-    let (orders, audited, told): (i64, i64, i64) = sqlx::query_as(
+    // each was booked once, with one event
+    let (orders, audited, events): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(DISTINCT entity_id) FROM audit WHERE action = 'expedition.reserve'
                  AND changes -> 'status' ->> 1 = 'awaiting_processing'),
                 (SELECT count(*) FROM audit WHERE action = 'expedition.reserve'
@@ -141,7 +141,7 @@ async fn an_allocation_that_is_killed_again_and_again_books_what_an_undisturbed_
     .await
     .unwrap();
     let expected = i64::try_from(expected.len()).unwrap();
-    assert_eq!((orders, audited, told), (expected, expected, expected));
+    assert_eq!((orders, audited, events), (expected, expected, expected));
 }
 
 /// One or two items of few pieces; sometimes the same product twice.

@@ -63,7 +63,7 @@ async fn called(options: &PgConnectOptions, products: usize) -> Place {
 }
 
 /// The warehouse has answered the call, or has not.
-async fn stands(place: &Place, order: ExpeditionId, state: &str) {
+async fn is_at(place: &Place, order: ExpeditionId, state: &str) {
     let changed = sqlx::query(
         "UPDATE expedition_handover
          SET handover_state = $2,

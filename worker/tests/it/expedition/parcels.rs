@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::support::Place;
 
 /// What events of the status of an order say of its parcels, the oldest first.
-async fn told(place: &Place, order: ExpeditionId) -> Vec<Value> {
+async fn events(place: &Place, order: ExpeditionId) -> Vec<Value> {
     sqlx::query_scalar(
         "SELECT data -> 'fields' FROM event WHERE entity_id = $1 AND type = 'expedition_status_change'
          AND data -> 'fields' ? 'parcels' ORDER BY id",
@@ -37,11 +37,11 @@ async fn events_tell_all_parcels_of_an_order_and_the_tracking_number_that_it_has
     // what is not said again is kept
     let again = json!({"extPackageNumber": "1", "extCarrierTrackingNumber": "C1"});
     let record = place.report(order, json!({"status": "delivered", "parcels": [again]})).await.unwrap();
-    let told = told(&place, order).await;
-    let parcels: Vec<&Value> = told.iter().map(|fields| &fields["parcels"]).collect();
+    let events = events(&place, order).await;
+    let parcels: Vec<&Value> = events.iter().map(|fields| &fields["parcels"]).collect();
     let mut known = first.clone();
     known["extCarrierTrackingNumber"] = json!("C1");
     assert_eq!(parcels, [&json!([first]), &json!([first, second]), &json!([known, second])]);
-    assert!(told.iter().all(|fields| fields["trackingNumber"] == "T1"), "{told:?}");
+    assert!(events.iter().all(|fields| fields["trackingNumber"] == "T1"), "{events:?}");
     assert_eq!(record["trackingNumber"], "T1");
 }

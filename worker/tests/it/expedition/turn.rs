@@ -17,7 +17,7 @@ async fn an_order_that_is_sent_while_the_allocator_waits_for_a_lock_is_not_overt
     let earlier = id(&place.create(place.body("earlier", &[(0, 1)])).await.unwrap());
     let later = place.send("later", &[(0, 1)]).await;
     place.count(&[(0, 1)]).await;
-    let stands = allocation::places(&place.world.services).await.unwrap().pop().unwrap();
+    let waiting = allocation::places(&place.world.services).await.unwrap().pop().unwrap();
     let mut beside = place.world.owner.begin().await.unwrap();
     sqlx::query("SELECT FROM expedition WHERE id = $1 FOR UPDATE")
         .bind(later)
@@ -25,7 +25,7 @@ async fn an_order_that_is_sent_while_the_allocator_waits_for_a_lock_is_not_overt
         .await
         .unwrap();
     // it has read who waits, and waits for the lock of the one that it has found
-    let allocating = allocate(&place.world.services, stands);
+    let allocating = allocate(&place.world.services, waiting);
     let sending = async {
         until_locked(&place.world.owner, 1).await.unwrap();
         place.command(earlier, &SEND).await.unwrap();
@@ -33,7 +33,7 @@ async fn an_order_that_is_sent_while_the_allocator_waits_for_a_lock_is_not_overt
         beside.rollback().await.unwrap();
     };
     let (allocated, ()) = tokio::join!(allocating, sending);
-    assert!(allocated.unwrap().is_more, "somebody waits whom it has not looked at");
+    assert!(allocated.unwrap().is_more, "an order waits that it has not looked at");
     place.allocate().await;
     assert_eq!(place.status(earlier).await, "awaiting_processing");
     assert_eq!(place.status(later).await, "waiting_for_goods");

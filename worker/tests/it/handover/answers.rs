@@ -203,7 +203,7 @@ async fn orders_that_are_always_answered_with_errors_hold_up_no_others(
 async fn an_order_waits_while_one_of_its_stocks_holds_too_much(_: PgPoolOptions, options: PgConnectOptions) {
     let depot = Depot::new(&options).await;
     let order = depot.send("A-1").await;
-    // a count of which the allocator has not heard yet
+    // a count that the allocator has not seen yet
     depot.place.count(&[(0, 0)]).await;
     depot.drain().await;
     assert_eq!(depot.calls(), []);

@@ -103,7 +103,7 @@ async fn what_a_dead_worker_had_begun_is_called_by_the_next(_: PgPoolOptions, op
     let lease = lane::lease(services, depot.wms).await.unwrap().unwrap();
     let begun = call::begin(&services.db, &lease, 8).await.unwrap();
     assert_eq!(begun.len(), 1);
-    // it dies here. Nobody else may call until its call must have ended
+    // it dies here. No other worker may call until its call must have ended
     depot.must_be(order, "awaiting_processing", Some("sending")).await;
     sqlx::query("UPDATE wms_lane SET leased_until = '-infinity'")
         .execute(&depot.place.world.owner)

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: nothing is lost, and what is canceled is not in the warehouse.
+//! Random faults in random order: nothing is lost, and what is canceled is not in the warehouse.
 
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;

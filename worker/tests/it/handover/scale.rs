@@ -43,7 +43,7 @@ async fn the_hand_over_of_many_orders_follows_in_proportion(_: PgPoolOptions, op
     services::analyse_by_hand(&world.owner).await.unwrap();
     let first = depot.send("first").await;
     let mut session = world.services.db.main.acquire().await.unwrap();
-    // its plans are made, and kept, for one order, in tables of one row that nobody has analysed
+    // its plans are made, and kept, for one order, in tables of one row that were not analysed
     for change in CHANGES.iter().cycle().take(30) {
         follow(&mut session, change, &[first.get()]).await;
     }

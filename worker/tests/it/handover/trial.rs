@@ -132,7 +132,7 @@ async fn what_was_due_goes_on_by_hand_when_its_setting_is_switched_off(
 ) {
     let depot = Depot::new(&options).await;
     let due = depot.send("A-1").await;
-    // another, of which a call was made before: its number is remembered
+    // another one, which was called before: its number is remembered
     let again = depot.send("A-2").await;
     depot.drain().await;
     depot.command(again, &ROLLBACK).await.unwrap();
@@ -178,7 +178,7 @@ async fn what_was_due_goes_on_by_hand_when_its_setting_is_switched_off(
         .unwrap();
     let world = &depot.place.world;
     store::delete(&world.services, &world.context, depot.wms).await.unwrap();
-    assert_eq!(depot.empty().await, 0, "somebody has locked it");
+    assert_eq!(depot.empty().await, 0, "it is locked");
     late.commit().await.unwrap();
     assert_eq!(depot.empty().await, 1);
     depot.must_be(last, "awaiting_processing", None).await;

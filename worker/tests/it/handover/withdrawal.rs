@@ -100,7 +100,7 @@ async fn what_is_being_picked_is_kept_and_goes_back_to_where_it_was(
     depot.must_be(held, "awaiting_processing", Some("accepted")).await;
     assert!(depot.record(held).await["handover"]["error"].is_string());
     depot.must_be(cancelled, "awaiting_processing", Some("accepted")).await;
-    let told: Value = sqlx::query_scalar(
+    let event: Value = sqlx::query_scalar(
         "SELECT e.data -> 'fields' FROM delivery d JOIN event e ON e.id = d.event_id
          WHERE d.webhook_id = $1 AND e.entity_id = $2 ORDER BY e.id DESC LIMIT 1",
     )
@@ -109,8 +109,8 @@ async fn what_is_being_picked_is_kept_and_goes_back_to_where_it_was(
     .fetch_one(&depot.place.world.owner)
     .await
     .unwrap();
-    assert_eq!(told["cancel"], "refused");
-    assert_eq!(told["previousStatus"], "waiting_for_cancel");
+    assert_eq!(event["cancel"], "refused");
+    assert_eq!(event["previousStatus"], "waiting_for_cancel");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -198,8 +198,8 @@ async fn what_the_warehouse_reported_meanwhile_is_remembered(_: PgPoolOptions, o
     let order = accepted(&depot, "A-1").await;
     depot.system.step(order.get(), Step::Pick).unwrap();
     depot.command(order, &CANCEL).await.unwrap();
-    let told = depot.place.report(order, json!({"status": "take_out", "force": true})).await.unwrap();
-    assert_eq!(told["status"], "waiting_for_cancel");
+    let event = depot.place.report(order, json!({"status": "take_out", "force": true})).await.unwrap();
+    assert_eq!(event["status"], "waiting_for_cancel");
     depot.drain().await;
     depot.must_be(order, "take_out", Some("accepted")).await;
     // packed wins

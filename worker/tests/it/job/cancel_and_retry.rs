@@ -145,7 +145,7 @@ async fn cancelling_does_not_wait_for_running_chunks_and_none_of_them_changes_an
         std::time::Duration::from_secs(5),
         control::cancel(&world.services, &world.context, job),
     );
-    cancelled.await.expect("it waits for nobody").unwrap();
+    cancelled.await.expect("it does not wait").unwrap();
     drop(ending);
     let mut ending = Change::begin(&world.services).await.unwrap();
     assert_eq!(execution::complete(&mut ending, &claim, count, &[]).await.unwrap(), Hold::Lost);

@@ -89,7 +89,7 @@ async fn work_that_is_dropped_half_way_changes_nothing_and_is_given_back_by_its_
     assert_eq!(
         world.count("SELECT (max(attempts) + max(crashes))::bigint FROM job_chunk").await,
         1,
-        "nobody died"
+        "no process died"
     );
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.deactivate'").await, 500);
 }

@@ -77,12 +77,12 @@ async fn the_last_accepted_of_ten_switches_of_the_same_10000_products_wins(
     .unwrap();
     assert_eq!(wrong, 0);
     for n in 0..20 {
-        let stands: bool = sqlx::query_scalar("SELECT active FROM product WHERE id = $1")
+        let is_active: bool = sqlx::query_scalar("SELECT active FROM product WHERE id = $1")
             .bind(ids[n * 499])
             .fetch_one(&world.owner)
             .await
             .unwrap();
-        assert_eq!(stands, n % 2 == 0, "product {n}");
+        assert_eq!(is_active, n % 2 == 0, "product {n}");
     }
     assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, 0);
     assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE error LIKE '%get its locks%'").await, 0);

@@ -131,7 +131,7 @@ async fn what_was_delivered_in_a_period_is_sent_again_however_long_it_took(
     let mut expected = [prompt, late, across, failed];
     expected.sort_unstable();
     assert_eq!(repeated, expected);
-    // one that was sent again and delivered in the period stands for the first
+    // one that was sent again and delivered in the period replaces the first
     world
         .execute(
             "WITH gone AS (DELETE FROM delivery RETURNING *)

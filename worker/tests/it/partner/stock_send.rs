@@ -108,7 +108,7 @@ async fn booked_pieces_are_not_available(_: PgPoolOptions, options: PgConnectOpt
     count_stock(&world, &[(0, 7)]).await;
     dispatch(&world).await;
     world.execute(AGAIN).await;
-    // any change of a stock counts, whatever makes it
+    // any change of a stock counts, from any source
     world.execute("UPDATE product_stock SET held = 3").await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!(partner.stock(1_000), Some(4));
@@ -481,7 +481,7 @@ async fn items_of_a_former_account_are_not_recorded(_: PgPoolOptions, options: P
     let job = accept(&world, Extent::Everything).await;
     let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, &[Queue::Partner]).await.unwrap()
     else {
-        panic!("nobody else runs it");
+        panic!("no other worker runs it");
     };
     let listing = listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().unwrap();
     store_setting(&world, partner.url(), json!({"credentials": {"token": "another"}})).await;

@@ -84,10 +84,10 @@ async fn a_worker_with_a_full_redis_is_not_ready_and_resumes_by_itself(
         (services.queues.failed(Queue::Chunk) > 1).then_some(())
     })
     .await;
-    let stands = read().await;
-    let queue = &stands.queues[0];
-    assert_eq!(stands.redis.state, RedisState::RefusesWrites);
-    assert!(stands.redis.error.as_ref().unwrap().contains("OOM"), "{stands:?}");
+    let status = read().await;
+    let queue = &status.queues[0];
+    assert_eq!(status.redis.state, RedisState::RefusesWrites);
+    assert!(status.redis.error.as_ref().unwrap().contains("OOM"), "{status:?}");
     assert_eq!((queue.depth, queue.recorded.due, queue.verdict()), (Some(0), Some(1), Verdict::Refused));
     let (_, metrics) = ask(&world, "/metrics").await;
     for line in ["longshore_up{part=\"redis\"} 0", "longshore_redis_memory_max_bytes 4194304"] {
@@ -145,8 +145,8 @@ async fn the_due_count_is_the_number_of_entries_that_the_dispatcher_finds(
     // a chunk that waits for its next attempt is open, but not due
     world.execute("UPDATE job_chunk SET next_attempt_at = now() + interval '1 hour'").await;
     assert_eq!(counted().await, 0);
-    let stands = standing::read(services).await.unwrap();
-    assert_eq!((stands.queues[0].recorded.open, stands.queues[0].recorded.due), (Some(3), Some(0)));
+    let status = standing::read(services).await.unwrap();
+    assert_eq!((status.queues[0].recorded.open, status.queues[0].recorded.due), (Some(3), Some(0)));
     // the work of a dead process is due
     world
         .execute(

@@ -42,7 +42,7 @@ async fn a_task_that_kills_its_process_is_put_aside_and_its_neighbours_are_not()
     let start = || Process::start(&place, 32, Duration::from_millis(80));
     let mut process = start();
     let mut crashes = 0;
-    eventually("its owner is told of the poison, and all others are done", async || {
+    eventually("its owner hears of the poison, and all others are done", async || {
         if process.exited().is_some() {
             crashes += 1;
             process = start();

@@ -24,18 +24,18 @@ async fn every_worker_applies_the_wish_and_returns_to_its_own_setting(
     let world = World::new(&options).await;
     let (services, context) = (&world.services, &world.context);
     let workers = [3, 5].map(|concurrency| Controlled::new(QUEUE, QueueControl::new(concurrency)));
-    let stands = async || {
+    let status = async || {
         obey(services, &workers).await.unwrap();
         workers.each_ref().map(|worker| (worker.handle.is_paused(), worker.handle.concurrency()))
     };
-    assert_eq!(stands().await, [(false, 3), (false, 5)]);
+    assert_eq!(status().await, [(false, 3), (false, 5)]);
     queue::pause(services, context, "chunk", None).await.unwrap();
     queue::update(services, context, "chunk", json!({"concurrency": 7})).await.unwrap();
     queue::pause(services, context, "lane", None).await.unwrap();
-    assert_eq!(stands().await, [(true, 7), (true, 7)]);
+    assert_eq!(status().await, [(true, 7), (true, 7)]);
     queue::update(services, context, "chunk", json!({"concurrency": null})).await.unwrap();
     queue::resume(services, context, "chunk").await.unwrap();
-    assert_eq!(stands().await, [(false, 3), (false, 5)]);
+    assert_eq!(status().await, [(false, 3), (false, 5)]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

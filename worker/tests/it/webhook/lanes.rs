@@ -306,12 +306,12 @@ async fn an_ordered_lane_keeps_the_order_and_a_failing_head_holds_it(
         world.make_due(&hook).await;
         world.drain(&hook).await;
     }
-    let told: Vec<_> =
+    let outcomes: Vec<_> =
         world.receiver.receipts().iter().map(|r| r.header("webhook-id").unwrap().to_owned()).collect();
     let mut expected: Vec<_> = events.iter().map(EventId::to_string).collect();
     expected.insert(2, expected[2].clone());
     expected.insert(2, expected[2].clone());
-    assert_eq!(told, expected);
+    assert_eq!(outcomes, expected);
     assert_eq!(world.receiver.peak_in_flight(), 1);
     assert_eq!(world.live(&hook).await, 0);
 }

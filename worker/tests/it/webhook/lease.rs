@@ -161,7 +161,7 @@ async fn a_destination_that_is_gone_is_recorded_during_a_change_of_its_webhook(
         .bind(hook.id)
         .execute(&mut *changing)
         .await
-        .expect("nobody waits for whom it keeps waiting");
+        .expect("it waits for none of those that wait for it");
     changing.commit().await.unwrap();
     assert!(recording.await.unwrap().unwrap()[0].disabled);
 }

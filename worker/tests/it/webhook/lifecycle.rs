@@ -127,7 +127,7 @@ async fn a_webhook_is_deleted_although_its_backlog_cannot_be_cleared_yet(
     let (services, context) = (&world.services, world.context());
     let deleted = timeout(PATIENCE, subscription::delete(services, &context, hook.id)).await;
 
-    assert_eq!(deleted.expect("it waits for nobody").unwrap().outcome, Outcome::Done);
+    assert_eq!(deleted.expect("it does not wait").unwrap().outcome, Outcome::Done);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (3, 0));
     assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     other.rollback().await.unwrap();

@@ -1,4 +1,4 @@
-// Search: in an index that is fetched when somebody begins to look for something.
+// Search: in an index that is fetched when a search begins.
 
 const form = document.querySelector("#search");
 const words = document.querySelector("#words");

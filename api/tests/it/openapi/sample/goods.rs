@@ -59,8 +59,8 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
             continue;
         }
         let mut is = |number: u32, id: &Value| {
-            let stands = format!("0192a1b2-7000-7000-8000-{number:012x}");
-            *document = document.replace(&stands, id.as_str().unwrap());
+            let placeholder = format!("0192a1b2-7000-7000-8000-{number:012x}");
+            *document = document.replace(&placeholder, id.as_str().unwrap());
         };
         if name == "wms-setting" {
             // its id is that of its wms

@@ -6,7 +6,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
 
 words! {
-    /// How a delivery stands.
+    /// The state of a delivery.
     pub enum DeliveryState ("state of deliveries") {
         /// It waits, or is being sent.
         Pending = "pending",

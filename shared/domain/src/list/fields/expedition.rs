@@ -36,7 +36,7 @@ words! {
         CarrierPickedUp = "carrier_picked_up",
         /// At the pickup place.
         ReadyToTakeover = "ready_to_takeover",
-        /// Nothing more was heard of it.
+        /// It had no more news.
         ProbablyDelivered = "probably_delivered",
         /// Delivered: the end.
         Delivered = "delivered",
@@ -48,7 +48,7 @@ words! {
 }
 
 words! {
-    /// Where an order stands between the service and the system of its warehouse
+    /// The state of an order between the service and the system of its warehouse
     /// (`docs/reference/orders.md#hand-over`).
     pub enum HandoverState ("state of hand-overs") {
         /// Due; no call of this number has begun.
@@ -86,7 +86,7 @@ impl ExpeditionStatus {
         Self::Delivered,
     ];
 
-    /// Its place on the line. One of which nothing more was heard is at the pickup place, as far as is known.
+    /// Its place on the line. One without further news is at the pickup place, as far as is known.
     #[must_use]
     pub fn place(self) -> Option<usize> {
         let known = if self == Self::ProbablyDelivered { Self::ReadyToTakeover } else { self };

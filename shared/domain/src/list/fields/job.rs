@@ -23,7 +23,7 @@ pub static JOB: Resource = Resource {
 };
 
 words! {
-    /// How a job stands.
+    /// The state of a job.
     pub enum JobState ("state of jobs") {
         /// Its rows arrive.
         Receiving = "receiving",

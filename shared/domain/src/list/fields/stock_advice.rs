@@ -9,7 +9,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
 
 words! {
-    /// How a stock advice stands.
+    /// The state of a stock advice.
     pub enum AdviceStatus ("status of stock advices") {
         /// Nothing has come.
         New = "new",

@@ -125,7 +125,7 @@ pub async fn found(
                SELECT DISTINCT ON (t.item, t.warehouse) i.item, t.warehouse, t.pieces, i.product_sku
                FROM unnest($3::text[], $4::text[], $5::int[]) AS t (item, warehouse, pieces)
                JOIN partner_item i ON i.eshop_id = $1 AND i.inventory = $2 AND i.item = t.item
-               -- warehouses that nobody maps are the partner's own business
+               -- warehouses that no setting maps belong to the partner alone
                WHERE EXISTS (SELECT FROM integration_setting s JOIN integration_warehouse m ON m.setting_id = s.id
                              WHERE s.eshop_id = $1 AND m.partner_warehouse = t.warehouse)
                ORDER BY t.item, t.warehouse

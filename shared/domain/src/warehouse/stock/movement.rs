@@ -1,5 +1,5 @@
-//! Movements: what advices do to stocks. Each is kept, and `quantity` and `incoming` of a stock are the sums of its
-//! movements, always: one statement writes both. (A stock sync writes its own, kind `counted`, in [`sync`](super::sync).)
+//! Stock movements of stock advices. Every movement is kept, and `quantity` and `incoming` of a stock always equal the sums of its
+//! movements: one statement writes both. (A stock sync writes its own, kind `counted`, in [`sync`](super::sync).)
 
 use uuid::Uuid;
 

@@ -1,4 +1,4 @@
-//! The end: cancelling, and closing what nobody closes. Announced pieces that have not arrived are no longer expected.
+//! The end: cancelling, and closing those that were left open. Announced pieces that have not arrived are no longer expected.
 
 use sqlx::PgConnection;
 

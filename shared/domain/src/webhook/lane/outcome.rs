@@ -1,4 +1,4 @@
-//! What became of attempts, recorded for several lanes in one statement.
+//! The results of attempts, recorded for several lanes in one statement.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -292,7 +292,7 @@ impl<'o> Columns<'o> {
                        SELECT l.failures FROM webhook_lane l
                        WHERE l.webhook_id = g.webhook_id AND l.token = g.token OFFSET 0
                    ) l ON true
-               ), told AS MATERIALIZED (
+               ), accepted AS MATERIALIZED (
                    SELECT given.* FROM given JOIN lane USING (webhook_id, token) WHERE lane.before IS NOT NULL
                ), counted AS (
                    -- `Breaker::after`, step by step
@@ -321,7 +321,7 @@ impl<'o> Columns<'o> {
                    RETURNING l.webhook_id, l.token,
                        l.probe_at IS NOT NULL AND l.failing_since <= now() - make_interval(secs => $18) AS overdue
                ), ended AS (
-                   DELETE FROM delivery d USING told t
+                   DELETE FROM delivery d USING accepted t
                    WHERE d.id = t.id AND t.state <> 'failed'
                    RETURNING d.id, d.webhook_id, d.eshop_id, t.organisation_id, d.event_id, t.event_type, t.entity_id,
                              t.state, d.attempt_count + CASE t.state WHEN 'cancelled' THEN 0 ELSE 1 END AS attempt_count,
@@ -336,8 +336,8 @@ impl<'o> Columns<'o> {
                    UPDATE delivery d
                    SET attempt_count = d.attempt_count + 1, attempts = d.attempts || t.attempts::jsonb,
                        next_attempt_at = now() + make_interval(secs => t.wait)
-                   FROM told t
-                   -- once, also where it was recorded already and nobody heard of it
+                   FROM accepted t
+                   -- once, even if it was recorded already and the answer was lost
                    WHERE d.id = t.id AND t.state = 'failed'
                      AND d.attempt_count = (t.attempts::jsonb -> 0 ->> 'number')::int - 1
                )

@@ -1,4 +1,4 @@
-//! Whose lanes are.
+//! The organisations of lanes.
 
 use std::collections::HashMap;
 

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::super::support::Place;
-use super::{called, handover, news, read, stands, take, tell};
+use super::{called, handover, is_at, news, read, take, tell};
 
 /// Makes an order wait for the answer to a cancel.
 async fn cancelling(place: &Place, number: &str, from: &str) -> ExpeditionId {
     let order = place.send(number, &[(0, 1)]).await;
-    stands(place, order, "accepted").await;
+    is_at(place, order, "accepted").await;
     if from != "awaiting_processing" {
         take(place, &[news(&format!("{number}-0"), order, json!({"status": from}))]).await;
     }
-    stands(place, order, "withdrawing").await;
+    is_at(place, order, "withdrawing").await;
     sqlx::query(
         "UPDATE expedition SET status = 'waiting_for_cancel', canceling_from = $2, version = version + 1 WHERE id = $1",
     )
@@ -28,7 +28,7 @@ async fn cancelling(place: &Place, number: &str, from: &str) -> ExpeditionId {
 }
 
 /// The fields of the last event of the status.
-async fn told(place: &Place, order: ExpeditionId) -> Value {
+async fn event(place: &Place, order: ExpeditionId) -> Value {
     sqlx::query_scalar(
         "SELECT data -> 'fields' FROM event WHERE entity_id = $1 AND type = 'expedition_status_change'
          ORDER BY id DESC LIMIT 1",
@@ -58,8 +58,11 @@ async fn the_warehouse_accepts_or_refuses_a_cancel(_: PgPoolOptions, options: Pg
     take(&place, &[news("B-2", order, json!({"cancel": "refused"}))]).await;
     assert_eq!(place.status(order).await, "completion");
     assert_eq!(handover(&place, order).await, (Some("accepted".to_owned()), 1));
-    let told = told(&place, order).await;
-    assert_eq!((&told["cancel"], &told["previousStatus"]), (&json!("refused"), &json!("waiting_for_cancel")));
+    let event = event(&place, order).await;
+    assert_eq!(
+        (&event["cancel"], &event["previousStatus"]),
+        (&json!("refused"), &json!("waiting_for_cancel"))
+    );
     assert_eq!(place.stock(0).await, (9, 1, 0), "it holds its piece");
     place.must_hold().await;
 }
@@ -72,7 +75,7 @@ async fn packed_wins_against_a_cancel(_: PgPoolOptions, options: PgConnectOption
     let order = cancelling(&place, "A", "awaiting_processing").await;
     take(&place, &[news("1", order, json!({"status": "waiting_for_the_carrier"}))]).await;
     assert_eq!(place.status(order).await, "waiting_for_the_carrier");
-    assert_eq!(told(&place, order).await["cancel"], "too_late");
+    assert_eq!(event(&place, order).await["cancel"], "too_late");
     assert_eq!(handover(&place, order).await, (Some("accepted".to_owned()), 1));
     assert_eq!(place.stock(0).await, (8, 0, 0));
     // what the warehouse answers afterwards is late
@@ -89,7 +92,7 @@ async fn a_rollback_that_is_under_way_is_answered_by_news_too(_: PgPoolOptions, 
     place.count(&[(0, 9)]).await;
     let (given, kept) = (place.send("A", &[(0, 1)]).await, place.send("B", &[(0, 1)]).await);
     for order in [given, kept] {
-        stands(&place, order, "withdrawing").await;
+        is_at(&place, order, "withdrawing").await;
     }
     take(
         &place,

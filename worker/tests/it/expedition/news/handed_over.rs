@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::super::support::Place;
-use super::{called, handover, news, read, stands, take, tell};
+use super::{called, handover, is_at, news, read, take, tell};
 
 const SEND: Command = Command::Send { rebook: false };
 
@@ -21,7 +21,7 @@ async fn news_of_an_order_whose_call_was_not_answered_are_its_acceptance(
     let early = news("0", known, json!({"number": 1}));
     assert_eq!(tell(&place, &[early]).await.1, ["0 0 not_handed_over"], "no call has begun");
     for order in [known, picked] {
-        stands(&place, order, "sending").await;
+        is_at(&place, order, "sending").await;
     }
     let before = read(&place, known).await;
     take(
@@ -55,7 +55,7 @@ async fn an_order_that_the_warehouse_cannot_do_is_incorrect_and_its_number_is_ol
     place.world.webhook("*").await;
     place.count(&[(0, 9)]).await;
     let order = place.send("A", &[(0, 2)]).await;
-    stands(&place, order, "accepted").await;
+    is_at(&place, order, "accepted").await;
     let broken =
         json!({"status": "incorrect", "errors": [{"message": "is broken", "propertyPath": "items[0]"}]});
     take(&place, &[news("1", order, json!({"status": "take_out"})), news("2", order, broken)]).await;
@@ -64,13 +64,13 @@ async fn an_order_that_the_warehouse_cannot_do_is_incorrect_and_its_number_is_ol
     assert_eq!(record["errors"][0]["message"], "is broken");
     assert_eq!(handover(&place, order).await, (Some("refused".to_owned()), 1));
     assert_eq!(place.stock(0).await, (9, 0, 0), "its pieces are free");
-    let told: Vec<String> =
+    let events: Vec<String> =
         sqlx::query_scalar("SELECT type FROM event WHERE entity_id = $1 ORDER BY id DESC LIMIT 2")
             .bind(order)
             .fetch_all(&place.world.owner)
             .await
             .unwrap();
-    assert!(told.contains(&"expedition_booked_change".to_owned()), "{told:?}");
+    assert!(events.contains(&"expedition_booked_change".to_owned()), "{events:?}");
     // sent again, it has another number
     place.command(order, &SEND).await.unwrap();
     assert_eq!(handover(&place, order).await, (Some("pending".to_owned()), 2));
@@ -80,7 +80,7 @@ async fn an_order_that_the_warehouse_cannot_do_is_incorrect_and_its_number_is_ol
         news("5", order, json!({"number": 2, "status": "take_out"})),
     ];
     assert_eq!(tell(&place, &late).await.1, ["0 3 old_number", "1 4 old_number", "2 5 not_handed_over"]);
-    stands(&place, order, "accepted").await;
+    is_at(&place, order, "accepted").await;
     // the pieces of the old number have left, and the order is still to be packed
     let packed = news(
         "6",
@@ -105,7 +105,7 @@ async fn pieces_that_left_under_an_old_number_are_taken_from_others(
     let place = called(&options, 1).await;
     place.count(&[(0, 2)]).await;
     let order = place.send("A", &[(0, 2)]).await;
-    stands(&place, order, "accepted").await;
+    is_at(&place, order, "accepted").await;
     let broken = json!({"status": "incorrect", "errors": [{"message": "is broken"}]});
     take(&place, &[news("1", order, broken)]).await;
     let other = place.send("B", &[(0, 2)]).await;
@@ -125,13 +125,13 @@ async fn in_a_wms_without_a_setting_orders_are_handed_over_by_hand(
     let place = Place::new(&options, 1).await;
     place.count(&[(0, 2)]).await;
     let (booked, waiting) = (place.send("A", &[(0, 2)]).await, place.send("B", &[(0, 2)]).await);
-    let told = [
+    let rows = [
         news("1", waiting, json!({"status": "take_out"})),
         news("2", booked, json!({"status": "take_out", "number": 1})),
         news("3", booked, json!({"status": "take_out", "number": 0, "wmsInternalId": "W"})),
     ];
     assert_eq!(
-        tell(&place, &told).await,
+        tell(&place, &rows).await,
         ((1, 0), vec!["0 1 not_handed_over".to_owned(), "1 2 not_handed_over".to_owned()])
     );
     assert_eq!(place.status(booked).await, "take_out");

@@ -56,8 +56,8 @@ async fn a_row_that_breaks_a_rule_is_refused_alone(_: PgPoolOptions, options: Pg
         (packed(json!({"wmsInternalId": ""})), "invalid_length"),
         (packed(json!({"force": true})), "unknown_field"),
     ];
-    let told: Vec<Value> = rows.iter().map(|(row, _)| row.clone()).collect();
-    let (_, errors) = tell(&place, &told).await;
+    let sent: Vec<Value> = rows.iter().map(|(row, _)| row.clone()).collect();
+    let (_, errors) = tell(&place, &sent).await;
     let codes: Vec<&str> = errors.iter().map(|error| error.rsplit(' ').next().unwrap()).collect();
     let expected: Vec<&str> = rows.iter().map(|(_, code)| *code).collect();
     assert_eq!(codes, expected);

@@ -11,8 +11,8 @@ async fn taken_reports_are_remembered_for_ninety_days(_: PgPoolOptions, options:
     let place = Place::new(&options, 1).await;
     place.count(&[(0, 5)]).await;
     let order = place.send("A", &[(0, 1)]).await;
-    let told: Vec<_> = (0..5).map(|n| news(&n.to_string(), order, json!({"status": "take_out"}))).collect();
-    take(&place, &told).await;
+    let rows: Vec<_> = (0..5).map(|n| news(&n.to_string(), order, json!({"status": "take_out"}))).collect();
+    take(&place, &rows).await;
     place
         .world
         .execute(

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::super::support::Place;
-use super::{called, news, read, stands};
+use super::{called, is_at, news, read};
 
 /// What a warehouse says of an order.
 fn story(order: ExpeditionId) -> Vec<Value> {
@@ -61,19 +61,19 @@ async fn orders_end_alike_however_they_are_told(_: PgPoolOptions, options: PgCon
     let mut orders = Vec::new();
     for n in 0..ORDERS {
         let order = place.send(&n.to_string(), &[(0, 2), (1, 1), (1, 1)]).await;
-        stands(&place, order, if n % 2 == 0 { "sending" } else { "accepted" }).await;
+        is_at(&place, order, if n % 2 == 0 { "sending" } else { "accepted" }).await;
         orders.push(order);
     }
     let mut rng = StdRng::seed_from_u64(7);
     // the first is reported as it happened
     tell_all(&place, story(orders[0])).await;
-    let mut told: Vec<Value> = orders[1..].iter().flat_map(|order| story(*order)).collect();
-    told.extend(told.clone());
-    told.shuffle(&mut rng);
-    while !told.is_empty() {
-        let rest = told.split_off(told.len().min(rng.random_range(1..90)));
-        tell_all(&place, told).await;
-        told = rest;
+    let mut left: Vec<Value> = orders[1..].iter().flat_map(|order| story(*order)).collect();
+    left.extend(left.clone());
+    left.shuffle(&mut rng);
+    while !left.is_empty() {
+        let rest = left.split_off(left.len().min(rng.random_range(1..90)));
+        tell_all(&place, left).await;
+        left = rest;
     }
     let expected = shown(&read(&place, orders[0]).await);
     assert_eq!(expected["items"], json!([[2, null, 0], [1, "L1", 0], [0, null, 0]]));
@@ -81,7 +81,7 @@ async fn orders_end_alike_however_they_are_told(_: PgPoolOptions, options: PgCon
         let record = read(&place, *order).await;
         assert_eq!(shown(&record), expected);
         // versions have no gap, and each change of the status is one event
-        let told: Vec<(i64, String)> = sqlx::query_as(
+        let events: Vec<(i64, String)> = sqlx::query_as(
             "SELECT (data ->> 'version')::bigint, data -> 'fields' ->> 'status' FROM event
              WHERE entity_id = $1 AND type = 'expedition_status_change' ORDER BY id",
         )
@@ -89,9 +89,9 @@ async fn orders_end_alike_however_they_are_told(_: PgPoolOptions, options: PgCon
         .fetch_all(&place.world.owner)
         .await
         .unwrap();
-        assert_eq!(told.last().unwrap().1, "delivered");
-        assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0), "{told:?}");
-        assert!(told.last().unwrap().0 <= record["version"].as_i64().unwrap());
+        assert_eq!(events.last().unwrap().1, "delivered");
+        assert!(events.windows(2).all(|pair| pair[0].0 < pair[1].0), "{events:?}");
+        assert!(events.last().unwrap().0 <= record["version"].as_i64().unwrap());
     }
     let count = |sql| place.world.count(sql);
     assert_eq!(count("SELECT count(*) FROM wms_news").await, ORDERS * 8, "each id once");

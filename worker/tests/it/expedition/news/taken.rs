@@ -44,15 +44,15 @@ async fn reports_of_a_request_are_one_change_from_the_first_to_the_last(
     assert_eq!(changes["status"], json!(["awaiting_processing", "carrier_picked_up"]));
     let kept: Vec<&Value> = changes["news"][1].as_array().unwrap().iter().map(|row| &row["id"]).collect();
     assert_eq!(kept, ["1", "2", "3", "4"]);
-    let told: Vec<Value> = sqlx::query_scalar(
+    let events: Vec<Value> = sqlx::query_scalar(
         "SELECT data FROM event WHERE entity_id = $1 AND type = 'expedition_status_change' ORDER BY id",
     )
     .bind(order)
     .fetch_all(&place.world.owner)
     .await
     .unwrap();
-    let last = told.last().unwrap();
-    assert_eq!(told.len(), 2, "created, and this one");
+    let last = events.last().unwrap();
+    assert_eq!(events.len(), 2, "created, and this one");
     assert_eq!(last["fields"]["previousStatus"], "awaiting_processing");
     assert_eq!((&last["status"], &last["version"]), (&json!("carrier_picked_up"), &after["version"]));
     assert_eq!(last["fields"]["parcels"][0]["trackingUrl"], "https://t/1");
@@ -198,22 +198,22 @@ async fn late_parcels_are_merged_in_any_status(_: PgPoolOptions, options: PgConn
     let after = read(&place, order).await;
     let mut parcels: Vec<Value> = after["parcels"].as_array().unwrap().clone();
     parcels.sort_by_key(|parcel| parcel["extPackageNumber"].to_string());
-    let told = |parcel: &Value| {
+    let shown = |parcel: &Value| {
         ["extPackageTrackingNumber", "extCarrierTrackingNumber", "trackingUrl"]
             .map(|name| parcel[name].clone())
     };
-    assert_eq!(told(&parcels[0]), [json!("T1"), Value::Null, json!("https://t/1")]);
-    assert_eq!(told(&parcels[1]), [json!("T2"), json!("C2"), Value::Null]);
+    assert_eq!(shown(&parcels[0]), [json!("T1"), Value::Null, json!("https://t/1")]);
+    assert_eq!(shown(&parcels[1]), [json!("T2"), json!("C2"), Value::Null]);
     assert_eq!((&after["trackingNumber"], &after["trackingUrl"]), (&json!("T2"), &json!("https://t/1")));
     assert_eq!(after["version"], before["version"].as_i64().unwrap() + 1);
     assert_eq!(after["statusSince"], before["statusSince"]);
-    let told: (String, Value) =
+    let event: (String, Value) =
         sqlx::query_as("SELECT type, data FROM event WHERE entity_id = $1 ORDER BY id DESC LIMIT 1")
             .bind(order)
             .fetch_one(&place.world.owner)
             .await
             .unwrap();
-    let (kind, data) = told;
+    let (kind, data) = event;
     assert_eq!((kind.as_str(), &data["version"]), ("expedition_change", &after["version"]));
     assert_eq!(data["changedFields"], json!(["parcels", "trackingUrl"]));
     assert_eq!(data["fields"]["parcels"].as_array().unwrap().len(), 2);

@@ -110,7 +110,7 @@ async fn a_breaker_that_opens_leaves_what_waits_to_the_probe(_: PgPoolOptions, o
     until("the lease is given back", async || !is_leased(&world, &hook).await).await;
     assert_eq!(world.receiver.requests(), 1 + 5);
     assert_eq!(world.live(&hook).await, 50);
-    until("nobody is registered", async || registration(&world, &hook).await.is_none()).await;
+    until("no holder is registered", async || registration(&world, &hook).await.is_none()).await;
     // nothing more is sent before the probe is due
     hand_over(&world, changes(&world, &hook, 1).await);
     until("it is an id on the queue", async || {

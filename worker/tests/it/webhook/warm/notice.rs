@@ -267,7 +267,7 @@ async fn redis_holds_no_secret(_: PgPoolOptions, options: PgConnectOptions) {
     let holder = Holder::start(&world);
     holder.warm(&world, &hook).await;
     let (_, name) = registration(&world, &hook).await.unwrap();
-    // nobody reads it any more
+    // it has no reader any more
     holder.stop().await;
     let keys = world.services.queues.keys(Queue::Lane);
     let mut connection = world.services.queues.connection();
