@@ -201,8 +201,28 @@ impl fmt::Display for Row {
 /// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
 /// [`OF_ORDERS`].
 pub const NAMES: [&str; 23] = [
-    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "orders", "place", "receipt", "import",
-    "handover", "news", "wait", "order_page", "drain", "limit", "fairness", "workers", "growth", "memory", "read",
+    "idle",
+    "latency",
+    "update",
+    "bulk",
+    "sync",
+    "fetch",
+    "stock",
+    "orders",
+    "place",
+    "receipt",
+    "import",
+    "handover",
+    "news",
+    "wait",
+    "order_page",
+    "drain",
+    "limit",
+    "fairness",
+    "workers",
+    "growth",
+    "memory",
+    "read",
     "page",
 ];
 
@@ -248,7 +268,12 @@ pub async fn all(
         measure!(place receipt import handover news wait);
         if wanted("orders") {
             let memory = peak(worker)?;
-            take(vec![Row::absolute("memory of the worker for all orders", memory, "MiB", Reach::AtMost(100.0))]);
+            take(vec![Row::absolute(
+                "memory of the worker for all orders",
+                memory,
+                "MiB",
+                Reach::AtMost(100.0),
+            )]);
         }
         measure!(order_page drain limit fairness workers);
     }
