@@ -280,15 +280,15 @@ async fn one_selected_and_all_matching_deliveries_are_sent_again(
 
     let chosen = format!("{page}/redeliver?id={}&id={}", exhausted[1], exhausted[2]);
     let reply = browser.act(&chosen, &[]).await.expect(303);
-    let page = followed(&world, &browser, reply.header("location").unwrap()).await;
-    assert!(page.contains("2 deliveries resent."), "{page}");
+    let result = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(result.contains("2 deliveries resent."), "{result}");
     assert_eq!(waiting(&world).await, 3);
 
     let question = browser.open(&format!("{page}/redeliver-all?state=exhausted")).await.expect(200).text;
     assert!(question.contains("Redeliver 5 deliveries?"), "{question}");
     let reply = browser.act(&format!("{page}/redeliver-all?state=exhausted"), &[]).await.expect(303);
-    let page = followed(&world, &browser, reply.header("location").unwrap()).await;
-    assert!(page.contains("5 deliveries resent."), "{page}");
+    let result = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(result.contains("5 deliveries resent."), "{result}");
     assert_eq!(waiting(&world).await, 8);
 
     let many = (0..=200).map(|n| format!("id={}", Uuid::from_u128(n))).collect::<Vec<_>>().join("&");
