@@ -15,14 +15,20 @@ use crate::problem::Problem;
 /// Keys of records that one transaction goes over. Several records of one key are never divided.
 pub const BATCH: i64 = 500;
 
+/// Tries to open everything in a table.
+pub type Examine = for<'a> fn(&'a PgPool, &'a Vault, &'a mut Opened) -> BoxFuture<'a, Result<(), Problem>>;
+
+/// Seals what an older key sealed, of the records whose key follows an id; nothing where there is none. A record with an
+/// unreadable part stays as it is.
+pub type Reseal = for<'a> fn(&'a PgPool, &'a Vault, Uuid) -> BoxFuture<'a, Result<Option<Resealed>, Problem>>;
+
 /// A table with sealed columns.
 #[derive(Clone, Copy)]
 pub struct SealedTable {
     /// Tries to open everything in it.
-    pub examine: for<'a> fn(&'a PgPool, &'a Vault, &'a mut Opened) -> BoxFuture<'a, Result<(), Problem>>,
-    /// Seals what an older key sealed, of the records whose key follows an id; nothing where there is none. A record with an
-    /// unreadable part stays as it is.
-    pub reseal: for<'a> fn(&'a PgPool, &'a Vault, Uuid) -> BoxFuture<'a, Result<Option<Resealed>, Problem>>,
+    pub examine: Examine,
+    /// Seals a batch.
+    pub reseal: Reseal,
 }
 
 /// What a batch came to.
