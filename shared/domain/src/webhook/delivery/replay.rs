@@ -1,6 +1,6 @@
 //! Replaying: the deliveries of several webhooks that match are sent again, each event once at each webhook. First they are counted
 //! ([`count`]); then a job goes over them, a walk for each webhook, whose steps take turns ([`walking`]), so that a webhook with a
-//! million deliveries holds up no other. What a step sends is in [`resending`](super::resending).
+//! million deliveries holds up no other. What a step sends is in `resending`.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Rotation: of the [secret](crate::webhook::secret) of a webhook, and of the keys that seal it.
+//! Rotation: of the secret of a webhook (`webhook::secret`), and of the keys that seal it.
 
 use super::{authentication_place, location, lock, secret_place, shown};
 use crate::webhook::lane;

@@ -1,4 +1,4 @@
-//! Rotation: of the [secret](crate::webhook::secret) of a wms, and of the keys that seal its setting.
+//! Rotation: of the secret of a wms (`webhook::secret`), and of the keys that seal its setting.
 
 use super::{ENTITY, credentials_place, of_scope, row, secret_place};
 use crate::webhook::secret;
