@@ -32,6 +32,9 @@ use std::fmt;
 use longshore_testkit::stack::{Stack, StackSettings};
 use serde::{Deserialize, Serialize};
 
+use orders::{handover, import, news, page as order_page, place, receipt, wait};
+use process::{forget_peak, peak};
+
 /// The effort of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
@@ -195,11 +198,36 @@ impl fmt::Display for Row {
     }
 }
 
-/// The names of the measurements: those on a common stack, then those with a million products.
-pub const NAMES: [&str; 16] = [
-    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "orders", "drain", "limit", "fairness",
-    "workers", "growth", "memory", "read", "page",
+/// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
+/// [`OF_ORDERS`].
+pub const NAMES: [&str; 23] = [
+    "idle",
+    "latency",
+    "update",
+    "bulk",
+    "sync",
+    "fetch",
+    "stock",
+    "orders",
+    "place",
+    "receipt",
+    "import",
+    "handover",
+    "news",
+    "wait",
+    "order_page",
+    "drain",
+    "limit",
+    "fairness",
+    "workers",
+    "growth",
+    "memory",
+    "read",
+    "page",
 ];
+
+/// The measurements of orders.
+const OF_ORDERS: &[&str] = &["place", "receipt", "import", "handover", "news", "wait", "order_page"];
 
 /// Those of [`NAMES`] that run on a separate stack, with the products that `memory` has synced.
 const OF_A_MILLION: &[&str] = &["memory", "read", "page"];
@@ -215,7 +243,9 @@ pub async fn all(
     only: &[String],
     mut tell: impl FnMut(&Row),
 ) -> anyhow::Result<Vec<Row>> {
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
+    let named = |name: &str| only.iter().any(|only| only == name);
+    let wanted =
+        |name: &str| only.is_empty() || named(name) || (named("orders") && OF_ORDERS.contains(&name));
     let mut rows = Vec::new();
     let mut take = |taken: Vec<Row>| {
         taken.iter().for_each(&mut tell);
@@ -232,7 +262,20 @@ pub async fn all(
             };
         }
         // Idle first, before anything has happened; workers last, because it kills the workers that it adds.
-        measure!(idle latency update bulk sync fetch stock orders drain limit fairness workers);
+        measure!(idle latency update bulk sync fetch stock);
+        let worker = stack.worker_pid()?;
+        forget_peak(worker)?;
+        measure!(place receipt import handover news wait);
+        if wanted("orders") {
+            let memory = peak(worker)?;
+            take(vec![Row::absolute(
+                "memory of the worker for all orders",
+                memory,
+                "MiB",
+                Reach::AtMost(100.0),
+            )]);
+        }
+        measure!(order_page drain limit fairness workers);
     }
     if wanted("sync") {
         take(sync::measure_first(settings, effort).await?);

@@ -10,8 +10,8 @@ use longshore_shared::kernel::services::Services;
 /// Outcomes of one statement.
 const TOGETHER: usize = 500;
 
-/// Transactions at the same time.
-const AT_ONCE: usize = 2;
+/// Transactions at the same time: the fewer, the more each does.
+const AT_ONCE: usize = 1;
 
 /// The pause while Postgres is away, and how often it is waited for: what is not recorded by then is called again.
 const PAUSE: Duration = Duration::from_millis(500);

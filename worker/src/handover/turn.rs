@@ -25,6 +25,10 @@ use crate::places::Place;
 /// How long a turn begins calls before it makes way for others.
 const SLICE: Duration = Duration::from_secs(10);
 
+/// Calls that are recorded as begun and wait, at most: what waits is handed over already, so it is no more than what the system
+/// answers in a moment.
+const MOST_AHEAD: usize = 256;
+
 /// When a turn that found nothing more looks again while calls are under way. What another process made due is found by this.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -52,6 +56,10 @@ pub(super) struct Turn<'c> {
     under_way: FuturesUnordered<BoxFuture<'static, (Duration, Outcome)>>,
     recording: FuturesUnordered<BoxFuture<'static, bool>>,
     looking: Option<JoinHandle<Looked>>,
+    /// Calls that have ended since the last look began.
+    ended: usize,
+    /// How many calls may wait: some times as many as end during a look, so that a fast system waits for no look.
+    ahead: usize,
     /// The last look found everything that is due.
     dry: bool,
     look_again: Instant,
@@ -84,6 +92,8 @@ impl<'c> Turn<'c> {
             under_way: FuturesUnordered::new(),
             recording: FuturesUnordered::new(),
             looking: None,
+            ended: 0,
+            ahead: 0,
             dry: false,
             look_again: now,
             place,
@@ -163,12 +173,13 @@ impl<'c> Turn<'c> {
     fn look(&mut self) {
         let limit = self.limit();
         let is_wanted = !self.is_shut && !self.dry && self.looking.is_none() && self.keeper.holds();
-        let ahead = if self.breaker.is_open() { 0 } else { limit };
+        let ahead = if self.breaker.is_open() { 0 } else { self.ahead.max(limit) };
         let most = (limit + ahead).saturating_sub(self.under_way.len() + self.waiting.len());
         if !is_wanted || most == 0 || self.waiting.len() > ahead / 2 {
             return;
         }
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
+        self.ended = 0;
         // in its own task, so that it returns its connection whatever this turn waits for
         self.looking = Some(tokio::spawn(async move {
             let asked = Instant::now();
@@ -181,10 +192,11 @@ impl<'c> Turn<'c> {
         match looked {
             Ok((asked, most, Ok(found))) => {
                 self.dry = found.len() < most;
+                self.ahead = (4 * self.ended).min(MOST_AHEAD);
                 self.look_again = Instant::now() + LOOK_AGAIN;
                 self.waiting.extend(found.into_iter().map(|due| (asked, due)));
                 if self.is_shut {
-                    self.put_down();
+                    self.put_down(0);
                 }
             }
             Ok((.., Err(problem))) | Err(problem) => {
@@ -196,6 +208,7 @@ impl<'c> Turn<'c> {
 
     fn answered(&mut self, took: Duration, outcome: Outcome) {
         self.moved = Instant::now();
+        self.ended += 1;
         self.place.began();
         if let Some(sign) = outcome.sign() {
             self.breaker = self.breaker.step(sign);
@@ -238,14 +251,16 @@ impl<'c> Turn<'c> {
     /// Begins nothing more.
     fn shut(&mut self) {
         self.is_shut = true;
-        self.put_down();
+        self.put_down(0);
     }
 
-    /// Records that what waits was not called.
-    fn put_down(&mut self) {
-        while let Some((_, due)) = self.waiting.pop_front() {
+    /// Records that what waits was not called, but for the first.
+    fn put_down(&mut self, but: usize) {
+        for (_, due) in self.waiting.split_off(but.min(self.waiting.len())) {
             let outcome = self.target.not_called(&due);
             self.record(outcome);
+            // it is due again
+            self.dry = false;
         }
     }
 
@@ -266,6 +281,8 @@ impl<'c> Turn<'c> {
         if !self.under_way.is_empty() && now >= self.moved + SLOW {
             self.place.began();
             self.place.set_slow(true);
+            self.ahead = 0;
+            self.put_down(self.limit());
         }
         if self.dry && now >= self.look_again {
             self.dry = false;

@@ -28,7 +28,7 @@ const PLENTY: i64 = 1_000_000;
 /// Calls at the same time.
 const IN_FLIGHT: usize = 16;
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Row> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(ORDERS);
     let depot = Depot::on(stack, "hand-over", PRODUCTS, PLENTY).await?;
     let operator = operator_of(stack).await?;
@@ -60,7 +60,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Row
     }
     let floor = Floor::median(floors, "a loop of reqwest with the same bodies, 16 calls in flight");
     let what = format!("{count} orders are handed over to a system that answers at once");
-    Ok(Row::relative(what, median(figures), "1/s", floor, Reach::RatioAtLeast(0.6)))
+    Ok(vec![Row::relative(what, median(figures), "1/s", floor, Reach::RatioAtLeast(0.6))])
 }
 
 /// Connects a system.

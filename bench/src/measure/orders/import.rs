@@ -20,7 +20,7 @@ const PRODUCTS: usize = 10_000;
 /// More pieces than are ever wanted.
 const PLENTY: i64 = 1_000_000;
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(ORDERS);
     let bare = Depot::on(stack, "bare import", PRODUCTS, PLENTY).await?;
     let depot = Depot::on(stack, "import", PRODUCTS, PLENTY).await?;

@@ -22,7 +22,7 @@ const PRODUCTS: usize = 10_000;
 /// More pieces than are ever wanted.
 const PLENTY: i64 = 1_000_000;
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(NEWS);
     let bare = Depot::on(stack, "bare news", PRODUCTS, PLENTY).await?;
     let depot = Depot::on(stack, "news", PRODUCTS, PLENTY).await?;

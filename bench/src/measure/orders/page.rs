@@ -61,7 +61,7 @@ pub(crate) fn questions() -> [Question; 2] {
     ]
 }
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(ORDERS);
     let depot = Depot::on(stack, "pages", 1_000, 0).await?;
     let mut psql = Psql::connect(stack).await?;

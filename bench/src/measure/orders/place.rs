@@ -30,7 +30,7 @@ const CROWD: usize = 5_000;
 
 const FLOOR: &str = "one statement an order, bare SQL, as many connections";
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let (count, hot) = (effort.of(ORDERS), effort.of(HOT_ORDERS));
     let (bare, depot) = (
         Depot::on(stack, "bare orders", PRODUCTS, PLENTY).await?,

@@ -26,7 +26,7 @@ const PLENTY: i64 = 1_000_000;
 /// The interval of orders beside an import.
 const EVERY: Duration = Duration::from_millis(20);
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let depot = Depot::on(stack, "receipt", PRODUCTS, PLENTY).await?;
     let receiver = Receiver::start().await?;
     let api = &depot.site.api;

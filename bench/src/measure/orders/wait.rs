@@ -20,7 +20,7 @@ const CROWD: usize = 100_000;
 /// Orders of a small crowd.
 const FEW: usize = 100;
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(in crate::measure) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = goods_come_and_go(stack, effort).await?;
     rows.push(goods_for_nobody(stack, effort).await?);
     Ok(rows)

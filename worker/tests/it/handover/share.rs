@@ -8,8 +8,10 @@ use longshore_worker::handover::{self, Ran};
 use longshore_worker::places::Places;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
-use super::support::{Depot, PATIENCE};
+use super::support::{CANCEL, Depot, PATIENCE};
+use crate::queue::support::eventually;
 
 /// A call that hangs lasts for the whole test.
 const FOR_EVER: Duration = Duration::from_mins(10);
@@ -53,4 +55,39 @@ async fn a_system_that_hangs_for_every_call_holds_up_no_other(_: PgPoolOptions, 
     assert_eq!(bad.calls().len(), HANGING);
     assert_eq!((good.calls().len(), good.system.book().len()), (60, 60), "each was handed over once");
     hangs.abort();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_waits_for_a_system_that_begins_to_hang_is_not_handed_over(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const IN_FLIGHT: usize = 4;
+    const ORDERS: usize = 300;
+    let mut depot = Depot::by_hand(&options).await;
+    depot.worker.deadline = FOR_EVER;
+    depot.store(json!({"maxInFlight": IN_FLIGHT})).await;
+    for n in 0..ORDERS {
+        depot.send(&n.to_string()).await;
+    }
+    let (worker, wms) = (depot.worker.clone(), depot.wms);
+    let turn = tokio::spawn(async move { handover::run(&worker, wms).await });
+    depot.system.wait_until(PATIENCE, |book, _| book.len() >= ORDERS / 3).await.unwrap();
+    depot.system.misbehave_in_turn(vec![Mischief::Hang]);
+    // what was recorded as begun and never called is due again, so it can be cancelled at once
+    let begun = "SELECT count(*) FROM expedition_handover WHERE handover_state = 'sending'";
+    let owner = &depot.place.world.owner;
+    eventually("only what is called is handed over", async || {
+        let sending: i64 = sqlx::query_scalar(begun).fetch_one(owner).await.unwrap();
+        (sending == IN_FLIGHT as i64).then_some(())
+    })
+    .await;
+    let order: Uuid =
+        sqlx::query_scalar("SELECT id FROM expedition_handover WHERE handover_state = 'pending' LIMIT 1")
+            .fetch_one(owner)
+            .await
+            .unwrap();
+    depot.command(order.into(), &CANCEL).await.unwrap();
+    depot.must_be(order.into(), "canceled", None).await;
+    turn.abort();
 }

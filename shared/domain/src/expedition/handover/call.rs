@@ -148,6 +148,7 @@ async fn orders(db: &Database, ids: &[Uuid]) -> Result<HashMap<Uuid, Map<String,
     )
     .fetch_all(&db.main)
     .await?;
+    let mut further: HashMap<Uuid, _> = further.into_iter().map(|row| (row.id, row)).collect();
     let mut orders = HashMap::new();
     for record in records {
         let Value::Object(mut order) = serde_json::from_str(&record.json).map_err(Problem::internal)? else {
@@ -155,7 +156,7 @@ async fn orders(db: &Database, ids: &[Uuid]) -> Result<HashMap<Uuid, Map<String,
         };
         // it differs from call to call, and a system may compare what comes again under the same key
         order.remove("handover");
-        if let Some(row) = further.iter().find(|row| row.id == record.id) {
+        if let Some(row) = further.remove(&record.id) {
             order.insert("carrierCode".to_owned(), json!(row.carrier_code));
             order.insert("carrierServiceCode".to_owned(), json!(row.carrier_service_code));
             for item in order.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
