@@ -85,7 +85,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page,
         Schedule,
         r#"SELECT c.setting_id AS "setting!: SettingId", c.kind AS "kind!", c.eshop_id AS "eshop_id!: EshopId", c.eshop AS "eshop!",
                   c.organisation AS "organisation!", c.integration_type AS "integration!", c.runs AS "runs!", c.active AS "active!",
-                  c.minutes AS "minutes!", c.next_run_at, c.at AS "at!", j.id AS "last?: JobId", j.state AS "state?: JobState",
+                  c.minutes AS "minutes!", c.next_run_at AS "next_run_at?", c.at AS "at!", j.id AS "last?: JobId", j.state AS "state?: JobState",
                   j.total AS "total?", j.failed AS "failed?", j.created_at AS "last_at?", c.error
            FROM (
                SELECT * FROM (
