@@ -49,6 +49,7 @@ pub struct About {
 
 /// What of a timeline is wanted.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
 pub struct Wanted {
     /// Whether the caller may read the audit.
     pub audit: bool,
