@@ -10,12 +10,14 @@
 //! - [`dispatcher`] finds due work in Postgres that is not on a queue.
 //! - [`allocation`] books waiting orders, and takes back what stocks no longer cover.
 //! - [`statistics`] keeps the table statistics of Postgres up to date.
+//! - [`beat`] says every few seconds what this worker is at.
 //! - [`isolation`] executes work that may have killed its process in a separate process.
 //! - [`context`] is passed to every handler; [`leases`] keeps its claims alive.
 //!
 //! To add a job: a kind in `shared/domain/src/job/kind.rs`, a body under [`jobs`], a line in [`jobs::chunk`].
 
 pub mod allocation;
+pub mod beat;
 pub mod command;
 pub mod context;
 pub mod dispatcher;

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::allocation;
+use crate::beat;
 use crate::context::WorkerContext;
 use crate::dispatcher::{self, Controlled, obey};
 use crate::handover;
@@ -117,6 +118,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     let allocating = tokio::spawn(allocation::keep(context.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));
+    let beating = tokio::spawn(beat::keep(context.clone()));
     // Redis starts to count now, so that the first call of a partner waits no longer than necessary
     context.partners.baselinker.open().await;
     let activity = context.services.metrics.activity().clone();
@@ -134,6 +136,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     // what it does not finish is undone, and its marks stay
     allocating.abort();
     analysing.abort();
+    beating.abort();
     keeping.abort();
     counting.abort();
     placing.iter().for_each(JoinHandle::abort);

@@ -4,6 +4,7 @@
 //! The exit status shows how a command ended ([`Exit`]). Its output goes to standard output, everything else
 //! to standard error. Another command is a file beside [`job`].
 
+mod attention;
 mod audit;
 mod delivery;
 mod eshop;
@@ -59,6 +60,9 @@ enum Command {
     /// List, pause and resume the queues of the workers.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// List what needs attention, acknowledge it, and mute it.
+    #[command(subcommand)]
+    Attention(attention::AttentionCommand),
     /// List who changed what, the newest first.
     Audit(audit::Audit),
     /// List and revoke access tokens.
@@ -132,6 +136,7 @@ impl Command {
             Self::Delivery(command) => command.run().await,
             Self::Eshop(command) => command.run().await,
             Self::Queue(command) => command.run().await,
+            Self::Attention(command) => command.run().await,
             Self::Audit(command) => command.run().await,
             Self::Token(command) => command.run().await,
             Self::Login(command) => command.run().await,

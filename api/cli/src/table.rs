@@ -28,10 +28,9 @@ fn coloured(word: &str, cell: &str) -> String {
     let plain = console::style(cell);
     let style = match word {
         "succeeded" | "delivered" | "healthy" | "working" => plain.green(),
-        "failed" | "exhausted" | "disabled" | "incorrect" | "no_worker" | "redis_down" | "waiting" => {
-            plain.red()
-        }
-        "retrying" | "failing" | "paused" | "partial" | "nothing" => plain.yellow(),
+        "failed" | "exhausted" | "disabled" | "incorrect" | "no_worker" | "redis_down" | "waiting"
+        | "critical" => plain.red(),
+        "retrying" | "failing" | "paused" | "partial" | "nothing" | "warning" => plain.yellow(),
         _ => plain,
     };
     style.to_string()

@@ -31,9 +31,9 @@ pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{ListQuery, Order, Page, Pages, Paging};
 pub use self::operation::{Replay, WebhookToCreate};
 pub use self::record::{
-    AccessToken, Attempt, AuditRecord, Author, Connection, CreatedDelivery, CreatedWebhook, Delivery,
-    DeliveryState, Eshop, Expedition, Health, ItemError, Job, JobResult, JobState, Login, Outcome, Progress,
-    Queue, QueueOverview, ReplayCount, WaitsFor, Webhook,
+    AccessToken, Attempt, Attention, AttentionLine, AuditRecord, Author, Connection, CreatedDelivery,
+    CreatedWebhook, Delivery, DeliveryState, Eshop, Expedition, Health, ItemError, Job, JobResult, JobState,
+    Login, Outcome, Progress, Queue, QueueOverview, ReplayCount, Silence, WaitsFor, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

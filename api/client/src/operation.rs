@@ -9,8 +9,8 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
-    AccessToken, AuditRecord, CreatedDelivery, CreatedWebhook, Delivery, Eshop, Expedition, ItemError, Job,
-    Login, Queue, QueueOverview, ReplayCount, Webhook,
+    AccessToken, Attention, AuditRecord, CreatedDelivery, CreatedWebhook, Delivery, Eshop, Expedition,
+    ItemError, Job, Login, Queue, QueueOverview, ReplayCount, Silence, Webhook,
 };
 use crate::rows::Rows;
 
@@ -268,6 +268,26 @@ impl Client {
     /// Resumes a queue, by its name.
     pub fn resume_queue(&self, name: &str) -> Call<Queue> {
         self.put(format!("/api/queue/{name}/resume"))
+    }
+
+    /// Reads what needs attention now.
+    pub fn attention(&self) -> Call<Attention> {
+        self.get("/api/attention")
+    }
+
+    /// Acknowledges a line as it is now; it comes back when something new happens.
+    pub fn acknowledge_attention(&self, line: Uuid, note: Option<&str>) -> Call<Silence> {
+        self.put(format!("/api/attention/{line}/acknowledge")).json(&json!({ "note": note }))
+    }
+
+    /// Mutes a line for one of [`Silence::SPANS`].
+    pub fn mute_attention(&self, line: Uuid, span: &str, reason: &str) -> Call<Silence> {
+        self.put(format!("/api/attention/{line}/mute")).json(&json!({ "for": span, "reason": reason }))
+    }
+
+    /// Ends the acknowledgement or the mute of a line.
+    pub fn end_attention_silence(&self, line: Uuid) -> Call<()> {
+        self.delete(format!("/api/attention/{line}/silence"))
     }
 
     /// Lists audit records.

@@ -3,6 +3,7 @@
 
 mod word;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use chrono::{DateTime, Utc};
@@ -288,6 +289,9 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The first 2 KiB of the answer.
     pub response: Option<String>,
+    /// Headers of an answer that is a failure; without cookies.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
 }
 
 /// An access token, without its value.
@@ -371,6 +375,66 @@ pub struct Queue {
 impl Queue {
     /// The names of the queues that this version knows.
     pub const NAMES: &[&str] = &["chunk", "partner", "lane", "handover", "upkeep"];
+}
+
+/// What needs attention now.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Attention {
+    /// The lines, the worst first.
+    pub lines: Vec<AttentionLine>,
+    /// Mutes of lines that are not there now.
+    pub absent: Vec<Silence>,
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AttentionLine {
+    /// Its id, the same for as long as it is about the same thing.
+    pub id: Uuid,
+    /// What it is about, as in `destination` or `queue`.
+    pub kind: String,
+    /// `critical` or `warning`.
+    pub severity: String,
+    /// The organisation, where it is about something of one.
+    pub organisation: Option<Uuid>,
+    /// What is wrong, for people.
+    pub sentence: String,
+    /// The page of the console that shows it.
+    pub page: String,
+    /// The moment that moves on when something new happens.
+    pub cause: Option<DateTime<Utc>>,
+    /// Its acknowledgement or mute.
+    pub silence: Option<Silence>,
+}
+
+/// An acknowledgement or a mute of a line.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Silence {
+    /// The line.
+    pub line: Uuid,
+    /// `acknowledged` or `muted`.
+    pub mode: String,
+    /// What the line said then.
+    pub sentence: String,
+    /// Who said it.
+    pub by: String,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// When it ends.
+    pub until: DateTime<Utc>,
+    /// Why, or a note.
+    pub reason: Option<String>,
+}
+
+impl Silence {
+    /// How long a mute may last.
+    pub const SPANS: &[&str] = &["1h", "8h", "24h", "7d"];
 }
 
 /// A record of one change.

@@ -11,12 +11,45 @@ use longshore_shared::kernel::access::Permission;
 use longshore_shared::operate::attention::{self, Attention, Kind, Line, Mode, Severity, Silence};
 use longshore_shared::operate::standing;
 use maud::{Markup, html};
+use uuid::Uuid;
 
+use super::form::Asked;
 use super::layout::Section;
 use super::piece::{Tone, badge, empty, time};
 use super::visit::Visit;
 
 const HERE: &str = "/console/attention";
+
+/// A page with lines, to which the confirmations lead back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Overview,
+    All,
+    Orders,
+}
+
+impl Place {
+    /// The pages, each with its word in an address.
+    const ALL: [(Self, &'static str, &'static str); 3] = [
+        (Self::Overview, "overview", "/console"),
+        (Self::All, "all", HERE),
+        (Self::Orders, "orders", "/console/order/attention"),
+    ];
+
+    fn row(self) -> (&'static str, &'static str) {
+        let row = Self::ALL.iter().find(|(place, ..)| *place == self);
+        row.map_or(("overview", "/console"), |(_, word, address)| (*word, *address))
+    }
+
+    /// The page that a confirmation came from.
+    fn of(asked: &Asked) -> Self {
+        let word = asked.get("from");
+        Self::ALL
+            .iter()
+            .find(|(_, known, _)| word == Some(*known))
+            .map_or(Self::Overview, |(place, ..)| *place)
+    }
+}
 
 /// Lines of one kind, each about one destination, warehouse, e-shop or job, that the overview shows.
 const OF_A_KIND: usize = 5;
@@ -28,7 +61,7 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     let content = html! {
         p.trail { a href="/console" { "Overview" } }
         h1 { "Needs attention" }
-        (parts(&visit, &found, usize::MAX))
+        (parts(&visit, &found, Place::All))
     };
     Ok(visit.page(Section::Overview, "Needs attention", &content))
 }
@@ -38,13 +71,19 @@ pub(super) fn draw(visit: &Visit<permit::ReadQueues>, found: &Attention) -> Mark
     html! {
         section.attention aria-labelledby="attention-title" {
             h2 #attention-title { "Needs attention" }
-            (parts(visit, found, OF_A_KIND))
+            (parts(visit, found, Place::Overview))
         }
     }
 }
 
+/// The part of the page of orders.
+pub(super) fn of_orders<P>(visit: &Visit<P>, found: &Attention) -> Markup {
+    html! { section aria-label="What to acknowledge or mute" { (parts(visit, found, Place::Orders)) } }
+}
+
 /// What is new, what was acknowledged, and what is muted.
-fn parts(visit: &Visit<permit::ReadQueues>, found: &Attention, of_a_kind: usize) -> Markup {
+fn parts<P>(visit: &Visit<P>, found: &Attention, place: Place) -> Markup {
+    let of_a_kind = if place == Place::Overview { OF_A_KIND } else { usize::MAX };
     let of = |mode: Option<Mode>| {
         let is_of = move |line: &&Line| line.silence.as_ref().map(|silence| silence.mode) == mode;
         found.lines.iter().filter(is_of).collect::<Vec<_>>()
@@ -57,18 +96,18 @@ fn parts(visit: &Visit<permit::ReadQueues>, found: &Attention, of_a_kind: usize)
             @if shown.is_empty() {
                 (empty("No new problems.", "Problems are listed here, the most severe first."))
             } @else {
-                ul { @for line in shown { (row(visit, line, now)) } }
+                ul { @for line in shown { (row(visit, line, place, now)) } }
             }
             @if more > 0 { p { a href=(HERE) { (more) " more" } } }
             @if !seen.is_empty() {
                 h3 #acknowledged-title { "Acknowledged" }
-                ul.quiet aria-labelledby="acknowledged-title" { @for line in seen { (row(visit, line, now)) } }
+                ul.quiet aria-labelledby="acknowledged-title" { @for line in seen { (row(visit, line, place, now)) } }
             }
             @if !muted.is_empty() || !found.absent.is_empty() {
                 h3 #muted-title { "Muted" }
                 ul.quiet aria-labelledby="muted-title" {
-                    @for line in muted { (row(visit, line, now)) }
-                    @for silence in &found.absent { (absent(visit, silence, now)) }
+                    @for line in muted { (row(visit, line, place, now)) }
+                    @for silence in &found.absent { (absent(visit, silence, place, now)) }
                 }
             }
         }
@@ -96,9 +135,9 @@ pub(super) fn tone(severity: Severity) -> Tone {
     }
 }
 
-fn row(visit: &Visit<permit::ReadQueues>, line: &Line, now: DateTime<Utc>) -> Markup {
+fn row<P>(visit: &Visit<P>, line: &Line, place: Place, now: DateTime<Utc>) -> Markup {
     let may = visit.can(Permission::WriteAttention) && line.is_of(visit.scope());
-    let path = format!("{HERE}/{}", line.id);
+    let address = |action: &str| address(line.id, action, place);
     let tone = if line.silence.is_some() { Tone::Quiet } else { tone(line.severity) };
     html! {
         li {
@@ -107,10 +146,10 @@ fn row(visit: &Visit<permit::ReadQueues>, line: &Line, now: DateTime<Utc>) -> Ma
             @if may {
                 div.buttons {
                     @if line.silence.is_some() {
-                        a.button href={(path) "/end"} data-ask="" { "End" span.hidden { " " (line.sentence) } }
+                        a.button href=(address("end")) data-ask="" { "End" span.hidden { " " (line.sentence) } }
                     } @else {
-                        a.button href={(path) "/acknowledge"} data-ask="" { "Acknowledge" span.hidden { " " (line.sentence) } }
-                        a.button href={(path) "/mute"} data-ask="" { "Mute" span.hidden { " " (line.sentence) } }
+                        a.button href=(address("acknowledge")) data-ask="" { "Acknowledge" span.hidden { " " (line.sentence) } }
+                        a.button href=(address("mute")) data-ask="" { "Mute" span.hidden { " " (line.sentence) } }
                     }
                 }
             }
@@ -118,15 +157,23 @@ fn row(visit: &Visit<permit::ReadQueues>, line: &Line, now: DateTime<Utc>) -> Ma
     }
 }
 
+/// The confirmation of an action with a line; it leads back to where it was asked for.
+fn address(line: Uuid, action: &str, place: Place) -> String {
+    match place {
+        Place::Overview => format!("{HERE}/{line}/{action}"),
+        _ => format!("{HERE}/{line}/{action}?from={}", place.row().0),
+    }
+}
+
 /// A mute of a line that is not there now.
-fn absent(visit: &Visit<permit::ReadQueues>, silence: &Silence, now: DateTime<Utc>) -> Markup {
+fn absent<P>(visit: &Visit<P>, silence: &Silence, place: Place, now: DateTime<Utc>) -> Markup {
     let is_own = silence.organisation.is_some() || visit.scope().organisations().is_none();
     html! {
         li {
             p { (badge(Tone::Quiet, "not there now")) span { (silence.sentence) } }
             (said(silence, now))
             @if visit.can(Permission::WriteAttention) && is_own {
-                div.buttons { a.button href={(HERE) "/" (silence.line) "/end"} data-ask="" { "End" span.hidden { " " (silence.sentence) } } }
+                div.buttons { a.button href=(address(silence.line, "end", place)) data-ask="" { "End" span.hidden { " " (silence.sentence) } } }
             }
         }
     }

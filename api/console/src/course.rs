@@ -87,6 +87,22 @@ pub(super) fn of_deliveries(asked: &Asked, here: &str, course: &Course) -> Marku
     section(asked, here, course.span, &charts)
 }
 
+/// The charts of a queue of which runs and their durations are counted: what they are, and how long they take.
+pub(super) fn of_runs(
+    asked: &Asked,
+    here: &str,
+    course: &Course,
+    points: &[Point],
+    [runs, durations]: [&str; 2],
+) -> Markup {
+    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let charts = html! {
+        (throughput(steps, runs, points))
+        (latency(steps, durations, points))
+    };
+    section(asked, here, course.span, &charts)
+}
+
 /// The charts of a webhook.
 pub(super) fn of_webhook(asked: &Asked, here: &str, course: &Narrow) -> Markup {
     let list = format!("{here}#ended");

@@ -2,6 +2,7 @@
 
 mod list;
 mod redelivery;
+mod request;
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -10,6 +11,7 @@ use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
+use longshore_shared::webhook::health::Webhook;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -30,14 +32,19 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     let delivery = find(&visit, id).await?;
     let now = visit.now();
+    let webhook = match delivery.destination {
+        Some(_) => Some(visit.webhook(delivery.webhook_id).await?),
+        None => None,
+    };
+    let authentication = webhook.as_ref().map(|webhook| webhook.authentication_type.as_str());
     let content = html! {
         p.trail {
             a href="/console/webhook" { "Webhooks" } " / "
             a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) }
             " / " (delivery.event.as_deref().unwrap_or("delivery"))
         }
-        (standing(&delivery, visit.can(Permission::WriteWebhooks), now))
-        (request(&delivery))
+        (standing(&delivery, webhook.as_ref(), visit.can(Permission::WriteWebhooks), now))
+        (request::draw(&delivery, authentication))
         (attempts(&delivery, now))
     };
     Ok(visit.page(Section::Webhooks, &format!("Delivery {id}"), &content))
@@ -47,7 +54,7 @@ async fn find<P>(visit: &Visit<P>, id: DeliveryId) -> Result<Delivery, Problem> 
     search::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("delivery"))
 }
 
-fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
+fn standing(delivery: &Delivery, webhook: Option<&Webhook>, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         header.title {
             h1 { (delivery.event.as_deref().unwrap_or("Delivery")) }
@@ -58,7 +65,7 @@ fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
         }
         dl.details {
             div { dt { "Made" } dd { (full_time(delivery.created_at, now)) } }
-            @if let Some(at) = delivery.next_attempt_at { div { dt { "Next attempt" } dd { (full_time(at, now)) } } }
+            @if let Some(at) = delivery.next_attempt_at { div { dt { "Next attempt" } dd { (full_time(at, now)) (held(webhook, now)) } } }
             @if let Some(at) = delivery.finished_at { div { dt { "Ended" } dd { (full_time(at, now)) } } }
             div { dt { "webhook-id" } dd { (piece::id(delivery.event_id)) } }
             div { dt { "Id" } dd { (piece::id(delivery.id)) } }
@@ -77,25 +84,14 @@ fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// The request: the body as it is sent and signed.
-fn request(delivery: &Delivery) -> Markup {
-    let body = delivery.body();
+/// What keeps a delivery from being sent when it is due.
+fn held(webhook: Option<&Webhook>, now: DateTime<Utc>) -> Markup {
+    let Some(webhook) = webhook else { return html! {} };
     html! {
-        section aria-labelledby="request-title" {
-            h2 #request-title { "Request" }
-            @match body.as_deref() {
-                Some(body) => {
-                    p { code { "POST " (delivery.destination.as_deref().unwrap_or("")) } }
-                    p.muted {
-                        "The exact body. The signature covers the webhook-id, the webhook-timestamp of the attempt and this body, joined by dots."
-                    }
-                    pre.wrapped tabindex="0" role="region" aria-label="Body of the request" { code { (String::from_utf8_lossy(body)) } }
-                    @if let Ok(body) = serde_json::from_slice(body) {
-                        details { summary { "Formatted" } (piece::json(&body)) }
-                    }
-                },
-                None => (empty("The event was removed.", "Events are kept for 37 days. The delivery cannot be sent again.")),
-            }
+        @if !webhook.active {
+            ". Kept until the webhook is activated"
+        } @else if let Some(probe) = webhook.probe_at.filter(|probe| *probe > now) {
+            ". Held by the breaker, which probes the destination " (time(probe, now))
         }
     }
 }
@@ -116,6 +112,12 @@ fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
                         @if let Some(at) = attempted_at(attempt) { span.muted { "webhook-timestamp " code { (at.timestamp()) } } }
                     }
                     @if let Some(error) = attempt["error"].as_str() { p.error { (error) } }
+                    @if let Some(headers) = attempt["headers"].as_object() {
+                        details {
+                            summary { "Headers of the answer" }
+                            dl.headers { @for (name, value) in headers { div { dt { code { (name) } } dd { (value.as_str().unwrap_or_default()) } } } }
+                        }
+                    }
                     @if let Some(answer) = attempt["response"].as_str() && !answer.is_empty() { pre tabindex="0" { code { (answer) } } }
                 }
             }

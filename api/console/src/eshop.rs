@@ -3,9 +3,10 @@
 pub(super) mod setting;
 mod wrong;
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::connection::{self as tests, Test};
 use longshore_shared::job::kind::JobKind;
@@ -19,9 +20,11 @@ use longshore_shared::operate;
 use longshore_shared::operate::course::Narrow;
 use longshore_shared::operate::eshop::{self, Eshop, Last, Run, Setting};
 use longshore_shared::operate::order::search::{self as orders, Line as Order};
+use longshore_shared::operate::timeline::{Timeline, Wanted, of_eshop};
 use longshore_shared::webhook::health::{self, Line as Webhook};
 use maud::{Markup, html};
 
+use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{
@@ -29,7 +32,7 @@ use super::piece::{
 };
 use super::visit::Visit;
 use super::webhook::list as webhooks;
-use super::{course, sync};
+use super::{course, sync, timeline};
 
 /// Syncs of a kind that are shown as ticks.
 const TICKS: usize = 30;
@@ -49,12 +52,14 @@ struct Found {
     last: Option<Last>,
     succeeded_at: Option<DateTime<Utc>>,
     past: Narrow,
+    timeline: Timeline,
 }
 
 /// `GET /console/eshop/{id}`.
 pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
-    let found = read(&visit, id).await?;
-    let now = visit.now();
+    let (wanted, refused) = Refused::of(timeline::wanted(&visit))?;
+    let found = read(&visit, id, &wanted).await?;
+    let (now, here) = (visit.now(), format!("/console/eshop/{id}"));
     let content = html! {
         (standing(&visit, &found, now))
         (wrong::draw(&found, now))
@@ -64,15 +69,16 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
         @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
+        (timeline::draw(&visit.asked, &refused, &here, id.get(), &found.timeline, now))
         (course::script())
     };
     let is_testing = found.test.as_ref().is_some_and(|test| !test.state.is_ended());
-    let live = format!("/console/eshop/{id}/live");
-    Ok(if is_testing {
-        visit.live_page(Section::Syncs, &found.eshop.name, &live, &content)
+    let page = if is_testing {
+        visit.live_page(Section::Syncs, &found.eshop.name, &format!("{here}/live"), &content)
     } else {
         visit.page(Section::Syncs, &found.eshop.name, &content)
-    })
+    };
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
 /// `GET /console/eshop/{id}/live`: of the page, the setting with the test of its connection.
@@ -94,7 +100,7 @@ async fn connected(db: &Database, id: EshopId) -> Result<(Option<Setting>, Optio
     tokio::try_join!(eshop::setting(db, id), tests::last(db, JobKind::IntegrationTest, &of))
 }
 
-async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem> {
+async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Result<Found, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
     let eshop = eshop::find(db, scope, id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let [settings, jobs, webhooks] =
@@ -104,7 +110,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
     let span = course::span(&visit.asked);
-    let ((setting, test), runs, syncs, jobs, orders, webhooks, last, succeeded_at, past) = tokio::try_join!(
+    let ((setting, test), runs, syncs, jobs, orders, webhooks, last, succeeded_at, past, timeline) = tokio::try_join!(
         async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
@@ -114,8 +120,22 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId) -> Result<Found, Problem
         async { if webhooks { eshop::last(db, id).await } else { Ok(None) } },
         async { if webhooks { eshop::last_success(db, id).await } else { Ok(None) } },
         operate::course::of_eshop(db, eshop.organisation_id, id, span),
+        of_eshop(db, scope, eshop.organisation_id, id, wanted),
     )?;
-    Ok(Found { eshop, setting, test, runs, syncs, jobs, orders, webhooks, last, succeeded_at, past })
+    Ok(Found {
+        eshop,
+        setting,
+        test,
+        runs,
+        syncs,
+        jobs,
+        orders,
+        webhooks,
+        last,
+        succeeded_at,
+        past,
+        timeline,
+    })
 }
 
 /// The charts of what the visitor may see.

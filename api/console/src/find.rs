@@ -12,7 +12,8 @@ use super::visit::Visit;
 
 /// What can be found, for an empty search.
 const ADVICE: &str = "A SKU, the beginning of a product's name, an order or tracking number, an e-shop, an organisation, the host of \
-                      a destination, any id, a request id, or a trace id.";
+                      a destination, a warehouse system or its host, a carrier, an access token, a person, any id, a request id, or a \
+                      trace id.";
 
 /// `GET /console/find?q=`: the page of the only hit, or all hits.
 pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
@@ -55,6 +56,7 @@ fn section((kind, hits): &Group, text: &str) -> Markup {
                     @match kind {
                         Kind::Webhook => a href={"/console/webhook?" (query("text", text))} { "All webhooks" },
                         Kind::Eshop => a href={"/console/sync?" (query("name", text))} { "All e-shops" },
+                        Kind::Wms => a href={"/console/wms?" (query("text", text))} { "All warehouse systems" },
                         _ => "Search for more of the name to see fewer.",
                     }
                 }
@@ -73,6 +75,10 @@ fn words(kind: Kind) -> (&'static str, &'static str) {
         Kind::Webhook => ("webhook", "Webhooks"),
         Kind::Job => ("job", "Jobs"),
         Kind::Delivery => ("delivery", "Deliveries"),
+        Kind::Wms => ("wms", "Warehouse systems"),
+        Kind::Preference => ("preference", "Carrier preferences"),
+        Kind::Token => ("token", "Access tokens"),
+        Kind::Account => ("account", "Accounts"),
         Kind::Request => ("request", "Requests"),
         Kind::Entity => ("entity", "Records of the audit"),
     }
@@ -81,7 +87,10 @@ fn words(kind: Kind) -> (&'static str, &'static str) {
 fn address(kind: Kind, hit: &Hit) -> String {
     match kind {
         Kind::Request => format!("/console/audit?{}", query("request", &hit.name)),
-        Kind::Entity => format!("/console/audit?entity={}", hit.id),
+        Kind::Entity | Kind::Account => format!("/console/audit?entity={}", hit.id),
+        // of the service, not of an organisation
+        Kind::Token if hit.id.is_nil() => "/console/token".to_owned(),
+        Kind::Preference | Kind::Token => format!("/console/{}?organisation={}", words(kind).0, hit.id),
         kind => format!("/console/{}/{}", words(kind).0, hit.id),
     }
 }

@@ -21,6 +21,7 @@ use longshore_shared::webhook::delivery::outcome::{SentAgain, sentence};
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::json;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{
@@ -266,10 +267,11 @@ fn payload(found: &Inspection) -> Markup {
     html! {
         section aria-labelledby="payload-title" {
             h2 #payload-title { "Payload" }
-            details { summary { "Parameters" } (piece::json(&found.job.parameters)) }
+            details { summary { "Parameters" } (json::draw(&found.job.parameters)) }
             @match &found.payload {
                 Some(payload) => details {
                     summary { "Items of chunk " (payload.chunk) ": the first " (payload.first.len()) " of " (payload.count) }
+                    button.copy type="button" data-copy-of="pre" hidden { "copy" }
                     pre tabindex="0" { code { @for item in &payload.first { (item) "\n" } } }
                 },
                 None => p.muted { "Items are removed after they are executed." },

@@ -13,6 +13,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::asset;
 use super::form::FORM_TOKEN;
+use super::theme::{self, Theme};
 
 /// Only files from this origin, no inline styles or scripts, and no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -78,7 +79,7 @@ impl Section {
             "" | "attention" => Some(Self::Overview),
             // deliveries belong to the section of their webhook, e-shops to that of their syncs
             "delivery" | "replay" => Some(Self::Webhooks),
-            "eshop" | "organisation" => Some(Self::Syncs),
+            "eshop" | "organisation" | "schedule" => Some(Self::Syncs),
             // what is shipped by whom, beside where from
             "preference" => Some(Self::Warehouses),
             room => {
@@ -103,6 +104,9 @@ pub(super) struct Chrome<'c> {
     pub(super) live: Option<&'c str>,
     /// What was searched for.
     pub(super) sought: Option<&'c str>,
+    pub(super) theme: Theme,
+    /// The page itself, to which a change of the theme leads back.
+    pub(super) here: &'c str,
 }
 
 /// A page, with its section marked in the navigation bar.
@@ -118,7 +122,7 @@ pub(super) fn page(
             form.find method="get" action="/console/find" role="search" aria-label="Everything" {
                 label.hidden for="find" { "Find a SKU, product, order, e-shop, organisation, destination, or any id" }
                 input #find type="search" name="q" value=[chrome.sought] placeholder="SKU, order, e-shop, host, id" maxlength="200"
-                    autocomplete="off" spellcheck="false" aria-keyshortcuts="/";
+                    autocomplete="off" spellcheck="false" aria-keyshortcuts="/ Control+K Meta+K";
             }
             nav aria-label="Pages" {
                 @for (room, name, address) in Section::ALL {
@@ -139,10 +143,18 @@ pub(super) fn page(
             @if let Some(said) = &chrome.said { p.said role="status" { (said) } }
             (content)
         }
-        footer { a href="/docs/glossary" { "Glossary" } }
+        footer {
+            span { "Longshore " (env!("CARGO_PKG_VERSION")) }
+            nav aria-label="Help" {
+                a href="/docs" { "Documentation" }
+                a href="/docs/glossary" { "Glossary" }
+            }
+            (theme::choice(chrome))
+        }
         dialog #dialog aria-label="Confirm" {}
+        dialog #palette aria-label="Find" {}
     };
-    document(title, &body)
+    document(title, chrome.theme, &body)
 }
 
 /// A page for visitors who are not logged in.
@@ -153,13 +165,13 @@ pub(super) fn bare(title: &str, content: &Markup) -> Html<String> {
         }
         main #main { (content) }
     };
-    document(title, &body)
+    document(title, Theme::System, &body)
 }
 
-fn document(title: &str, body: &Markup) -> Html<String> {
+fn document(title: &str, theme: Theme, body: &Markup) -> Html<String> {
     let document = html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang="en" data-theme=[theme.forced()] {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";

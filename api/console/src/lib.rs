@@ -3,12 +3,12 @@
 //! # Modules
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`job`],
-//!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`eshop`], [`organisation`], [`account`],
-//!   [`token`], [`wms`], [`preference`].
+//!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
+//!   [`account`], [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`piece`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows the test of a connection; [`secret`]
+//! - [`layout`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows the test of a connection; [`secret`]
 //!   has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
 //!
@@ -41,6 +41,7 @@ mod failure;
 mod find;
 mod form;
 mod job;
+mod json;
 mod layout;
 mod live;
 mod order;
@@ -52,9 +53,11 @@ mod problem;
 mod product;
 mod queue;
 mod replay;
+mod schedule;
 mod secret;
 mod session;
 mod sync;
+mod theme;
 mod timeline;
 mod token;
 mod visit;
@@ -174,6 +177,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/preference/{id}/delete", get(preference::ask_delete).post(preference::delete))
         .route("/console/audit", get(audit::show))
         .route("/console/sync", get(sync::show))
+        .route("/console/schedule", get(schedule::show))
+        .route("/console/theme", post(theme::set))
         .route("/console/login", get(session::show_login).post(session::log_in))
         .route("/console/logout", post(session::log_out))
         .route("/console/{*path}", get(problem::no_such_page))

@@ -64,7 +64,13 @@ async fn find(visit: &Visit<permit::Read>, id: ExpeditionId, wanted: &Wanted) ->
 /// What of the timeline the visitor may see and asks for. A reader of an order sees how its status changed.
 fn wanted(visit: &Visit<permit::Read>) -> Result<Wanted, Problem> {
     let Period { since, until } = timeline::period(&visit.asked)?;
-    Ok(Wanted { audit: true, deliveries: visit.can(Permission::ReadWebhooks), since, until })
+    Ok(Wanted {
+        audit: true,
+        deliveries: visit.can(Permission::ReadWebhooks),
+        since,
+        until,
+        ..Wanted::default()
+    })
 }
 
 /// `GET /console/order/{id}/live`.

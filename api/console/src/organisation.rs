@@ -1,16 +1,20 @@
-//! An organisation: its e-shops, those with something wrong first.
+//! An organisation: its e-shops, those with something wrong first, and what happened in it.
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::OrganisationId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
+use longshore_shared::operate::timeline::of_organisation;
 use maud::{Markup, html};
 
+use super::form::Refused;
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
+use super::timeline;
 use super::visit::Visit;
 
 /// `GET /console/organisation/{id}`.
@@ -19,15 +23,18 @@ pub(super) async fn show(
     visit: Visit<permit::Read>,
 ) -> Result<Response, Failure> {
     let (db, scope) = (visit.db(), visit.scope());
-    let (found, eshops) =
-        tokio::try_join!(organisation::find(db, scope, id), organisation::eshops(db, scope, id))?;
-    let found = found.ok_or_else(|| Problem::not_found("organisation"))?;
-    let now = visit.now();
+    let (wanted, refused) = Refused::of(timeline::wanted(&visit))?;
+    let found = organisation::find(db, scope, id).await?.ok_or_else(|| Problem::not_found("organisation"))?;
+    let (eshops, past) =
+        tokio::try_join!(organisation::eshops(db, scope, id), of_organisation(db, scope, id, &wanted))?;
+    let (now, here) = (visit.now(), format!("/console/organisation/{id}"));
     let content = html! {
         (standing(&visit, &found, &eshops, now))
         (table(&eshops, now))
+        (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };
-    Ok(visit.page(Section::Syncs, &found.name, &content))
+    let page = visit.page(Section::Syncs, &found.name, &content);
+    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
 fn standing(

@@ -190,9 +190,11 @@ pub(super) fn page_of(entity_type: &str, id: Uuid) -> String {
             format!("/console/{entity_type}/{id}")
         }
         "expedition" => format!("/console/order/{id}"),
-        // the search leads from a stock to its product, and from a setting to its e-shop
-        "product_stock" | "integration_setting" => format!("/console/find?q={id}"),
-        "wms_setting" => format!("/console/wms/{id}"),
+        // the search leads from a stock to its product, from a setting to its e-shop, and to the lists that have the others
+        "product_stock" | "integration_setting" | "carrier_preference" | "access_token" => {
+            format!("/console/find?q={id}")
+        }
+        "wms" | "wms_setting" => format!("/console/wms/{id}"),
         _ => format!("/console/audit?entity={id}"),
     }
 }

@@ -20,6 +20,7 @@ use super::form::form_token;
 use super::layout::{self, Section};
 use super::piece::sentence;
 use super::session::{self, LOGIN};
+use super::theme::Theme;
 
 /// How long identifying the visitor may take, since the failure may be that of Postgres.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -32,6 +33,7 @@ pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) 
     let section = Section::of(request.uri().path());
     let is_live = request.uri().path().ends_with("/live");
     let token = session::token(request.headers()).map(str::to_owned);
+    let theme = Theme::chosen(request.headers());
     let mut response = next.run(request).await;
     let Some(Failure(problem)) = response.extensions_mut().remove::<Failure>() else { return response };
     if std::ptr::eq(problem.kind(), &raw const UNAUTHENTICATED) && !is_live {
@@ -47,7 +49,7 @@ pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) 
     let content = content(&problem, id);
     let title = problem.kind().title;
     let page = match token {
-        Some(token) if !is_live => with_bar(&app, &token, section, title, &content).await,
+        Some(token) if !is_live => with_bar(&app, (&token, theme), section, title, &content).await,
         _ => None,
     };
     let status = StatusCode::from_u16(problem.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -61,7 +63,7 @@ pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) 
 /// The page for a visitor who is logged in; `None` if the visitor cannot be identified.
 async fn with_bar(
     app: &App,
-    token: &str,
+    (token, theme): (&str, Theme),
     section: Option<Section>,
     title: &str,
     content: &Markup,
@@ -74,6 +76,8 @@ async fn with_bar(
         said: None,
         live: None,
         sought: None,
+        theme,
+        here: "/console",
     };
     Some(layout::page(&chrome, section, title, content))
 }

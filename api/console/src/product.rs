@@ -25,6 +25,7 @@ pub(super) async fn show(Id(id): Id<ProductId>, visit: Visit<permit::Read>) -> R
         deliveries: visit.can(Permission::ReadWebhooks),
         since: period.since,
         until: period.until,
+        ..Wanted::default()
     };
     let found = product::inspect(visit.db(), visit.scope(), id, &wanted).await?;
     let found = found.ok_or_else(|| Problem::not_found("product"))?;

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use http::request::Parts as Head;
 use longshore_http::extract::{Failure, Segment, permit};
 use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::activity::{self, Span};
+use longshore_shared::kernel::activity::{self, Course, Span};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
@@ -19,6 +19,7 @@ use longshore_shared::operate::standing::{self, Shown, Verdict};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::chart::spark;
 use super::course;
 use super::layout::Section;
 use super::live::{self, Parts};
@@ -55,15 +56,28 @@ pub(super) async fn show_one(
         p.trail { a href=(BACK) { "Queues" } }
         h1.hidden { "Queue " (name) }
         @for (id, part) in parts.iter().filter(|(id, _)| *id == own) { div #(id) { (part) } }
-        @match Queue::from_name(name) {
-            Some(Queue::Chunk) => (course::of_jobs(&visit.asked, &here, &past)),
-            Some(Queue::Lane) => (course::of_deliveries(&visit.asked, &here, &past)),
-            _ => p.muted { "What this queue did is not counted." },
-        }
+        (charts(&visit, name, &here, &past))
         (course::script())
     };
     let title = format!("Queue {name}");
     Ok(visit.live_page(Section::Queues, &title, "/console/queue/live", &content))
+}
+
+/// What a queue did. Calls of partners and warehouses, and the upkeep, are counted for the whole service only.
+fn charts(visit: &Visit<permit::ReadQueues>, name: &str, here: &str, past: &Course) -> Markup {
+    let asked = &visit.asked;
+    let (points, titles) = match Queue::from_name(name) {
+        Some(Queue::Chunk) => return course::of_jobs(asked, here, past),
+        Some(Queue::Lane) => return course::of_deliveries(asked, here, past),
+        Some(Queue::Partner) => (&past.partners, ["Turns at partners", "Duration of turns"]),
+        Some(Queue::Handover) => (&past.handovers, ["Calls of warehouses", "Duration of calls"]),
+        Some(Queue::Upkeep) => (&past.upkeep, ["Tasks", "Duration of tasks"]),
+        None => return html! {},
+    };
+    if visit.scope().organisations().is_some() {
+        return html! { p.muted { "This queue is counted for the whole service, and shown to those who see all organisations." } };
+    }
+    course::of_runs(asked, here, past, points, titles)
 }
 
 /// `GET /console/queue/live`.
@@ -80,38 +94,47 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         tokio::try_join!(standing::read(visit.services()), rates(visit), join_all(aside).map(Ok))?;
     let parts = standing.queues.iter().enumerate().map(|(place, queue)| {
         let aside = aside.get(place).and_then(|asked| asked.as_ref().ok()?.as_ref().ok()).copied();
-        (format!("card-{}", queue.wish.queue).into(), card(visit, queue, rates, aside))
+        (format!("card-{}", queue.wish.queue).into(), card(visit, queue, &rates, aside))
     });
     Ok(parts.collect())
 }
 
-/// The recent rate per minute of jobs, and of calls to destinations.
-async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[f64; 2], Problem> {
+/// What a queue did lately.
+struct Rate {
+    queue: Queue,
+    per_minute: f64,
+    unit: &'static str,
+    /// By the minute, over the last hour.
+    course: Vec<Option<f64>>,
+}
+
+/// What each queue did lately.
+async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[Rate; 5], Problem> {
     let course = activity::read(&visit.db().lists, Span::Hour).await?;
-    let rate = |points: &[activity::Point]| {
+    let rate = |queue: Queue, unit: &'static str, points: &[activity::Point]| {
+        let all = |point: &activity::Point| point.good + point.bad;
         // the current minute is not complete
-        let lately = points.iter().rev().skip(1).take(usize::from(RATE_MINUTES));
-        let count: i64 = lately.map(|point| point.good + point.bad).sum();
-        f64::from(i32::try_from(count).unwrap_or(i32::MAX)) / f64::from(RATE_MINUTES)
+        let count: i64 = points.iter().rev().skip(1).take(usize::from(RATE_MINUTES)).map(all).sum();
+        let per_minute = f64::from(i32::try_from(count).unwrap_or(i32::MAX)) / f64::from(RATE_MINUTES);
+        let course = points.iter().map(|point| Some(course::float(all(point)))).collect();
+        Rate { queue, per_minute, unit, course }
     };
-    Ok([rate(&course.jobs), rate(&course.deliveries)])
+    Ok([
+        rate(Queue::Chunk, "jobs/min", &course.jobs),
+        rate(Queue::Lane, "calls/min", &course.deliveries),
+        rate(Queue::Partner, "turns/min", &course.partners),
+        rate(Queue::Handover, "calls/min", &course.handovers),
+        rate(Queue::Upkeep, "tasks/min", &course.upkeep),
+    ])
 }
 
-/// The rate of a queue.
-fn rate_of(queue: Queue, [jobs, calls]: [f64; 2]) -> Markup {
-    match queue {
-        Queue::Chunk => html! { (format!("{jobs:.1}")) " jobs/min" },
-        Queue::Lane => html! { (format!("{calls:.1}")) " calls/min" },
-        Queue::Partner | Queue::Handover | Queue::Upkeep => none(),
-    }
-}
-
-fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside: Option<u64>) -> Markup {
+fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: &[Rate], aside: Option<u64>) -> Markup {
     let may = visit.can(Permission::ManageQueues);
     let wish = &queue.wish;
     let name = wish.queue.name();
     let path = format!("/console/queue/{name}");
     let (tone, word, sentence) = in_words(queue);
+    let rate = rates.iter().find(|rate| rate.queue == wish.queue);
     html! {
         section.card aria-labelledby={"queue-" (name)} {
             header {
@@ -122,12 +145,16 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
             p { (sentence) }
             @if wish.paused && queue.verdict() != Verdict::Paused { p { (queue.pause_in_words()) } }
             p.muted { (purpose(wish.queue)) }
+            @if let Some(rate) = rate { (spark("good", &rate.course)) }
             dl.facts {
                 div { dt { "Depth" } dd { (known(queue.depth)) } }
                 div { dt { "In flight" } dd { (known(queue.in_flight)) } }
                 div { dt { "Oldest" } dd { @match queue.oldest_seconds { Some(age) => (seconds(age)), None => (none()) } } }
                 div { dt { "Workers" } dd { (known(queue.workers)) } }
-                div { dt { "Rate" } dd { (rate_of(wish.queue, rates)) } }
+                div { dt { "Rate" } dd { @match rate {
+                    Some(rate) => { (format!("{:.1}", rate.per_minute)) " " (rate.unit) },
+                    None => (none()),
+                } } }
                 div { dt { "Recorded, open" } dd { @match queue.recorded.open { Some(open) => (number(open)), None => (none()) } } }
                 div { dt { "Recorded, due" } dd { @match queue.recorded.due { Some(due) => (number(due)), None => (none()) } } }
                 div { dt { "Leased" } dd { (number(queue.recorded.running)) } }

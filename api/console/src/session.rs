@@ -63,7 +63,7 @@ pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, HOST_NAME).or_else(|| cookie(headers, NAME))
 }
 
-fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
+pub(super) fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     headers
         .get_all(COOKIE)
         .into_iter()
@@ -189,7 +189,7 @@ fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderM
 }
 
 /// Whether a URL is a page of the console, and cannot be read as another host.
-fn is_ours(next: &str) -> bool {
+pub(super) fn is_ours(next: &str) -> bool {
     let rest = next.strip_prefix("/console");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
         && !next.split(['/', '?', '#']).any(|step| matches!(step, "." | ".."))

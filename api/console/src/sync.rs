@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::sync_run::{self, COUNTED, Filter, PAGE, Run};
+use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
@@ -45,7 +46,10 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
     let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
     let content = html! {
-        h1 { "Syncs by e-shop" }
+        header.title {
+            h1 { "Syncs by e-shop" }
+            @if visit.can(Permission::ReadSettings) { div.buttons { a.button href="/console/schedule" { "Schedules" } } }
+        }
         p.muted { "Latest and next sync of every e-shop." }
         nav.switch aria-label="By state" {
             a href=(asked.address(HERE, &["state", "after"], &[])) aria-current=[(!wanted.failing).then_some("true")] { "All" }

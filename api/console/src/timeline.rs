@@ -3,15 +3,20 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::timeline::{Delivery, Entry, Movement, News, Record, SHOWN, Timeline};
+use longshore_shared::operate::timeline::{
+    Called, Delivery, Entry, Health, Jobs, Movement, News, Record, SHOWN, Timeline, Turn, Wanted,
+};
 use maud::{Markup, html};
+use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use super::form::{Asked, Refused};
 use super::piece::{
-    self, Tone, badge, checked, empty, full_time, milliseconds, number, page_of, state, status,
+    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, page_of, state, status,
 };
+use super::visit::Visit;
 
 /// A period; open where it has no bound.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +33,42 @@ pub(super) fn period(asked: &Asked) -> Result<Period, Problem> {
     Ok(Period { since: asked.moment("since")?, until: asked.moment("until")? })
 }
 
+/// The parts of the timelines of e-shops and organisations: the word in an address, and the name.
+const PARTS: [(&str, &str); 4] =
+    [("", "Everything"), ("changes", "Changes"), ("jobs", "Jobs"), ("health", "Failures")];
+
+/// What of the timeline of an e-shop or an organisation is asked for, and may be shown.
+pub(super) fn wanted<P>(visit: &Visit<P>) -> Result<Wanted, Problem> {
+    let asked = &visit.asked;
+    let Period { since, until } = period(asked)?;
+    let known = |word: &str| PARTS.iter().find(|(known, _)| *known == word).map(|(known, _)| *known);
+    let part = asked.among("part", known)?;
+    let is = |own: &str, may: Permission| part.is_none_or(|part| part == own) && visit.can(may);
+    Ok(Wanted {
+        audit: is("changes", Permission::ReadAudit),
+        deliveries: is("health", Permission::ReadWebhooks),
+        jobs: is("jobs", Permission::ReadJobs),
+        settings: is("health", Permission::ReadSettings),
+        systems: is("health", Permission::ReadWmsSettings),
+        since,
+        until,
+    })
+}
+
+/// The choice of a part of the timeline.
+fn parts(asked: &Asked, here: &str) -> Markup {
+    let chosen = asked.get("part").unwrap_or_default();
+    let address = |word: &str| {
+        let part = [("part", word)];
+        format!("{}#timeline", asked.address(here, &["part"], if word.is_empty() { &[] } else { &part }))
+    };
+    html! {
+        nav.switch aria-label="Part of the timeline" {
+            @for (word, name) in PARTS { a href=(address(word)) aria-current=[(chosen == word).then_some("true")] { (name) } }
+        }
+    }
+}
+
 /// The timeline of the page at `here`; `own` is the thing that it is about.
 pub(super) fn draw(
     asked: &Asked,
@@ -37,6 +78,7 @@ pub(super) fn draw(
     timeline: &Timeline,
     now: DateTime<Utc>,
 ) -> Markup {
+    let has_parts = ["/console/eshop/", "/console/organisation/"].iter().any(|page| here.starts_with(page));
     let without = ["day", "since", "until"];
     let all = asked.address(here, &without, &[]);
     let since = |days: i64| {
@@ -47,7 +89,9 @@ pub(super) fn draw(
     html! {
         section #timeline aria-labelledby="timeline-title" {
             h2 #timeline-title { "What happened " span.muted { "newest first, times in UTC" } }
+            @if has_parts { (parts(asked, here)) }
             form.search method="get" action=(here) role="search" aria-label="Period of the timeline" {
+                @if let Some(part) = asked.get("part") { input type="hidden" name="part" value=(part); }
                 (checked(asked, refused, "day", "Day", "date"))
                 (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
                 (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
@@ -89,6 +133,8 @@ fn line(entry: &Entry, own: Uuid, now: DateTime<Utc>) -> Markup {
                 Entry::Movement(movement) => (of_movement(movement, own)),
                 Entry::News(news) => (of_news(news)),
                 Entry::Delivery(delivery) => (of_delivery(delivery)),
+                Entry::Jobs(jobs) => (of_jobs(jobs, own)),
+                Entry::Health(health) => (of_health(health)),
             }
         }
     }
@@ -107,6 +153,9 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
             _ => {}
         }
         strong { (record.action) }
+        @if let Some(name) = record.name.as_deref().filter(|_| record.entity != own) {
+            " of " a href=(page_of(&record.entity_type, record.entity)) { (name) }
+        }
         @if let Some((from, to)) = change("status") { ": " (from) " → " (to) }
         " by " (record.actor) " " span.muted { (record.actor_type) }
         @if let Some(reason) = record.changes["reason"][1].as_str() { ". Reason: " (reason) }
@@ -162,5 +211,54 @@ fn of_delivery(delivery: &Delivery) -> Markup {
             @if delivery.attempts > 1 { " " span.muted { "attempt " (delivery.attempts) } }
         }
         @if let Some(error) = error { " " span.refused { (error) } }
+    }
+}
+
+/// Jobs of one line: the job, or the list of them.
+fn of_jobs(jobs: &Jobs, own: Uuid) -> Markup {
+    let address = if jobs.jobs == 1 { format!("/console/job/{}", jobs.newest) } else { listed(jobs) };
+    html! {
+        a href=(address) { (jobs.kind) }
+        @if let (Some(id), Some(name)) = (jobs.eshop_id.filter(|id| id.get() != own), &jobs.eshop) { " of " (piece::eshop(id, name)) }
+        " " (state(jobs.state))
+        @if jobs.jobs > 1 { " " (number(jobs.jobs)) " jobs since " (jobs.since.format("%H:%M")) }
+        @if jobs.changed > 0 { ", " (counted(jobs.changed, "item", "items")) " changed" }
+        @if jobs.failed > 0 { ", " span.refused { (counted(jobs.failed, "item", "items")) " refused" } }
+        @if let Some(error) = &jobs.error { ", " span.refused { (error) } }
+    }
+}
+
+/// The list of the jobs of a line.
+fn listed(jobs: &Jobs) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("kind", &jobs.kind).append_pair("state", jobs.state.as_str());
+    if let Some(eshop) = jobs.eshop_id {
+        query.append_pair("eshop", &eshop.to_string());
+    }
+    let since = bound(jobs.since - TimeDelta::seconds(1));
+    query.append_pair("since", &since).append_pair("until", &bound(jobs.at + TimeDelta::seconds(1)));
+    format!("/console/job?{}", query.finish())
+}
+
+fn of_health(health: &Health) -> Markup {
+    let address = match health.called {
+        Called::Webhook(id) => format!("/console/webhook/{id}"),
+        Called::Partner(_, Some(job)) => format!("/console/job/{job}"),
+        Called::Partner(eshop, None) => format!("/console/eshop/{eshop}"),
+        Called::Warehouse(id) => format!("/console/wms/{id}"),
+    };
+    let what = match health.called {
+        Called::Webhook(_) => "webhook",
+        Called::Partner(..) => "partner",
+        Called::Warehouse(_) => "warehouse",
+    };
+    let (tone, said) = match health.turn {
+        Turn::Failing => (Tone::Bad, "began to fail"),
+        Turn::Recovered => (Tone::Good, "works again"),
+        Turn::Disabled => (Tone::Bad, "was disabled"),
+    };
+    html! {
+        (badge(tone, what)) " " a href=(address) { (health.name) } " " (said)
+        @if let Some(why) = &health.why { ": " span.refused { (why) } }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
+use http::Method;
 use http::request::Parts;
 use longshore_http::app::App;
 use longshore_http::extract::may::{Permit, bearer};
@@ -21,6 +22,7 @@ use uuid::Uuid;
 
 use super::form::{Asked, FORM_TOKEN, Form, form_token, is_same};
 use super::layout::{self, Section};
+use super::theme::Theme;
 
 /// A visitor with the permission.
 #[derive(Debug)]
@@ -32,6 +34,9 @@ pub(super) struct Visit<P> {
     pub(super) subject: Option<Uuid>,
     /// The token of the session, to check again whether it is valid.
     pub(super) token: String,
+    theme: Theme,
+    /// The page, with its query.
+    here: String,
 }
 
 /// An action of a visitor with the permission, from a form of the console.
@@ -49,7 +54,10 @@ impl<P: Permit> FromRequestParts<App> for Visit<P> {
         let asked = Asked::from_request_parts(parts, app).await?;
         let token =
             bearer(&parts.headers).ok_or_else(|| Problem::new(&UNAUTHENTICATED, "log in first"))?.to_owned();
-        Ok(Self { may, app: app.clone(), asked, subject: None, token })
+        let theme = Theme::chosen(&parts.headers);
+        // the page that a form is shown on is not that of its action
+        let here = if parts.method == Method::GET { parts.uri.to_string() } else { "/console".to_owned() };
+        Ok(Self { may, app: app.clone(), asked, subject: None, token, theme, here })
     }
 }
 
@@ -130,6 +138,8 @@ impl<P> Visit<P> {
             said: said(&self.asked),
             live,
             sought: self.asked.get("q"),
+            theme: self.theme,
+            here: &self.here,
         };
         layout::page(&chrome, section, title, content).into_response()
     }

@@ -282,12 +282,17 @@ fn attempts() -> Said {
         .required("status", or_null(any_integer()))
         .required("error", or_null(any_text()))
         .required("response", or_null(any_text()))
+        .optional("headers", any_object())
         .explain(&[
             ("number", "The number of the attempt in the delivery, from 1."),
             ("durationMs", "Duration in milliseconds."),
             ("status", "HTTP status of the response, if there was one."),
             ("error", "Why there was no response, or why the response is a failure."),
             ("response", "The first 2 KiB of the response."),
+            (
+                "headers",
+                "Headers of a response that is a failure, without cookies: up to 24, and 256 characters of each.",
+            ),
         ]);
     array_of(attempt.called("DeliveryAttempt"))
 }

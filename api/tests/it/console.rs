@@ -14,7 +14,10 @@ mod overview;
 mod preferences;
 mod repair;
 mod replay;
+mod schedules;
 mod syncs;
+mod theme;
+mod timelines;
 mod warehouses;
 mod webhooks;
 
@@ -87,7 +90,7 @@ impl<'a> Browser<'a> {
 
 /// The hidden fields of the confirmation on a page.
 pub(crate) fn hidden(page: &str) -> Vec<(String, String)> {
-    let question = page.split("data-question").nth(1).unwrap();
+    let question = page.split("data-question").nth(1).unwrap().split("</form>").next().unwrap();
     question
         .split("<input type=\"hidden\" name=\"")
         .skip(1)

@@ -1,5 +1,5 @@
-//! Activity by the minute, for charts: ended jobs, calls to destinations, and how much was waiting. Also the results and the
-//! durations of the calls of each destination, by five minutes.
+//! Activity by the minute, for charts: ended jobs, calls to destinations, partners and warehouses, tasks of the upkeep, and how much
+//! was waiting. Also the results and the durations of the calls of each destination, by five minutes.
 //!
 //! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs almost
 //! nothing to store and to draw, at any load. It is for charts, not for accounting: a process that is killed loses its last
@@ -32,15 +32,27 @@ pub enum Subject {
     Job,
     /// Calls to destinations.
     Delivery,
+    /// Turns at partners.
+    Partner,
+    /// Calls of the systems of warehouses.
+    Handover,
+    /// Tasks of the upkeep.
+    Upkeep,
 }
 
 impl Subject {
+    /// Every subject.
+    const ALL: [Self; 5] = [Self::Job, Self::Delivery, Self::Partner, Self::Handover, Self::Upkeep];
+
     /// As it is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Job => "job",
             Self::Delivery => "delivery",
+            Self::Partner => "partner",
+            Self::Handover => "handover",
+            Self::Upkeep => "upkeep",
         }
     }
 }
@@ -236,7 +248,7 @@ impl Span {
 /// What happened in one step of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Jobs that succeeded, calls that delivered.
+    /// Jobs, turns, calls and tasks that succeeded, calls that delivered.
     pub good: i64,
     /// Everything else, except cancelled ones.
     pub bad: i64,
@@ -270,6 +282,12 @@ pub struct Course {
     pub jobs: Vec<Point>,
     /// Calls to destinations.
     pub deliveries: Vec<Point>,
+    /// Turns at partners.
+    pub partners: Vec<Point>,
+    /// Calls of the systems of warehouses.
+    pub handovers: Vec<Point>,
+    /// Tasks of the upkeep.
+    pub upkeep: Vec<Point>,
     /// What was waiting; nothing without a sample.
     pub waiting: Vec<Option<Waiting>>,
 }
@@ -303,10 +321,13 @@ pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
     )
     .fetch_all(db)
     .await?;
-    let mut tallies = [vec![Tally::default(); span.steps()], vec![Tally::default(); span.steps()]];
+    let mut tallies = Subject::ALL.map(|subject| (subject.as_str(), vec![Tally::default(); span.steps()]));
     for row in counted {
-        let of = usize::from(row.subject == Subject::Delivery.as_str());
-        if let Some(tally) = usize::try_from(row.step).ok().and_then(|step| tallies[of].get_mut(step)) {
+        // a later version may count something else
+        let Some((_, tallies)) = tallies.iter_mut().find(|(subject, _)| *subject == row.subject) else {
+            continue;
+        };
+        if let Some(tally) = usize::try_from(row.step).ok().and_then(|step| tallies.get_mut(step)) {
             tally.add(&row.outcome, row.slot, row.count);
         }
     }
@@ -320,8 +341,9 @@ pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
             });
         }
     }
-    let [jobs, deliveries] = tallies.map(|tallies| tallies.iter().map(Tally::point).collect());
-    Ok(Course { from, span, step_minutes: step, jobs, deliveries, waiting })
+    let [jobs, deliveries, partners, handovers, upkeep] =
+        tallies.map(|(_, tallies)| tallies.iter().map(Tally::point).collect());
+    Ok(Course { from, span, step_minutes: step, jobs, deliveries, partners, handovers, upkeep, waiting })
 }
 
 /// Sums up by the hour what is older than the spans that are shown by less, so that a week has few rows.

@@ -16,6 +16,7 @@
 //! `put` of the id adds it again. It lives [`MARKER_TTL`] at most; when an entry waits longer, its id can be on the
 //! queue twice, which costs one look at Postgres.
 
+mod beat;
 pub mod control;
 mod hand_over;
 mod keys;
@@ -24,12 +25,13 @@ mod probe;
 mod stats;
 mod workers;
 
+pub use beat::{BEATS_EVERY, Beat};
 pub use hand_over::HAND_OVER_CAPACITY;
 pub use keys::{Queue, QueueKeys};
 pub use notice::{Hint, NOTICE_BYTES, NOTICES_WAITING, Notice};
 pub use probe::{Memory, RedisHealth, RedisState};
 pub use stats::QueueStats;
-pub use workers::{Reader, Worker, grouped};
+pub use workers::{Reader, Worker, grouped, process_of};
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -215,7 +217,24 @@ impl Queues {
         Ok(stats::read(&self.keys(queue), &mut self.connection()).await?)
     }
 
-    /// The readers of a queue, and the entries of each.
+    /// Says what this worker is at; `worker` is the name of its process.
+    ///
+    /// # Errors
+    /// [`QueueError::Redis`].
+    pub async fn beat(&self, worker: &str, beat: &Beat) -> Result<(), QueueError> {
+        Ok(beat::write(&self.keys(Queue::Upkeep), &mut self.connection(), worker, beat).await?)
+    }
+
+    /// What workers said of themselves last, by the names of their processes.
+    ///
+    /// # Errors
+    /// [`QueueError::Redis`].
+    pub async fn beats(&self, workers: &[&str]) -> Result<Vec<Option<Beat>>, QueueError> {
+        Ok(beat::read(&self.keys(Queue::Upkeep), &mut self.connection(), workers).await?)
+    }
+
+    /// The readers of a queue, those that are alive first, and the entries of each. One whose process died is among them until
+    /// others have taken over what it held, and some minutes longer.
     ///
     /// # Errors
     /// [`QueueError::Redis`].

@@ -91,6 +91,10 @@ impl Kind {
     const OF_ORGANISATION: [Self; 4] =
         [Self::Destination, Self::Warehouse, Self::FailingJobs, Self::WaitingJobs];
 
+    /// Those that are about orders, their stocks, and the warehouses that they are handed over to.
+    const OF_ORDERS: [Self; 4] =
+        [Self::Warehouse, Self::MarkedStocks, Self::ShortStocks, Self::IncorrectOrders];
+
     /// Whether there may be many lines of the kind.
     #[must_use]
     pub fn is_of_one(self) -> bool {
@@ -209,7 +213,16 @@ pub async fn read(services: &Services, scope: &Scope, stands: &Standing) -> Resu
     silence::with_silences(&services.db, scope, lines).await
 }
 
-/// The same as JSON (`GET /api/attention`).
+/// What of it is about orders.
+pub async fn of_orders(services: &Services, scope: &Scope) -> Result<Attention, Problem> {
+    let mut lines = lines::of_orders(services, scope).await?;
+    lines.sort_by_key(|line| line.severity);
+    let mut found = silence::with_silences(&services.db, scope, lines).await?;
+    found.absent.retain(|silence| Kind::OF_ORDERS.contains(&silence.kind));
+    Ok(found)
+}
+
+/// Everything as JSON (`GET /api/attention`).
 pub async fn list(services: &Services, scope: &Scope) -> Result<String, Problem> {
     let stands = standing::read(services).await?;
     let attention = read(services, scope, &stands).await?;

@@ -66,7 +66,10 @@ pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Pr
     });
     let deliveries = deliveries.collect();
     let (from, step_minutes) = (steps.from, steps.minutes);
-    Ok(Course { from, span, step_minutes, jobs, deliveries, waiting: vec![None; steps.count] })
+    // what is counted for the whole service only
+    let (partners, handovers, upkeep) = (Vec::new(), Vec::new(), Vec::new());
+    let waiting = vec![None; steps.count];
+    Ok(Course { from, span, step_minutes, jobs, deliveries, partners, handovers, upkeep, waiting })
 }
 
 /// Reads a span of a webhook. The caller must have access to it.

@@ -1,15 +1,19 @@
 //! Finding things by what an operator has at hand: a SKU, a name, an order number, the host of a destination, or any id.
 //!
 //! Each kind of thing is a query of its own. The scope of the caller comes first and the limit after it, so what others have
-//! never displaces what the caller may see. An index leads to every hit in a table that grows; only e-shops, organisations
-//! and webhooks are read through, by their names and destinations.
+//! never displaces what the caller may see. An index leads to every hit in a table that grows; only what operators set up is
+//! read through, by its names and addresses: e-shops, organisations, webhooks, wms, carrier preferences, access tokens, accounts.
+
+mod set_up;
 
 use longshore_domain::list::criteria::containing;
 use longshore_kernel::access::{Permission, Role, Scope};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, OrganisationId, parse_id};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, parse_id};
 use longshore_kernel::problem::Problem;
 use uuid::Uuid;
+
+use crate::order;
 
 /// Hits of a kind that are shown; one more says that there are more.
 pub const SHOWN: usize = 20;
@@ -36,6 +40,14 @@ pub enum Kind {
     Job,
     /// A delivery.
     Delivery,
+    /// A wms.
+    Wms,
+    /// A carrier preference.
+    Preference,
+    /// An access token.
+    Token,
+    /// An admin, or a business user.
+    Account,
     /// What the audit knows of a request.
     Request,
     /// What the audit knows of a thing without a page of its own.
@@ -45,7 +57,8 @@ pub enum Kind {
 /// Something that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its id; that of its newest audit record where a [`Kind::Request`] was found.
+    /// Its id; that of its newest audit record where a [`Kind::Request`] was found, and that of the organisation (or nil) where a
+    /// [`Kind::Preference`] or a [`Kind::Token`] was found, since the list of the organisation shows it.
     pub id: Uuid,
     /// What people call it.
     pub name: String,
@@ -82,18 +95,18 @@ pub async fn find(db: &Database, role: Role, scope: &Scope, text: &str) -> Resul
         eshop: scope.eshop(),
         limit: i64::try_from(SHOWN + 1).map_err(Problem::internal)?,
     };
-    let may = |permission: Permission| permission.roles().contains(&role);
-    let [webhooks, jobs, audit] =
-        [Permission::ReadWebhooks, Permission::ReadJobs, Permission::ReadAudit].map(may);
+    let [webhooks, jobs, audit] = [Permission::ReadWebhooks, Permission::ReadJobs, Permission::ReadAudit]
+        .map(|may| may.roles().contains(&role));
     let found = tokio::try_join!(
         eshops(db, &wanted),
         organisations(db, &wanted),
         products(db, &wanted),
-        orders(db, &wanted),
+        orders(db, scope, &wanted),
         async { if webhooks { self::webhooks(db, &wanted).await } else { Ok(Vec::new()) } },
         async { if jobs { self::jobs(db, &wanted).await } else { Ok(Vec::new()) } },
         async { if webhooks { deliveries(db, &wanted).await } else { Ok(Vec::new()) } },
         async { if audit { requests(db, &wanted).await } else { Ok(Vec::new()) } },
+        set_up::all(db, role, &wanted),
     )?;
     let mut groups = vec![
         (Kind::Eshop, found.0),
@@ -105,6 +118,7 @@ pub async fn find(db: &Database, role: Role, scope: &Scope, text: &str) -> Resul
         (Kind::Delivery, found.6),
         (Kind::Request, found.7),
     ];
+    groups.extend(found.8);
     groups.retain(|(_, hits)| !hits.is_empty());
     if groups.is_empty() && audit {
         let entities = entities(db, &wanted).await?;
@@ -212,24 +226,21 @@ async fn product_of_id(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, P
 }
 
 /// By id, by number, by the e-shop's own id, and by a tracking number. A number occurs once in an e-shop.
-async fn orders(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
+async fn orders(db: &Database, scope: &Scope, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
+    let mut ids = order::search::numbered(db, scope, wanted.text).await?;
+    ids.extend(wanted.id.map(ExpeditionId::from));
     let found = sqlx::query_as!(
         Hit,
         r#"SELECT e.id AS "id!", d.order_number AS "name!", s.name AS "of?"
-           FROM (SELECT $3::uuid AS id
-                 UNION SELECT id FROM expedition_detail WHERE order_number = $4
-                 UNION SELECT id FROM expedition_detail WHERE external_id = $4
-                 UNION SELECT id FROM expedition_detail WHERE tracking_number = $4
-                 UNION SELECT expedition_id FROM expedition_parcel WHERE ext_package_tracking_number = $4) AS named
+           FROM unnest($3::uuid[]) AS named (id)
            JOIN expedition e ON e.id = ANY (ARRAY[named.id])
            JOIN expedition_detail d ON d.id = ANY (ARRAY[named.id])
            JOIN eshop s ON s.id = e.eshop_id
            WHERE in_scope($1, e.organisation_id) AND in_eshop($2, e.eshop_id)
-           ORDER BY e.created_at DESC, e.id DESC LIMIT $5"#,
+           ORDER BY e.created_at DESC, e.id DESC LIMIT $4"#,
         wanted.organisations as Option<&[OrganisationId]>,
         wanted.eshop as Option<EshopId>,
-        wanted.id,
-        wanted.text,
+        &ids as &[ExpeditionId],
         wanted.limit,
     )
     .fetch_all(&db.lists)

@@ -14,6 +14,7 @@ pub mod preference;
 pub mod product;
 pub mod queue;
 pub mod rotation;
+pub mod schedule;
 pub mod standing;
 pub mod timeline;
 pub mod token;

@@ -1,25 +1,28 @@
 //! What happened to a thing, newest first, from everything that records it: the audit, the jobs in it, the deliveries with their
-//! answers, the movements of stock, and what warehouses reported.
+//! answers, the movements of stock, what warehouses reported, and when destinations began to fail and recovered.
 //!
-//! Each source is read by the index of its entity, at most [`SHOWN`] entries of it. Where a source has more, the timeline ends at
+//! Each source is read by an index, and a bounded part of it. Where a source has more, the timeline ends at
 //! the last one read of it, so that it is complete as far as it goes.
+
+mod owner;
+mod source;
+
+pub use owner::{of_eshop, of_organisation};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+use longshore_domain::job::kind::JobState;
 use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EshopId, ExpeditionId, JobId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EshopId, ExpeditionId, JobId, WebhookId, WmsId};
 use longshore_kernel::problem::Problem;
+use longshore_kernel::words;
 
 /// Entries that are shown.
 pub const SHOWN: usize = 100;
-/// Waiting deliveries of a webhook among which those of the thing are looked for: the next ones.
-const WAITING: i64 = 500;
-/// Records of each order of a product that are read: the newest.
-const OF_AN_ORDER: i64 = 20;
 
 /// What a timeline is about.
 #[derive(Clone, Debug, Default)]
@@ -46,11 +49,18 @@ pub struct About {
 
 /// What of a timeline is wanted.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
 pub struct Wanted {
     /// Whether the caller may read the audit.
     pub audit: bool,
-    /// Whether the caller may read deliveries.
+    /// Whether the caller may read deliveries, and the health of webhooks.
     pub deliveries: bool,
+    /// Whether the caller may read jobs. Timelines of e-shops and organisations have them.
+    pub jobs: bool,
+    /// Whether the caller may read what is known of partners.
+    pub settings: bool,
+    /// Whether the caller may read what is known of the systems of warehouses.
+    pub systems: bool,
     /// At this moment or later.
     pub since: Option<DateTime<Utc>>,
     /// Before this moment.
@@ -77,6 +87,10 @@ pub enum Entry {
     Delivery(Delivery),
     /// A warehouse reported about it.
     News(News),
+    /// Jobs of a kind in an hour.
+    Jobs(Jobs),
+    /// Something that is called began to fail, or recovered.
+    Health(Health),
 }
 
 /// A change in the audit.
@@ -90,6 +104,8 @@ pub struct Record {
     pub entity_type: String,
     /// To which.
     pub entity: Uuid,
+    /// What people call that, where the timeline is about more than one thing.
+    pub name: Option<String>,
     /// Number of the order, where it is one.
     pub order: Option<String>,
     /// Kind of the actor.
@@ -169,6 +185,72 @@ pub struct Delivery {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
+/// Jobs of a kind and an e-shop that were accepted within an hour and are in the same state.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    /// When the newest was accepted.
+    pub at: DateTime<Utc>,
+    /// When the oldest was.
+    pub since: DateTime<Utc>,
+    /// What they do.
+    pub kind: String,
+    /// Their state.
+    pub state: JobState,
+    /// How many they are.
+    pub jobs: i64,
+    /// Items that they changed.
+    pub changed: i64,
+    /// Items that they refused.
+    pub failed: i64,
+    /// The newest.
+    pub newest: JobId,
+    /// The newest error.
+    pub error: Option<String>,
+    /// Their e-shop, where they have one.
+    pub eshop_id: Option<EshopId>,
+    /// Name of that.
+    pub eshop: Option<String>,
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// The destination of a webhook.
+    Webhook(WebhookId),
+    /// The partner of an e-shop, with the job whose call failed.
+    Partner(EshopId, Option<JobId>),
+    /// The system of a warehouse.
+    Warehouse(WmsId),
+}
+
+words! {
+    /// What became of its calls.
+    pub enum Turn ("turn") {
+        /// They began to fail.
+        Failing = "failing",
+        /// They succeeded again.
+        Recovered = "recovered",
+        /// They are not made any more.
+        Disabled = "disabled",
+    }
+}
+
+/// Something that is called began to fail, or recovered. What is past is known by the time in which calls of destinations are
+/// counted: five minutes, and the hour after a day.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What is called.
+    pub called: Called,
+    /// What people call it.
+    pub name: String,
+    /// What became of its calls.
+    pub turn: Turn,
+    /// Why.
+    pub why: Option<String>,
+}
+
 impl Entry {
     /// When it happened.
     #[must_use]
@@ -178,6 +260,8 @@ impl Entry {
             Self::Movement(movement) => movement.at,
             Self::Delivery(delivery) => delivery.at,
             Self::News(news) => news.at,
+            Self::Jobs(jobs) => jobs.at,
+            Self::Health(health) => health.at,
         }
     }
 }
@@ -196,26 +280,43 @@ impl Timeline {
     }
 }
 
+/// What was read of one record of the past.
+#[derive(Debug, Default)]
+struct Source {
+    entries: Vec<Entry>,
+    /// Down to where it was read, if there may be more.
+    end: Option<DateTime<Utc>>,
+}
+
+impl Source {
+    /// A source of which at most [`SHOWN`] entries were read, the newest first.
+    fn newest<T>(found: Vec<T>, entry: fn(T) -> Entry) -> Self {
+        let entries: Vec<Entry> = found.into_iter().map(entry).collect();
+        let end = entries.get(SHOWN - 1).map(Entry::at);
+        Self { entries, end }
+    }
+}
+
 /// Reads it. The caller must have access to the thing; the scope bounds what is read of it.
 pub async fn read(db: &Database, scope: &Scope, about: &About) -> Result<Timeline, Problem> {
     let (records, movements, deliveries, news) = tokio::try_join!(
-        async { if about.audit { records(db, scope, about).await } else { Ok(Vec::new()) } },
-        movements(db, scope, about),
-        async { if about.deliveries { deliveries(db, scope, about).await } else { Ok(Vec::new()) } },
-        news(db, about),
+        async { if about.audit { source::records(db, scope, about).await } else { Ok(Vec::new()) } },
+        source::movements(db, scope, about),
+        async { if about.deliveries { source::deliveries(db, scope, about).await } else { Ok(Vec::new()) } },
+        source::news(db, about),
     )?;
-    let records = records.into_iter().map(Entry::Record).collect();
-    let movements = movements.into_iter().map(Entry::Movement).collect();
-    let deliveries = deliveries.into_iter().map(Entry::Delivery).collect();
-    let news = news.into_iter().map(Entry::News).collect();
-    Ok(merged([records, movements, deliveries, news]))
+    Ok(merged([
+        Source::newest(records, Entry::Record),
+        Source::newest(movements, Entry::Movement),
+        Source::newest(deliveries, Entry::Delivery),
+        Source::newest(news, Entry::News),
+    ]))
 }
 
 /// One list of all, down to the last entry of those that are cut.
-fn merged(sources: [Vec<Entry>; 4]) -> Timeline {
-    let end = |source: &Vec<Entry>| source.get(SHOWN - 1).map(Entry::at);
-    let mut older = sources.iter().filter_map(end).max();
-    let mut entries: Vec<Entry> = sources.into_iter().flatten().collect();
+fn merged<const N: usize>(sources: [Source; N]) -> Timeline {
+    let mut older = sources.iter().filter_map(|source| source.end).max();
+    let mut entries: Vec<Entry> = sources.into_iter().flat_map(|source| source.entries).collect();
     entries.retain(|entry| older.is_none_or(|end| entry.at() >= end));
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.at()));
     if entries.len() > SHOWN {
@@ -223,144 +324,6 @@ fn merged(sources: [Vec<Entry>; 4]) -> Timeline {
         older = entries.last().map(Entry::at);
     }
     Timeline { entries, older }
-}
-
-async fn records(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Record>, Problem> {
-    let found = sqlx::query_as!(
-        Record,
-        r#"SELECT a.at AS "at!", a.action AS "action!", a.entity_type AS "entity_type!", a.entity_id AS "entity!",
-                  CASE WHEN a.entity_type = 'expedition'
-                       THEN (SELECT order_number FROM expedition_detail d WHERE d.id = a.entity_id) END AS order,
-                  a.actor_type AS "actor_type!", a.actor_name AS "actor!", a.changes AS "changes!", a.request_id,
-                  a.job_id AS "job: JobId", (SELECT kind FROM job j WHERE j.id = a.job_id) AS job_kind
-           FROM (SELECT r.* FROM unnest($2::uuid[]) AS e (id) CROSS JOIN LATERAL (
-                     SELECT * FROM audit
-                     WHERE entity_id = e.id AND in_scope($1, organisation_id)
-                       AND ($4::timestamptz IS NULL OR id >= uuid_v7_floor($4))
-                       AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
-                     ORDER BY id DESC LIMIT $6
-                 ) AS r
-                 UNION ALL
-                 SELECT r.* FROM unnest($3::uuid[]) AS e (id) CROSS JOIN LATERAL (
-                     SELECT * FROM audit
-                     WHERE entity_id = e.id AND in_scope($1, organisation_id)
-                       AND ($4::timestamptz IS NULL OR id >= uuid_v7_floor($4))
-                       AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
-                     ORDER BY id DESC LIMIT $7
-                 ) AS r WHERE r.changes ? 'status') AS a
-           ORDER BY a.id DESC LIMIT $6"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        &about.entities,
-        &about.orders,
-        about.since,
-        about.until,
-        i64::try_from(SHOWN).map_err(Problem::internal)?,
-        OF_AN_ORDER,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
-}
-
-async fn movements(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Movement>, Problem> {
-    if about.product.is_none() && about.expedition.is_none() {
-        return Ok(Vec::new());
-    }
-    let found = sqlx::query_as!(
-        Movement,
-        r#"SELECT m.at AS "at!", m.kind AS "kind!", m.quantity AS "quantity!", m.incoming AS "incoming!",
-                  (SELECT name FROM warehouse w WHERE w.id = m.warehouse_id) AS warehouse,
-                  (SELECT name FROM wms w WHERE w.id = m.wms_id) AS wms,
-                  (SELECT product_sku FROM product p WHERE p.id = m.product_id) AS sku,
-                  (SELECT internal_id FROM stock_advice a WHERE a.id = m.stock_advice_id) AS advice,
-                  m.expedition_id AS "expedition: ExpeditionId",
-                  (SELECT order_number FROM expedition_detail d WHERE d.id = m.expedition_id) AS order, m.actor_name AS "actor!"
-           FROM (
-               (SELECT * FROM stock_movement m
-                WHERE m.product_id = $2 AND in_scope($1, m.organisation_id)
-                  AND ($3::timestamptz IS NULL OR m.id >= uuid_v7_floor($3))
-                  AND ($4::timestamptz IS NULL OR m.id < uuid_v7_floor($4))
-                ORDER BY m.id DESC LIMIT $5)
-               UNION ALL
-               (SELECT * FROM stock_movement m
-                WHERE m.expedition_id = $6 AND in_scope($1, m.organisation_id)
-                  AND ($3::timestamptz IS NULL OR m.id >= uuid_v7_floor($3))
-                  AND ($4::timestamptz IS NULL OR m.id < uuid_v7_floor($4))
-                ORDER BY m.id DESC LIMIT $5)
-           ) AS m
-           ORDER BY m.id DESC LIMIT $5"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        about.product,
-        about.since,
-        about.until,
-        i64::try_from(SHOWN).map_err(Problem::internal)?,
-        about.expedition as Option<ExpeditionId>,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
-}
-
-/// What its warehouses reported about an order.
-async fn news(db: &Database, about: &About) -> Result<Vec<News>, Problem> {
-    let Some(order) = about.expedition else { return Ok(Vec::new()) };
-    let found = sqlx::query_as!(
-        News,
-        r#"SELECT n.received_at AS at, n.id, (SELECT name FROM wms w WHERE w.id = n.wms_id) AS wms,
-                  EXISTS (SELECT FROM wms_contradiction c
-                          WHERE c.expedition_id = n.expedition_id AND c.wms_id = n.wms_id AND c.news_id = n.id) AS "contradicts!"
-           FROM wms_news n
-           WHERE n.expedition_id = $1 AND ($2::timestamptz IS NULL OR n.received_at >= $2)
-             AND ($3::timestamptz IS NULL OR n.received_at < $3)
-           ORDER BY n.received_at DESC LIMIT $4"#,
-        order.get(),
-        about.since,
-        about.until,
-        i64::try_from(SHOWN).map_err(Problem::internal)?,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
-}
-
-/// What has ended, by the index of entities; what waits, among the next deliveries of each webhook of the e-shops.
-async fn deliveries(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Delivery>, Problem> {
-    let found = sqlx::query_as!(
-        Delivery,
-        r#"SELECT d.created_at AS "at!", d.id AS "id!", d.event AS "event!", d.webhook_id AS "webhook!",
-                  w.destination AS "destination?", d.state AS "state!: DeliveryState", d.attempt_count AS "attempts!", d.last,
-                  d.finished_at
-           FROM (
-               SELECT h.* FROM unnest($3::uuid[]) AS e (id) CROSS JOIN LATERAL (
-                   SELECT id, event_type AS event, webhook_id, state, attempt_count, attempts -> -1 AS last, created_at, finished_at
-                   FROM delivery_history
-                   WHERE entity_id = e.id AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
-                     AND ($5::timestamptz IS NULL OR id >= uuid_v7_floor($5))
-                     AND ($6::timestamptz IS NULL OR id < uuid_v7_floor($6))
-                   ORDER BY id DESC LIMIT $7
-               ) AS h
-               UNION ALL
-               SELECT d.id, v.type, d.webhook_id, 'pending', d.attempt_count, d.attempts -> -1, d.created_at, NULL
-               FROM webhook w CROSS JOIN LATERAL (
-                   SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $8
-               ) AS d JOIN event v ON v.id = ANY (ARRAY[d.event_id])
-               WHERE w.eshop_id = ANY ($4) AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-                 AND v.entity_id = ANY ($3) AND ($5::timestamptz IS NULL OR d.created_at >= $5)
-                 AND ($6::timestamptz IS NULL OR d.created_at < $6)
-           ) AS d LEFT JOIN webhook w ON w.id = d.webhook_id
-           ORDER BY d.id DESC LIMIT $7"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        &about.entities,
-        &about.eshops as &[EshopId],
-        about.since,
-        about.until,
-        i64::try_from(SHOWN).map_err(Problem::internal)?,
-        WAITING,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -383,28 +346,23 @@ mod tests {
         })
     }
 
-    fn source(seconds: impl Iterator<Item = i64>) -> Vec<Entry> {
-        let mut entries: Vec<_> = seconds.map(moved).collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.at()));
-        entries
+    fn source(seconds: impl Iterator<Item = i64>) -> Source {
+        let mut seconds: Vec<_> = seconds.collect();
+        seconds.sort_unstable_by_key(|second| std::cmp::Reverse(*second));
+        Source::newest(seconds, moved)
     }
 
     #[test]
     fn a_timeline_ends_where_the_first_of_its_sources_is_cut() {
         // one source was cut at 901; an entry of 900 of another would stand before records that were not read
         let shown = i64::try_from(SHOWN).unwrap();
-        let timeline = merged([
-            source(1_001 - shown..=1_000),
-            source([950, 900, 5].into_iter()),
-            Vec::new(),
-            Vec::new(),
-        ]);
+        let timeline = merged([source(1_001 - shown..=1_000), source([950, 900, 5].into_iter())]);
         assert_eq!(timeline.entries.len(), SHOWN);
         assert_eq!(timeline.older, timeline.entries.last().map(Entry::at));
         assert!(timeline.entries.iter().all(|entry| entry.at().timestamp() >= 901));
         assert!(timeline.entries.iter().any(|entry| entry.at().timestamp() == 950));
 
-        let complete = merged([source([3, 1].into_iter()), source([2].into_iter()), Vec::new(), Vec::new()]);
+        let complete = merged([source([3, 1].into_iter()), source([2].into_iter())]);
         let order: Vec<_> = complete.entries.iter().map(|entry| entry.at().timestamp()).collect();
         assert_eq!((order, complete.older), (vec![3, 2, 1], None));
     }

@@ -10,6 +10,7 @@ use futures::stream::FuturesUnordered;
 use longshore_shared::expedition::handover::call::{self, BEGIN_WITHIN, Due};
 use longshore_shared::expedition::handover::lane::Lease;
 use longshore_shared::expedition::handover::outcome::{Answer, Outcome};
+use longshore_shared::kernel::activity::Subject;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::breaker::{Breaker, Sign};
 use tokio::sync::Notify;
@@ -220,6 +221,15 @@ impl<'c> Turn<'c> {
         // a breaker that has opened, or whose probe failed, ends the turn: the next one comes when a probe is due
         if holds || (failed && self.breaker.is_open()) {
             self.shut();
+        }
+        let counted = match outcome.answer {
+            Answer::NotCalled => None,
+            Answer::Failed { .. } => Some("failed"),
+            // a refusal is an answer
+            Answer::Taken(_) | Answer::Refused(_) | Answer::GivenBack | Answer::Kept => Some("succeeded"),
+        };
+        if let Some(counted) = counted {
+            self.context.services.metrics.activity().note(Subject::Handover, counted, took);
         }
         if outcome.answer == Answer::NotCalled {
             self.shut();

@@ -8,7 +8,7 @@
 //! [`Isolation`]: crate::isolation::Isolation
 
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use longshore_shared::job::acceptance::parse_chunk_name;
@@ -17,6 +17,7 @@ use longshore_shared::job::dispatch::{self, queue_of, share_of};
 use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching;
 use longshore_shared::job::suspicion::{self, Verdict};
+use longshore_shared::kernel::activity::Subject;
 use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
@@ -89,6 +90,7 @@ fn span(claim: &Claim) -> Span {
 
 async fn work(context: &WorkerContext, claim: &Claim) {
     let lease = context.leases.hold(claim);
+    let started = Instant::now();
     let executed = tokio::select! {
         ended = alone(context, claim) => ended,
         () = lease.lost.cancelled() => Some(Ok(Hold::Lost)),
@@ -101,9 +103,22 @@ async fn work(context: &WorkerContext, claim: &Claim) {
         recorded => recorded,
     };
     if let Some(executed) = executed {
+        count(context, claim, &executed, started.elapsed());
         settle(context, claim, executed).await;
     }
     lease.end();
+}
+
+/// Counts a turn at a partner for the charts. One that waits, or whose claim was lost, came to nothing.
+fn count(context: &WorkerContext, claim: &Claim, executed: &Result<Hold, Fate>, took: Duration) {
+    let outcome = match executed {
+        Ok(Hold::Kept) => "succeeded",
+        Err(Fate::Retry(_) | Fate::RetryAfter(..) | Fate::Discard(_)) => "failed",
+        Ok(Hold::Lost) | Err(Fate::Again(_) | Fate::Snooze(_) | Fate::Pause { .. }) => return,
+    };
+    if claim.calls_partner {
+        context.services.metrics.activity().note(Subject::Partner, outcome, took);
+    }
 }
 
 /// Executes a suspect in its own process, which records the outcome; `None` if it should run here.

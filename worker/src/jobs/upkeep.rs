@@ -6,6 +6,7 @@ use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
 use longshore_shared::expedition::{news, silence};
 use longshore_shared::job::{control, mark, receiving, retention};
+use longshore_shared::kernel::activity::Subject;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::{history, idempotency, objects};
@@ -68,6 +69,7 @@ const WHILE: Duration = Duration::from_secs(20);
 /// Runs the named task.
 pub async fn run(context: WorkerContext, task: String) {
     let db = &context.services.db.main;
+    let started = Instant::now();
     let done = match task.as_str() {
         PARTITIONS => history::keep(db).await,
         RECEIVING => receiving::expire(db).await,
@@ -96,6 +98,8 @@ pub async fn run(context: WorkerContext, task: String) {
             return;
         }
     };
+    let outcome = if done.is_ok() { "succeeded" } else { "failed" };
+    context.services.metrics.activity().note(Subject::Upkeep, outcome, started.elapsed());
     match done {
         Ok(0) => {}
         Ok(count) => tracing::info!(task, count, "upkeep done"),

@@ -1,11 +1,12 @@
 //! One delivery being sent: the signed call and the meaning of its answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_shared::kernel::crypto::random_offset;
 use longshore_shared::kernel::ids::{DeliveryId, EventId};
@@ -27,6 +28,10 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 /// Bytes of an answer that are read, and that are stored.
 const ANSWER_READ: usize = 16 * 1024;
 const ANSWER_KEPT: usize = 2 * 1024;
+
+/// Headers of an answer that are stored, and characters of each.
+const HEADERS_KEPT: usize = 24;
+const HEADER_KEPT: usize = 256;
 
 /// Headers of a call, including those that the client adds.
 const HEADERS: usize = 12;
@@ -203,6 +208,7 @@ impl Target {
             status: verdict.status,
             error: verdict.error,
             response: verdict.response,
+            headers: verdict.headers,
         };
         let outcome = self.outcome(begun.delivery, content.kind, content.entity, end, Some(attempt));
         Ok(Outcome { hold, ..outcome })
@@ -283,6 +289,8 @@ struct Verdict {
     /// Absent if the destination accepted the delivery.
     error: Option<String>,
     response: Option<String>,
+    /// Headers of an answer that is a failure.
+    headers: Option<BTreeMap<String, String>>,
 }
 
 impl Verdict {
@@ -290,7 +298,8 @@ impl Verdict {
         let reply = match answer {
             Ok(reply) => reply,
             Err(error) => {
-                return Self { status: None, error: Some(storable(&error.to_string())), response: None };
+                let error = Some(storable(&error.to_string()));
+                return Self { status: None, error, response: None, headers: None };
             }
         };
         let error = match &reply.fault {
@@ -300,8 +309,19 @@ impl Verdict {
             None => Some(format!("answered {}", reply.status.as_u16())),
         };
         let response = (!reply.body.is_empty()).then(|| kept(&reply.body));
-        Self { status: Some(reply.status.as_u16()), error, response }
+        // of a success they say nothing, and would be most of what is stored
+        let headers = error.is_some().then(|| kept_headers(&reply.headers)).filter(|kept| !kept.is_empty());
+        Self { status: Some(reply.status.as_u16()), error, response, headers }
     }
+}
+
+/// The first headers of an answer as text, each cut to its beginning. Cookies may open something, and are left out.
+fn kept_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let shown = headers.iter().filter(|(name, _)| *name != SET_COOKIE).take(HEADERS_KEPT);
+    let text = |value: &HeaderValue| -> String {
+        String::from_utf8_lossy(value.as_bytes()).chars().take(HEADER_KEPT).collect()
+    };
+    shown.map(|(name, value)| (name.as_str().to_owned(), storable(&text(value)))).collect()
 }
 
 /// The beginning of a body as text, without a character that the cut would split.
@@ -322,6 +342,24 @@ fn storable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stored_headers_of_an_answer_are_bounded_text_without_cookies() {
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", HeaderValue::from_static("120"));
+        headers.insert(SET_COOKIE, HeaderValue::from_static("session=secret"));
+        headers.insert("x-long", HeaderValue::from_str(&"x".repeat(1_000)).unwrap());
+        headers.insert("x-bytes", HeaderValue::from_bytes(b"a\xff").unwrap());
+        let kept = kept_headers(&headers);
+        assert_eq!(kept.len(), 3);
+        assert_eq!((kept["retry-after"].as_str(), kept["x-long"].len()), ("120", HEADER_KEPT));
+        assert_eq!(kept["x-bytes"], "a\u{fffd}");
+        for number in 0..100 {
+            headers
+                .insert(HeaderName::try_from(format!("x-{number}")).unwrap(), HeaderValue::from_static("1"));
+        }
+        assert!(kept_headers(&headers).len() <= HEADERS_KEPT);
+    }
 
     #[test]
     fn the_stored_part_of_an_answer_is_text_that_postgres_accepts() {

@@ -191,9 +191,13 @@ if (login && !login.querySelector(".refusal")) {
   }
 }
 
-// --- keys: "/" goes to the search ---
+// --- keys: "/" goes to the search; Ctrl or Cmd and K opens it over the page, with the pages of the console ---
 
 document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+    if (openPalette()) event.preventDefault();
+    return;
+  }
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (document.activeElement && document.activeElement.matches("input, select, textarea")) return;
   const search = document.getElementById("find") || document.querySelector("form.search input");
@@ -203,6 +207,82 @@ document.addEventListener("keydown", (event) => {
     search.select();
   }
 });
+
+const palette = document.getElementById("palette");
+
+const openPalette = () => {
+  if (!palette?.showModal || palette.open || dialog?.open) return false;
+  const field = Object.assign(document.createElement("input"), { type: "search", maxLength: 200, autocomplete: "off", placeholder: "A page, or anything to find" });
+  field.setAttribute("aria-label", "Find");
+  const list = Object.assign(document.createElement("div"), { className: "hits" });
+  palette.replaceChildren(field, list);
+  const pages = [...document.querySelectorAll(".bar nav a, .who a, footer a")].map((link) => ({ name: link.textContent.trim(), href: link.href }));
+  let chosen = 0;
+  let asking, timer;
+
+  const mark = () => {
+    [...list.children].forEach((link, place) => link.setAttribute("aria-selected", place === chosen));
+    list.children[chosen]?.scrollIntoView({ block: "nearest" });
+  };
+  const show = (entries) => {
+    const link = ({ name, of, href }) => {
+      const link = Object.assign(document.createElement("a"), { href, textContent: name });
+      if (of) link.append(" ", Object.assign(document.createElement("span"), { className: "muted", textContent: of }));
+      return link;
+    };
+    list.replaceChildren(...entries.map(link));
+    chosen = 0;
+    mark();
+  };
+  const matching = (text) => pages.filter(({ name }) => name.toLowerCase().includes(text.toLowerCase()));
+  // what the search of the bar finds: its hits, or the page of the only one
+  const find = async (text) => {
+    asking?.abort();
+    const mine = (asking = new AbortController());
+    let page, answer;
+    try {
+      answer = await fetch(`/console/find?${new URLSearchParams({ q: text })}`, { headers: { accept: "text/html" }, signal: mine.signal });
+      page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch {
+      return;
+    }
+    if (asking !== mine || !answer.ok) return;
+    const hits = [...page.querySelectorAll("main .hits a")].map((link) => ({
+      name: link.textContent,
+      of: [link.closest("section")?.querySelector("h2")?.textContent, link.parentElement.querySelector(".muted")?.textContent].filter(Boolean).join(" · "),
+      href: link.getAttribute("href"),
+    }));
+    const only = answer.redirected ? [{ name: page.title.replace(/ – Longshore$/, ""), href: answer.url }] : [];
+    show([...matching(text), ...only, ...hits]);
+  };
+
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    const text = field.value.trim();
+    show(matching(text));
+    if (text) timer = setTimeout(() => find(text), 200);
+    else asking?.abort();
+  });
+  field.addEventListener("keydown", (event) => {
+    const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (way && list.children.length) {
+      event.preventDefault();
+      chosen = (chosen + way + list.children.length) % list.children.length;
+      mark();
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      const text = field.value.trim();
+      const link = list.children[chosen];
+      if (link) location.assign(link.href);
+      else if (text) location.assign(`/console/find?${new URLSearchParams({ q: text })}`);
+    }
+  });
+  palette.onclick = (event) => event.target === palette && palette.close();
+  show(pages);
+  palette.showModal();
+  field.focus();
+  return true;
+};
 
 // --- charts: the figures of each are in the page; here they are drawn with axes, and with the values under the pointer or the
 // --- arrow keys
@@ -309,7 +389,7 @@ addEventListener("resize", () => {
   }, 150);
 });
 
-// --- ids: a button copies all of one; without script, or where the browser forbids it, there is none ---
+// --- a button copies an id, or the text of what is beside it; without script, or where the browser forbids it, there is none ---
 
 const reveal = (root) => {
   if (!navigator.clipboard) return;
@@ -317,10 +397,11 @@ const reveal = (root) => {
 };
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
+  const button = event.target.closest("[data-copy], [data-copy-of]");
   if (!button) return;
   try {
-    await navigator.clipboard.writeText(button.dataset.copy);
+    const text = button.dataset.copy ?? button.parentElement.querySelector(button.dataset.copyOf).textContent;
+    await navigator.clipboard.writeText(text);
     button.textContent = "copied";
   } catch {
     button.textContent = "not copied";

@@ -9,14 +9,14 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::Place;
+use crate::form::Asked;
 use crate::layout::Section;
 use crate::piece::badge;
 use crate::visit::{Act, Done, Question, Visit, done};
 
 type Asking = Visit<permit::WriteAttention>;
 type Acting = Act<permit::WriteAttention>;
-
-const BACK: &str = "/console";
 
 fn path(id: Uuid, action: &str) -> String {
     format!("{}/{id}/{action}", super::HERE)
@@ -26,6 +26,12 @@ async fn find(visit: &Asking, id: Uuid) -> Result<Line, Problem> {
     attention::find(visit.services(), visit.scope(), id).await
 }
 
+/// The page that a confirmation leads back to, and the field that remembers it.
+fn back(asked: &Asked) -> (&'static str, Markup) {
+    let (word, address) = Place::of(asked).row();
+    (address, html! { input type="hidden" name="from" value=(word); })
+}
+
 fn line_in_words(line: &Line) -> Markup {
     html! { p { (badge(super::tone(line.severity), line.word)) " " (line.sentence) } }
 }
@@ -33,12 +39,14 @@ fn line_in_words(line: &Line) -> Markup {
 /// `GET /console/attention/{id}/acknowledge`.
 pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
     let line = find(&visit, id).await?;
+    let (back, from) = back(&visit.asked);
     let cause = line.cause.map(|cause| cause.to_rfc3339_opts(SecondsFormat::Micros, false));
     let explanation = html! {
         (line_in_words(&line))
         p.muted { "The line moves below the others, with your name. It comes back when something new happens, and after " (ACKNOWLEDGED_DAYS) " days." }
     };
     let fields = html! {
+        (from)
         input type="hidden" name="cause" value=[cause];
         label { "Note" input type="text" name="note" maxlength=(REASON_LENGTH) autocomplete="off"; }
     };
@@ -50,7 +58,7 @@ pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Respons
             button: "Acknowledge",
             is_grave: false,
             action: &path(id, "acknowledge"),
-            back: BACK,
+            back,
             fields,
         },
     ))
@@ -61,17 +69,19 @@ pub(crate) async fn acknowledge(Id(id): Id, act: Acting) -> Result<Response, Fai
     let cause = act.form.get("cause").map_or(Value::Null, Value::from);
     let body = json!({"cause": cause, "note": act.form.text("note")?});
     attention::acknowledge(act.visit.services(), &act.visit.may, id, Some(body)).await?;
-    Ok(done(BACK, Done::Acknowledged, None))
+    Ok(done(Place::of(&act.form).row().1, Done::Acknowledged, None))
 }
 
 /// `GET /console/attention/{id}/mute`.
 pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
     let line = find(&visit, id).await?;
+    let (back, from) = back(&visit.asked);
     let explanation = html! {
         (line_in_words(&line))
         p.muted { "The line moves to the muted ones for that time, even if something new happens." }
     };
     let fields = html! {
+        (from)
         label { "For"
             select name="for" { @for (word, _) in SPANS { option value=(word) { (span_in_words(word)) } } }
         }
@@ -85,7 +95,7 @@ pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Fail
             button: "Mute",
             is_grave: false,
             action: &path(id, "mute"),
-            back: BACK,
+            back,
             fields,
         },
     ))
@@ -110,11 +120,12 @@ pub(crate) async fn mute(Id(id): Id, act: Acting) -> Result<Response, Failure> {
         }
     }
     attention::mute(act.visit.services(), &act.visit.may, id, Value::Object(body)).await?;
-    Ok(done(BACK, Done::Muted, None))
+    Ok(done(Place::of(&act.form).row().1, Done::Muted, None))
 }
 
 /// `GET /console/attention/{id}/end`.
 pub(crate) async fn ask_end(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let (back, from) = back(&visit.asked);
     let silence = attention::said(visit.services(), visit.scope(), id).await?;
     let explanation = html! {
         p { (silence.sentence) }
@@ -129,8 +140,8 @@ pub(crate) async fn ask_end(Id(id): Id, visit: Asking) -> Result<Response, Failu
             button: "End",
             is_grave: false,
             action: &path(id, "end"),
-            back: BACK,
-            fields: html! {},
+            back,
+            fields: from,
         },
     ))
 }
@@ -138,5 +149,5 @@ pub(crate) async fn ask_end(Id(id): Id, visit: Asking) -> Result<Response, Failu
 /// `POST /console/attention/{id}/end`.
 pub(crate) async fn end(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     attention::end(act.visit.services(), &act.visit.may, id).await?;
-    Ok(done(BACK, Done::SilenceEnded, None))
+    Ok(done(Place::of(&act.form).row().1, Done::SilenceEnded, None))
 }

@@ -4,6 +4,7 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::access::Permission;
+use longshore_shared::operate;
 use longshore_shared::operate::order::attention::{self, Attention, WAITING};
 use maud::{Markup, html};
 
@@ -13,11 +14,19 @@ use crate::visit::Visit;
 
 /// `GET /console/order/attention`.
 pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
-    let found = attention::read(visit.db(), visit.scope()).await?;
+    let may = visit.can(Permission::ReadQueues);
+    let (found, lines) = tokio::try_join!(attention::read(visit.db(), visit.scope()), async {
+        if may {
+            operate::attention::of_orders(visit.services(), visit.scope()).await.map(Some)
+        } else {
+            Ok(None)
+        }
+    })?;
     let now = visit.now();
     let content = html! {
         p.trail { a href="/console/order" { "Orders" } " / needs attention" }
         h1 { "What needs attention" }
+        @if let Some(lines) = &lines { (crate::attention::of_orders(&visit, lines)) }
         (silent(&found, visit.can(Permission::ReadWmsSettings), now))
         (refused(&found, now))
         (awaited(&found, now))

@@ -1,18 +1,19 @@
-//! The running workers and their work.
+//! The workers and their work, also those that died lately.
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use longshore_http::extract::permit;
 use longshore_shared::job::inspection;
 use longshore_shared::kernel::ids::{JobId, WebhookId};
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::{Queue, Reader, Worker, grouped};
+use longshore_shared::kernel::queue::{Beat, Queue, Reader, Worker, grouped};
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
 
 use super::PATIENCE;
-use crate::piece::{empty, none};
+use crate::piece::{Tone, badge, empty, none, number, seconds, time};
 use crate::visit::Visit;
 
 /// Names of the ids on the queues, as far as the visitor may see them.
@@ -45,13 +46,18 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
     )?;
     let known = Known { jobs: jobs.into_iter().collect(), webhooks: webhooks.into_iter().collect() };
     let workers = grouped(readers);
+    let names: Vec<&str> = workers.iter().map(|worker| worker.name.as_str()).collect();
+    let beats = tokio::time::timeout(PATIENCE, visit.services().queues.beats(&names)).await;
+    let beats = beats.ok().and_then(Result::ok).unwrap_or_default();
     if workers.is_empty() {
         return Ok(draw(&empty(
             "No workers.",
             "Start a worker. Without one, no jobs are executed and no webhooks are sent.",
         )));
     }
-    Ok(draw(&table(&workers, &known)))
+    let beats = beats.into_iter().chain(std::iter::repeat(None));
+    let workers: Vec<_> = workers.iter().zip(beats).collect();
+    Ok(draw(&table(&workers, &known, visit.now())))
 }
 
 fn draw(content: &Markup) -> Markup {
@@ -63,15 +69,17 @@ fn draw(content: &Markup) -> Markup {
     }
 }
 
-fn table(workers: &[Worker], known: &Known) -> Markup {
+fn table(workers: &[(&Worker, Option<Beat>)], known: &Known, now: DateTime<Utc>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Workers, table" {
             table {
-                thead { tr { th { "Process" } @for queue in Queue::ALL { th { (queue.name()) } } } }
+                thead { tr { th { "Process" } th { "State" } th.number { "Memory" } @for queue in Queue::ALL { th { (queue.name()) } } } }
                 tbody {
-                    @for worker in workers {
+                    @for (worker, beat) in workers {
                         tr {
                             td { code { (worker.name) } }
+                            td { (standing(worker, beat.as_ref(), now)) }
+                            td.number { @match beat.as_ref().and_then(|beat| beat.memory) { Some(bytes) => (megabytes(bytes)), None => (none()) } }
                             @for queue in Queue::ALL {
                                 td { (runs(worker.readers.iter().filter(|reader| reader.queue == queue), known)) }
                             }
@@ -81,6 +89,25 @@ fn table(workers: &[Worker], known: &Known) -> Markup {
             }
         }
     }
+}
+
+/// Whether a worker lives, since when, and its version where that is not the one of this page.
+fn standing(worker: &Worker, beat: Option<&Beat>, now: DateTime<Utc>) -> Markup {
+    html! {
+        @if worker.is_gone() {
+            (badge(Tone::Bad, "gone")) " for " (seconds(worker.silent().as_secs_f64()))
+        } @else {
+            (badge(Tone::Good, "alive"))
+        }
+        @if let Some(beat) = beat {
+            " " span.muted { "started " (time(beat.since, now)) }
+            @if beat.version != env!("CARGO_PKG_VERSION") { " " (badge(Tone::Warn, &beat.version)) }
+        }
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", number(i64::try_from(bytes / 1_000_000).unwrap_or(i64::MAX)))
 }
 
 fn runs<'r>(readers: impl Iterator<Item = &'r Reader>, known: &Known) -> Markup {

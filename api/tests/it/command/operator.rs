@@ -248,3 +248,59 @@ async fn deliveries_are_listed_shown_and_sent_again(_: PgPoolOptions, options: P
     as_user(&["delivery", "replay", "--since", "6h"]).await.ends_with(2);
     as_user(&["delivery", "replay", "--webhook", &hook]).await.ends_with(2);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_needs_attention_is_listed_acknowledged_and_muted(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let run = async |arguments: &[&str]| world.run(&world.api.superadmin, arguments).await;
+    run(&["queue", "pause", "lane", "--reason", "moving"]).await.ends_with(0);
+    let listed = run(&["attention", "list", "--json"]).await.ends_with(0).json();
+    let lines = listed["lines"].as_array().unwrap();
+    let line =
+        lines.iter().find(|line| line["sentence"].as_str().unwrap().contains("Queue lane: Paused")).unwrap();
+    let id = line["id"].as_str().unwrap();
+    let row = async |arguments: &[&str]| {
+        let shown = run(arguments).await.ends_with(0).stdout;
+        shown.lines().find(|row| row.contains(id)).map(str::to_owned)
+    };
+    let new = row(&["attention", "list"]).await.unwrap();
+    let words: Vec<_> = new.split_whitespace().collect();
+    assert_eq!(words[..5], ["warning", "queue", "new", "-", "-"], "{new}");
+
+    let said = run(&["attention", "acknowledge", id, "--note", "I know"]).await.ends_with(0).stdout;
+    assert!(
+        said.starts_with("the line is acknowledged until 20") && said.contains("Queue lane: Paused"),
+        "{said}"
+    );
+    let seen = row(&["attention", "list"]).await.unwrap();
+    assert!(seen.contains("acknowledged  superadmin of a test  20"), "{seen}");
+    assert_eq!(row(&["attention", "list", "--new"]).await, None);
+
+    let muted =
+        run(&["attention", "mute", id, "--for", "8h", "--reason", "moving"]).await.ends_with(0).stdout;
+    assert!(muted.starts_with("the line is muted until 20"), "{muted}");
+    // a mute of what is over is listed, too
+    run(&["queue", "resume", "lane"]).await.ends_with(0);
+    let absent = row(&["attention", "list"]).await.unwrap();
+    assert!(absent.contains("muted") && absent.contains("Queue lane: Paused"), "{absent}");
+    let shown = run(&["attention", "unmute", id]).await.ends_with(0).stdout;
+    assert_eq!(shown, format!("the line {id} is shown again\n"));
+    run(&["attention", "unmute", id]).await.ends_with(3);
+    for wrong in [
+        &["attention", "mute", id, "--for", "2h", "--reason", "x"][..],
+        &["attention", "mute", id, "--for", "8h"],
+        &["attention", "acknowledge", "7"],
+    ] {
+        run(wrong).await.ends_with(2);
+    }
+    // who may not is refused
+    world.run(&world.api.viewer, &["attention", "acknowledge", id]).await.ends_with(3);
+    assert!(
+        world
+            .run(&world.api.viewer, &["attention", "list"])
+            .await
+            .ends_with(0)
+            .stdout
+            .starts_with("SEVERITY ")
+    );
+}

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/console",
     "/console/account",
     "/console/attention",
@@ -23,6 +23,7 @@ const PAGES: [&str; 14] = [
     "/console/webhook",
     "/console/audit",
     "/console/sync",
+    "/console/schedule",
 ];
 
 #[sqlx::test(migrator = "MIGRATIONS")]

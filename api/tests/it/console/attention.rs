@@ -121,3 +121,50 @@ async fn the_overview_shows_the_first_new_lines_of_a_kind_and_leads_to_the_rest(
     assert!(!page.contains(" more</a>") && page.contains("host-7.example ("), "{page}");
     assert_eq!(group(&page, "acknowledged-title").matches("has seen it").count(), 4, "{page}");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_needs_attention_about_orders_is_acknowledged_on_their_page(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    fails(&world, webhook(api, "https://hooks.example/in").await).await;
+    let mug = world.add("MUG", serde_json::json!({})).await;
+    sqlx::query(
+        "INSERT INTO product_stock AS s (id, organisation_id, product_id, warehouse_id, wms_id, quantity, marked_at)
+         VALUES (uuid_v7(), $1, $2, $3, $4, 1, now() - interval '5 minutes')",
+    )
+    .bind(api.tenant.organisation)
+    .bind(mug.parse::<Uuid>().unwrap())
+    .bind(api.tenant.warehouse)
+    .bind(api.tenant.wms)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let admin = Browser::new(api, &token);
+    let here = "/console/order/attention";
+    let page = admin.open(here).await.expect(200).text;
+    // no line about webhooks
+    assert!(
+        page.contains("1 stock has waited for the allocator") && !page.contains("hooks.example"),
+        "{page}"
+    );
+    let link = page.split("href=\"").find(|link| link.contains("/acknowledge?from=orders\"")).unwrap();
+    let link = link.split('"').next().unwrap();
+    let reply = admin.act(link, &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console/order/attention?done=acknowledged"));
+    let page = admin.open(here).await.expect(200).text;
+    assert!(group(&page, "acknowledged-title").contains("1 stock has waited for the allocator"), "{page}");
+    let reply = admin.act(&link.replace("/acknowledge", "/end"), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console/order/attention?done=silence-ended"));
+    let mute = link.replace("/acknowledge", "/mute").replace("orders", "//evil.example");
+    let reply = admin.act(&mute, &[("for", "1h"), ("reason", "counting")]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console?done=muted"));
+    // who may not has no buttons, and who may not see what needs attention has no lines
+    let viewer = Browser::new(api, &api.viewer).open(here).await.expect(200).text;
+    assert!(!viewer.contains("data-ask"), "{viewer}");
+    let user = Browser::new(api, &api.user).open(here).await.expect(200).text;
+    assert!(!user.contains("What to acknowledge or mute"), "{user}");
+}

@@ -307,3 +307,64 @@ async fn the_page_of_an_eshop_says_what_is_wrong_with_it(_: PgPoolOptions, optio
     let page = browser.open(&path).await.expect(200).text;
     assert!(!page.contains("has failed for"), "{page}");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_operators_set_up_is_found_by_those_who_may_see_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let tenant = &api.tenant;
+    world.execute("UPDATE wms SET name = 'Northern halls'").await;
+    sqlx::query(
+        "INSERT INTO wms_setting (wms_id, organisation_id, active, paused, base_url, credentials, max_in_flight, secret, fills)
+         VALUES ($1, $2, true, false, 'https://wms.halls.example/v1', '', 1, '', false)",
+    )
+    .bind(tenant.wms)
+    .bind(tenant.organisation)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let carrier = json!({"name": "Swift Parcels", "code": 72, "organisations": [tenant.organisation]});
+    let carrier: Value = api.post(&api.superadmin, "/api/carrier", carrier).await.expect(201).json();
+    let preference = json!({"organisation": tenant.organisation, "carrier": carrier["id"], "position": 1});
+    let preference: Value =
+        api.post(&api.superadmin, "/api/carrier-preference", preference).await.expect(201).json();
+    let token = json!({"name": "Till of the shop", "role": "user", "organisation": tenant.organisation});
+    let token: Value = api.post(&api.superadmin, "/api/access-token", token).await.expect(201).json();
+    let user = json!({
+        "organisation": tenant.organisation, "email": "olga@gifts.example", "firstName": "Olga", "lastName": "Zelená",
+        "password": "correct horse battery",
+    });
+    let user: Value = api.post(&api.superadmin, "/api/business-user", user).await.expect(201).json();
+    let id = |record: &Value| record["id"].as_str().unwrap().to_owned();
+    let of = |list: &str| format!("/console/{list}?organisation={}", tenant.organisation);
+    let places = [
+        ("northern".to_owned(), format!("/console/wms/{}", tenant.wms)),
+        ("wms.halls.example".to_owned(), format!("/console/wms/{}", tenant.wms)),
+        (tenant.wms.to_string(), format!("/console/wms/{}", tenant.wms)),
+        ("swift".to_owned(), of("preference")),
+        (id(&preference), of("preference")),
+        ("till of".to_owned(), of("token")),
+        (id(&token), of("token")),
+        ("olga zel".to_owned(), format!("/console/audit?entity={}", id(&user))),
+        ("OLGA@gifts.example".to_owned(), format!("/console/audit?entity={}", id(&user))),
+        (id(&user), format!("/console/audit?entity={}", id(&user))),
+    ];
+    let own = tenant.token(&api.services, Role::Admin).await.unwrap();
+    for token in [&api.superadmin, &own] {
+        for (text, page) in &places {
+            assert_eq!(&leads(&Browser::new(api, token), text).await, page, "{text}");
+        }
+    }
+    // a developer of an e-shop may see the preferences, and nothing else of it
+    let developer = Browser::new(api, &api.user);
+    for text in ["northern", "wms.halls.example", "till of", "olga zel", "olga@gifts.example"] {
+        assert!(find(&developer, text).await.expect(200).text.contains("Nothing found."), "{text}");
+    }
+    assert_eq!(leads(&developer, "swift").await, of("preference"));
+    let (stranger, _) = world.stranger().await;
+    let theirs = stranger.token(&api.services, Role::Admin).await.unwrap();
+    for (text, _) in &places {
+        let page = find(&Browser::new(api, &theirs), text).await.expect(200).text;
+        assert!(page.contains("Nothing found."), "{text}: {page}");
+    }
+}

@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use longshore_shared::kernel::activity::{self, Span, Subject};
 use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_shared::kernel::queue::{Beat, Queue, Queues};
 use longshore_shared::operate::backlog;
 use longshore_testkit::little_redis::LittleRedis;
 use longshore_testkit::services;
@@ -126,6 +126,18 @@ async fn a_queue_with_open_jobs_that_cannot_begin_is_not_shown_as_idle(
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open("/console/queue").await.expect(200).text;
     assert!(page.contains("Idle · 1 worker"), "{page}");
+    // it says what it is at, and one of which only that is left is not listed
+    let now = api.services.clock.now();
+    let beat = Beat { version: "0.0.9".to_owned(), since: now, at: now, memory: Some(512_345_678) };
+    for worker in ["box-1", "box-2"] {
+        api.services.queues.beat(worker, &beat).await.unwrap();
+    }
+    let overview = browser.open("/console").await.expect(200).text;
+    for said in ["<code>box-1</code>", ">alive<", "512 MB", ">0.0.9<"] {
+        assert!(overview.contains(said), "{said}: {overview}");
+    }
+    assert!(!overview.contains("box-2"), "{overview}");
+    assert_eq!(api.services.queues.beats(&["box-3", "box-1"]).await.unwrap(), [None, Some(beat)]);
     job(&world, &api.tenant, "retrying", None).await;
     let page = browser.open("/console/queue").await.expect(200).text;
     assert!(page.contains("1 open, none can start yet") && !page.contains("Idle · 1"), "{page}");

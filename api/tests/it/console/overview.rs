@@ -162,7 +162,26 @@ async fn webhooks_eshops_and_queues_have_charts_that_lead_to_lists(
     let list = format!("/console/job?eshop={}", list.replace("&amp;", "&"));
     assert!(browser.open(&list).await.expect(200).text.contains("<strong>product.sync</strong>"));
 
-    for (queue, chart) in [("chunk", "Open jobs"), ("lane", "Due deliveries"), ("upkeep", "is not counted")] {
+    for (subject, seconds) in [(Subject::Partner, 1), (Subject::Handover, 2), (Subject::Upkeep, 4)] {
+        for outcome in ["succeeded", "succeeded", "failed"] {
+            activity.note(subject, outcome, Duration::from_secs(seconds));
+        }
+    }
+    activity.write(&api.services.db.main).await.unwrap();
+    let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    for (queue, chart, unit) in [
+        ("partner", "Turns at partners", "turns/min"),
+        ("handover", "Calls of warehouses", "calls/min"),
+        ("upkeep", "Duration of tasks", "tasks/min"),
+    ] {
+        let here = format!("/console/queue/{queue}");
+        let page = browser.open(&here).await.expect(200).text;
+        assert!(page.contains(chart) && page.contains("2 done, 1 failed") && page.contains(unit), "{page}");
+        // an admin of an organisation does not see how the service does
+        let page = Browser::new(api, &admin).open(&here).await.expect(200).text;
+        assert!(!page.contains(chart) && page.contains("counted for the whole service"), "{page}");
+    }
+    for (queue, chart) in [("chunk", "Open jobs"), ("lane", "Due deliveries")] {
         let page = browser.open(&format!("/console/queue/{queue}?span=day")).await.expect(200).text;
         assert!(page.contains(chart) && page.contains(&format!("id=\"card-{queue}\"")), "{page}");
     }

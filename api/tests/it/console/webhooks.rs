@@ -208,6 +208,48 @@ async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_shows_headers_and_can_be_made_by_hand(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let body = serde_json::json!({
+        "eshop": api.tenant.eshop, "event": "product_change", "destination": "https://shop.example/hook?a='b'",
+        "authentication": {"type": "bearer", "token": "hush"},
+    });
+    let hook: serde_json::Value = api.post(&api.user, "/api/eshop-webhook", body).await.expect(201).json();
+    let hook: Uuid = hook["id"].as_str().unwrap().parse().unwrap();
+    let delivery = ended(&world, hook.into(), "exhausted", 1).await[0];
+    sqlx::query(
+        "UPDATE delivery_history SET attempts = jsonb_set(attempts, '{0,headers}', '{\"retry-after\": \"<b>120</b>\"}') WHERE id = $1",
+    )
+    .bind(delivery)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open(&format!("/console/delivery/{delivery}")).await.expect(200).text;
+    let event: Uuid = sqlx::query_scalar("SELECT event_id FROM delivery_history WHERE id = $1")
+        .bind(delivery)
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    for part in [
+        "Bearer ***".to_owned(),
+        format!("-H 'webhook-id: {event}'"),
+        r"curl -i 'https://shop.example/hook?a='\''b'\''' --data-binary".to_owned(),
+        "<code>retry-after</code></dt><dd>&lt;b&gt;120&lt;/b&gt;".to_owned(),
+        "<summary>Formatted</summary>".to_owned(),
+        "data-copy-of=\".tree\" hidden".to_owned(),
+    ] {
+        assert!(page.contains(&part), "{part}: {page}");
+    }
+    assert!(!page.contains("hush"), "{page}");
+    // a deleted webhook has no destination to call
+    api.delete(&api.user, &format!("/api/eshop-webhook/{hook}")).await.expect(204);
+    let page = browser.open(&format!("/console/delivery/{delivery}")).await.expect(200).text;
+    assert!(!page.contains("curl -i") && !page.contains("Bearer ***"), "{page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -196,6 +196,26 @@ async function main() {
     assert.match(await act(page, /Resume the queue upkeep/, "Resume the queue"), /resumed/);
     console.log("a queue was paused and resumed");
 
+    // over any page: a page of the console, and what the search finds
+    await page.keyboard.press("Control+k");
+    await page.locator("#palette").getByLabel("Find").fill("audit");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Audit" }).waitFor();
+    await page.keyboard.press("Control+k");
+    await page.locator("#palette").getByLabel("Find").fill(job);
+    await page.locator(`#palette a[href$="/console/job/${job}"]`).waitFor();
+    await page.keyboard.press("Enter");
+    await page.waitForURL(`**/console/job/${job}`);
+    // the text of folded JSON is JSON
+    await page.locator("summary", { hasText: "Parameters" }).click();
+    JSON.parse(await page.locator(".tree").first().textContent());
+    for (const [name, theme] of [["Dark", "dark"], ["System", null]]) {
+      await page.getByRole("button", { name, exact: true }).click();
+      await page.waitForFunction((theme) => document.documentElement.getAttribute("data-theme") === theme, theme);
+      await judge(page, `theme-${name.toLowerCase()}`);
+    }
+    console.log("the palette led to a page and to a job, and the theme was switched");
+
     await page.goto(`/console/webhook/${hook}`);
     await page.getByRole("checkbox").first().check();
     await page.getByRole("button", { name: "Redeliver selected" }).click();
@@ -269,6 +289,8 @@ async function main() {
     const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
     const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
+    const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
+    more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`);
     const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {

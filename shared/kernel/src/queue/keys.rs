@@ -55,6 +55,7 @@ pub struct QueueKeys {
     probe: String,
     holder: String,
     of_holder: String,
+    worker: String,
 }
 
 impl QueueKeys {
@@ -67,6 +68,7 @@ impl QueueKeys {
             probe: format!("{tag}:probe"),
             holder: format!("{tag}:holder:"),
             of_holder: format!("{tag}:to:"),
+            worker: format!("{tag}:worker:"),
         }
     }
 
@@ -104,6 +106,12 @@ impl QueueKeys {
     #[must_use]
     pub fn of_holder(&self, name: &str) -> String {
         format!("{}{name}", self.of_holder)
+    }
+
+    /// What a worker said of itself last.
+    #[must_use]
+    pub fn worker(&self, name: &str) -> String {
+        format!("{}{name}", self.worker)
     }
 
     /// The command that takes the markers of ids away; for a connection of the caller's choice. `ids` is not empty.

@@ -1,4 +1,4 @@
-//! The current readers of the queues, and the entries of each.
+//! The readers of the queues, also those that died lately, and the entries of each.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,26 +16,29 @@ const READERS: usize = 100;
 const HELD: usize = 5;
 
 /// KEYS: the stream. ARGV: the group, the age in milliseconds up to which a reader is alive, how many readers, how many
-/// entries of each. Returns, for each reader: its name, its idle time, how many entries it holds, and the ids of the first.
+/// entries of each. Returns, for each reader, the living first: its name, its idle time, how many entries it holds, and the ids of
+/// the first.
 static READ: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
 local found = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
 local readers = {}
 if found.err then return readers end
-for _, flat in ipairs(found) do
-  local consumer = {}
-  for i = 1, #flat, 2 do consumer[flat[i]] = flat[i + 1] end
-  if consumer.idle <= tonumber(ARGV[2]) and #readers < tonumber(ARGV[3]) then
-    local held = {}
-    if consumer.pending > 0 then
-      local pending = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', ARGV[4], consumer.name)
-      for _, entry in ipairs(pending) do
-        local kept = redis.call('XRANGE', KEYS[1], entry[1], entry[1])[1]
-        if kept then held[#held + 1] = kept[2][2] end
+for _, wants_alive in ipairs({true, false}) do
+  for _, flat in ipairs(found) do
+    local consumer = {}
+    for i = 1, #flat, 2 do consumer[flat[i]] = flat[i + 1] end
+    if (consumer.idle <= tonumber(ARGV[2])) == wants_alive and #readers < tonumber(ARGV[3]) then
+      local held = {}
+      if consumer.pending > 0 then
+        local pending = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', ARGV[4], consumer.name)
+        for _, entry in ipairs(pending) do
+          local kept = redis.call('XRANGE', KEYS[1], entry[1], entry[1])[1]
+          if kept then held[#held + 1] = kept[2][2] end
+        end
       end
+      readers[#readers + 1] = {consumer.name, consumer.idle, consumer.pending, held}
     end
-    readers[#readers + 1] = {consumer.name, consumer.idle, consumer.pending, held}
   end
 end
 return readers",
@@ -66,14 +69,33 @@ pub struct Worker {
     pub readers: Vec<Reader>,
 }
 
+impl Worker {
+    /// How long ago any of its readers was heard of.
+    #[must_use]
+    pub fn silent(&self) -> Duration {
+        self.readers.iter().map(|reader| reader.silent).min().unwrap_or_default()
+    }
+
+    /// Whether it died, or cannot reach Redis.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.silent() > ALIVE
+    }
+}
+
+/// The name of the process in that of one of its readers.
+#[must_use]
+pub fn process_of(reader: &str) -> &str {
+    reader.rsplit_once('-').map_or(reader, |(process, _)| process)
+}
+
 /// The processes behind readers, by name.
 #[must_use]
 pub fn grouped(mut readers: Vec<Reader>) -> Vec<Worker> {
     readers.sort_by(|a, b| (a.queue, &a.name).cmp(&(b.queue, &b.name)));
     let mut workers = BTreeMap::<String, Vec<Reader>>::new();
     for reader in readers {
-        let process = reader.name.rsplit_once('-').map_or(reader.name.as_str(), |(process, _)| process);
-        workers.entry(process.to_owned()).or_default().push(reader);
+        workers.entry(process_of(&reader.name).to_owned()).or_default().push(reader);
     }
     workers.into_iter().map(|(name, readers)| Worker { name, readers }).collect()
 }
@@ -120,5 +142,23 @@ mod tests {
         let shown: Vec<_> = workers.iter().map(|w| (w.name.as_str(), w.readers.len())).collect();
         assert_eq!(shown, [("box-7", 2), ("my-box-8", 1)]);
         assert_eq!(workers[0].readers[0].queue, Queue::Chunk);
+    }
+
+    #[test]
+    fn a_worker_is_gone_when_none_of_its_readers_was_heard_of_lately() {
+        let reader = |queue, seconds| Reader {
+            queue,
+            name: "box-7-00ff".to_owned(),
+            silent: Duration::from_secs(seconds),
+            holds: 2,
+            first: Vec::new(),
+        };
+        let worker = |seconds: [u64; 2]| {
+            let readers = vec![reader(Queue::Lane, seconds[0]), reader(Queue::Chunk, seconds[1])];
+            grouped(readers).remove(0)
+        };
+        let (one, none) = (worker([40, 1]), worker([40, 25]));
+        assert_eq!((one.silent(), one.is_gone()), (Duration::from_secs(1), false));
+        assert_eq!((none.silent(), none.is_gone()), (Duration::from_secs(25), true));
     }
 }

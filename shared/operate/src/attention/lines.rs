@@ -31,25 +31,33 @@ pub(super) async fn read(
     stands: &Standing,
 ) -> Result<Vec<Line>, Problem> {
     let db = &services.db;
-    let (mut lines, jobs, orders, silent, webhooks, unwell) = tokio::try_join!(
+    let (mut lines, jobs, of_orders, webhooks, unwell) = tokio::try_join!(
         of_service(services, scope, stands),
         jobs::read(db, scope),
-        orders::count(db, scope),
-        orders::silent(db, scope),
+        of_orders(services, scope),
         health::attention(db, scope),
         health::unwell(db, scope, NAMED),
     )?;
     let now = services.clock.now();
     lines.extend(of_stuck(&jobs, now));
     lines.extend(of_hosts(&unwell, now));
-    lines.extend(silent.iter().map(|warehouse| of_warehouse(warehouse, now)));
+    lines.extend(of_orders);
     lines.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
     lines.extend(jobs.behind.iter().map(|behind| of_behind(behind, now)));
     let named = i64::try_from(unwell.len()).map_err(Problem::internal)?;
-    let sums = sums(&orders, &webhooks, named).into_iter().chain(sums_of_jobs(&jobs));
+    let sums = sums_of_webhooks(&webhooks, named).into_iter().chain(sums_of_jobs(&jobs));
     lines.extend(sums.filter_map(Sum::line));
     lines.sort_by_key(|line| line.severity);
     Ok(lines)
+}
+
+/// Lines about orders, their stocks, and the warehouses that they are handed over to.
+pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<Vec<Line>, Problem> {
+    let (counts, silent) =
+        tokio::try_join!(orders::count(&services.db, scope), orders::silent(&services.db, scope))?;
+    let now = services.clock.now();
+    let warehouses = silent.iter().map(|warehouse| of_warehouse(warehouse, now));
+    Ok(warehouses.chain(sums_of_orders(&counts).into_iter().filter_map(Sum::line)).collect())
 }
 
 /// Lines about the service.
@@ -302,8 +310,8 @@ impl Sum {
     }
 }
 
-/// The sums over stocks, orders and webhooks; so many failing webhooks have lines of their own.
-fn sums(orders: &Counts, webhooks: &health::Attention, named: i64) -> [Sum; 5] {
+/// The sums over stocks and orders.
+fn sums_of_orders(orders: &Counts) -> [Sum; 3] {
     let (bad, warn) = (Severity::Critical, Severity::Warning);
     [
         Sum {
@@ -339,6 +347,13 @@ fn sums(orders: &Counts, webhooks: &health::Attention, named: i64) -> [Sum; 5] {
             says: ["order is incorrect.", "orders are incorrect."],
             page: ORDERS,
         },
+    ]
+}
+
+/// The sums over webhooks; so many failing ones have lines of their own.
+fn sums_of_webhooks(webhooks: &health::Attention, named: i64) -> [Sum; 2] {
+    let (bad, warn) = (Severity::Critical, Severity::Warning);
+    [
         Sum {
             kind: Kind::DisabledWebhooks,
             severity: bad,

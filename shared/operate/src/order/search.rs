@@ -243,6 +243,17 @@ async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<V
     Ok(both.map(|ids| ids.into_iter().collect()))
 }
 
+/// The orders of a scope with this number, id of the e-shop, or tracking number.
+pub(crate) async fn numbered(
+    db: &Database,
+    scope: &Scope,
+    number: &str,
+) -> Result<Vec<ExpeditionId>, Problem> {
+    let (numbers, tracking_numbers) =
+        tokio::try_join!(by_number(db, scope, number), by_tracking_number(db, scope, number))?;
+    Ok(numbers.union(&tracking_numbers).copied().collect())
+}
+
 /// By the index of each e-shop in the scope: a number occurs once in an e-shop, and those of others do not take the place of one's
 /// own. Without a scope, the index of all numbers is read.
 async fn by_number(db: &Database, scope: &Scope, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {

@@ -74,6 +74,7 @@ async fn an_advice_is_closed_some_days_after_it_was_expected_or_last_received(
     };
     keep().await;
     assert!(is_closed().await.is_empty(), "without an interval, nothing is closed");
+    assert_eq!(world.counted("upkeep").await, [("succeeded".to_owned(), 1)]);
     world.execute("UPDATE organisation SET stock_advice_close_interval = 7").await;
     let incoming = "SELECT incoming::bigint FROM product_stock";
     assert_eq!(world.count(incoming).await, 36);

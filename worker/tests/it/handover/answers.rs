@@ -125,6 +125,8 @@ async fn a_call_whose_answer_is_lost_is_made_again_with_its_number(
         let entry = depot.entry(order).unwrap();
         assert_eq!((entry.number, entry.taken), (1, vec![1]));
     }
+    let counted = depot.place.world.counted("handover").await;
+    assert_eq!(counted, [("failed".to_owned(), 4), ("succeeded".to_owned(), 4)]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -192,6 +192,18 @@ impl World {
             .unwrap()
     }
 
+    /// What of a subject was counted for the charts: each outcome with how often.
+    pub(crate) async fn counted(&self, subject: &str) -> Vec<(String, i64)> {
+        self.services.metrics.activity().write(&self.services.db.main).await.unwrap();
+        sqlx::query_as(
+            "SELECT outcome, sum(count)::bigint FROM activity WHERE subject = $1 GROUP BY 1 ORDER BY 1",
+        )
+        .bind(subject)
+        .fetch_all(&self.owner)
+        .await
+        .unwrap()
+    }
+
     /// The result of a counting query.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()

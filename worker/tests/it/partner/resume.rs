@@ -56,6 +56,10 @@ async fn a_recorded_page_resets_the_attempts(_: PgPoolOptions, options: PgConnec
     world.execute(DUE).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+    // what waited, and the turn that ended it
+    let counted: Vec<String> =
+        world.counted("partner").await.into_iter().map(|(outcome, _)| outcome).collect();
+    assert_eq!(counted, ["failed", "succeeded"]);
     all_is_in(&world).await;
 }
 

@@ -223,6 +223,23 @@ async fn at_most_sixteen_kibibytes_of_an_answer_are_read(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_headers_of_an_answer_are_kept_if_it_is_a_failure(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let answers = vec![Answer::RetryAfter(503, 1), Answer::Status(204)];
+    world.receiver.answer("/hook", Answer::Sequence(answers));
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    assert_eq!(world.value(ATTEMPTS, &hook).await[0]["headers"]["retry-after"], "1");
+    sqlx::query("UPDATE webhook_lane SET held_until = NULL").execute(&world.pool).await.unwrap();
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    let attempts = world.value(ENDED_ATTEMPTS, &hook).await;
+    assert_eq!((&attempts[1]["status"], attempts[1].get("headers")), (&json!(204), None), "{attempts}");
+    assert_eq!(attempts[0]["headers"]["retry-after"], "1", "{attempts}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_answer_that_breaks_off_and_a_port_without_a_listener_are_failures(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -43,6 +43,7 @@ async fn failed(world: &World, hook: &Hook, status: u16) -> Outcome {
         status: Some(status),
         error: None,
         response: None,
+        headers: None,
     };
     let failed = End::Failed { wait: Duration::from_secs(5) };
     Outcome { attempt: Some(attempt), ..outcome(world, hook, lease.token, due[0].id, failed) }

@@ -36,6 +36,9 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The beginning of the answer's body; without U+0000, which Postgres does not hold.
     pub response: Option<String>,
+    /// Headers of an answer that is a failure, as far as they are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
 }
 
 /// What becomes of a delivery.

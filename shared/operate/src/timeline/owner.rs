@@ -1,0 +1,355 @@
+//! The timelines of an e-shop and of an organisation: what people changed, jobs, and what began to fail or recovered.
+//!
+//! Rows are compared, as in `(organisation_id, created_at) >= (…)`, since only the index that is meant has that order: where an
+//! organisation is compared alone, Postgres may read the newest of all instead, until it finds enough of it.
+//!
+//! What a job did to its items is in its line. Of an e-shop, everything that was done to it, its setting, its webhooks and its
+//! access tokens is shown; of an organisation, what people did.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use longshore_domain::account::audit::search::{self, Entry as Found};
+use longshore_domain::job::kind::JobState;
+use longshore_kernel::access::Scope;
+use longshore_kernel::activity::CALLS_MINUTES;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId, WebhookId, WmsId};
+use longshore_kernel::problem::Problem;
+use uuid::Uuid;
+
+use super::{
+    About, Called, Entry, Health, Jobs, Record, SHOWN, Source, Timeline, Turn, Wanted, merged, source,
+};
+
+/// Webhooks, and access tokens, of an e-shop whose records are read: the newest of each.
+const THINGS: i64 = 50;
+/// Days within which webhooks were deleted that are still named. There is no limit beside it: with one, Postgres may read the newest
+/// records of all until it finds enough.
+const DELETED_DAYS: i32 = 90;
+/// Jobs that are folded: the newest.
+const FOLDED: i64 = 1_000;
+/// Webhooks whose calls are looked at: those that fail, then the newest.
+const WEBHOOKS: i64 = 25;
+
+/// Whose timeline it is.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    organisation: OrganisationId,
+    eshop: Option<EshopId>,
+}
+
+/// The timeline of an e-shop. The caller must have access to it.
+pub async fn of_eshop(
+    db: &Database,
+    scope: &Scope,
+    organisation: OrganisationId,
+    eshop: EshopId,
+    wanted: &Wanted,
+) -> Result<Timeline, Problem> {
+    let owner = Owner { organisation, eshop: Some(eshop) };
+    let (records, rest) = tokio::try_join!(
+        async {
+            if wanted.audit {
+                of_things(db, scope, owner, eshop, wanted).await
+            } else {
+                Ok(Source::default())
+            }
+        },
+        both(db, scope, owner, wanted),
+    )?;
+    let [jobs, health] = rest;
+    Ok(merged([records, jobs, health]))
+}
+
+/// The timeline of an organisation. The caller must have access to it.
+pub async fn of_organisation(
+    db: &Database,
+    scope: &Scope,
+    organisation: OrganisationId,
+    wanted: &Wanted,
+) -> Result<Timeline, Problem> {
+    let owner = Owner { organisation, eshop: None };
+    let (records, rest) = tokio::try_join!(
+        async {
+            if wanted.audit { of_people(db, scope, owner, wanted).await } else { Ok(Source::default()) }
+        },
+        both(db, scope, owner, wanted),
+    )?;
+    let [jobs, health] = rest;
+    Ok(merged([records, jobs, health]))
+}
+
+async fn both(db: &Database, scope: &Scope, owner: Owner, wanted: &Wanted) -> Result<[Source; 2], Problem> {
+    let (jobs, health) = tokio::try_join!(
+        async { if wanted.jobs { jobs(db, scope, owner, wanted).await } else { Ok(Source::default()) } },
+        health(db, scope, owner, wanted),
+    )?;
+    Ok([jobs, health])
+}
+
+/// What people did in an organisation, as the search of the audit finds it.
+async fn of_people(db: &Database, scope: &Scope, owner: Owner, wanted: &Wanted) -> Result<Source, Problem> {
+    let filter = search::Filter {
+        organisation: Some(owner.organisation),
+        since: wanted.since,
+        until: wanted.until,
+        ..search::Filter::default()
+    };
+    let found = search::search(db, scope, &filter).await?;
+    let entries = found.entries.into_iter().filter_map(|entry| match entry {
+        Found::Record(line) => Some(Entry::Record(record(*line))),
+        Found::Job(_) => None,
+    });
+    Ok(Source { entries: entries.collect(), end: found.next.map(|place| place.at) })
+}
+
+fn record(line: search::Line) -> Record {
+    Record {
+        at: line.at,
+        action: line.action,
+        entity_type: line.entity_type,
+        entity: line.entity,
+        name: line.name,
+        order: None,
+        actor_type: line.actor_type,
+        actor: line.actor,
+        changes: line.changes,
+        request_id: line.request_id,
+        job: line.job,
+        job_kind: None,
+    }
+}
+
+/// What was done to an e-shop and to what belongs to it.
+async fn of_things(
+    db: &Database,
+    scope: &Scope,
+    owner: Owner,
+    eshop: EshopId,
+    wanted: &Wanted,
+) -> Result<Source, Problem> {
+    let names = things(db, owner.organisation, eshop).await?;
+    let about = About {
+        entities: std::iter::once(eshop.get()).chain(names.keys().copied()).collect(),
+        since: wanted.since,
+        until: wanted.until,
+        ..About::default()
+    };
+    let mut records = source::records(db, scope, &about).await?;
+    for record in &mut records {
+        record.name = names.get(&record.entity).cloned();
+    }
+    Ok(Source::newest(records, Entry::Record))
+}
+
+/// What belongs to an e-shop, with its name: its setting, its webhooks, also those that were deleted, and its access tokens.
+async fn things(
+    db: &Database,
+    organisation: OrganisationId,
+    eshop: EshopId,
+) -> Result<HashMap<Uuid, String>, Problem> {
+    let found = sqlx::query!(
+        r#"SELECT id AS "id!", name AS "name!" FROM (
+               SELECT id, integration_type AS name FROM integration_setting WHERE eshop_id = $1
+               UNION ALL
+               (SELECT id, destination FROM webhook WHERE eshop_id = $1 ORDER BY id DESC LIMIT $3)
+               UNION ALL
+               (SELECT id, name FROM access_token WHERE eshop_id = $1 ORDER BY id DESC LIMIT $3)
+               UNION ALL
+               (SELECT entity_id, changes -> 'destination' ->> 0 FROM audit
+                WHERE organisation_id = $2 AND action COLLATE "C" = 'webhook.delete' AND job_id IS NULL
+                  AND id >= uuid_v7_floor(now() - make_interval(days => $4))
+                  AND changes -> 'eshop' ->> 0 = $1::uuid::text AND changes -> 'destination' ->> 0 IS NOT NULL)
+           ) AS thing"#,
+        eshop.get(),
+        organisation.get(),
+        THINGS,
+        DELETED_DAYS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found.into_iter().map(|thing| (thing.id, thing.name)).collect())
+}
+
+/// Jobs, those of an hour that did the same and came to the same in one line.
+async fn jobs(db: &Database, scope: &Scope, owner: Owner, wanted: &Wanted) -> Result<Source, Problem> {
+    let found = sqlx::query!(
+        r#"WITH looked_at AS MATERIALIZED (
+               (SELECT id, kind, state, eshop_id, changed, failed, error, created_at FROM job
+                WHERE (eshop_id, created_at) >= ($3, coalesce($4::timestamptz, '-infinity')) AND (eshop_id, created_at) < ($3, coalesce($5::timestamptz, 'infinity'))
+                  AND in_scope($1, organisation_id, organisations)
+                ORDER BY eshop_id DESC, created_at DESC LIMIT $6)
+               UNION ALL
+               (SELECT id, kind, state, eshop_id, changed, failed, error, created_at FROM job
+                WHERE $3::uuid IS NULL AND (organisation_id, created_at) >= ($2, coalesce($4::timestamptz, '-infinity'))
+                  AND (organisation_id, created_at) < ($2, coalesce($5::timestamptz, 'infinity')) AND in_scope($1, organisation_id, organisations)
+                ORDER BY organisation_id DESC, created_at DESC LIMIT $6)
+           ), folded AS (
+               SELECT max(created_at) AS at, min(created_at) AS since, kind, state, count(*) AS jobs, sum(changed) AS changed,
+                      sum(failed) AS failed, eshop_id, (array_agg(id ORDER BY created_at DESC, id DESC))[1] AS newest,
+                      (array_agg(error ORDER BY created_at DESC, id DESC) FILTER (WHERE error IS NOT NULL))[1] AS error
+               FROM looked_at GROUP BY date_trunc('hour', created_at, 'UTC'), kind, state, eshop_id
+           )
+           SELECT f.at AS "at!", f.since AS "since!", f.kind AS "kind!", f.state AS "state!: JobState", f.jobs AS "jobs!",
+                  f.changed AS "changed!", f.failed AS "failed!", f.newest AS "newest!: JobId", f.error,
+                  f.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = f.eshop_id) AS eshop,
+                  (SELECT CASE WHEN count(*) >= $6 THEN min(created_at) END FROM looked_at) AS end
+           FROM folded f ORDER BY f.at DESC LIMIT $7"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        owner.organisation.get(),
+        owner.eshop as Option<EshopId>,
+        wanted.since,
+        wanted.until,
+        FOLDED,
+        i64::try_from(SHOWN).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let read_to = found.first().and_then(|row| row.end);
+    let jobs = found.into_iter().map(|row| Jobs {
+        at: row.at,
+        since: row.since,
+        kind: row.kind,
+        state: row.state,
+        jobs: row.jobs,
+        changed: row.changed,
+        failed: row.failed,
+        newest: row.newest,
+        error: row.error,
+        eshop_id: row.eshop_id,
+        eshop: row.eshop,
+    });
+    let mut source = Source::newest(jobs.collect(), Entry::Jobs);
+    source.end = source.end.max(read_to);
+    Ok(source)
+}
+
+async fn health(db: &Database, scope: &Scope, owner: Owner, wanted: &Wanted) -> Result<Source, Problem> {
+    let (webhooks, partners, systems) = tokio::try_join!(
+        async { if wanted.deliveries { webhooks(db, scope, owner, wanted).await } else { Ok(Vec::new()) } },
+        async { if wanted.settings { partners(db, scope, owner).await } else { Ok(Vec::new()) } },
+        async {
+            // a wms belongs to no e-shop
+            if wanted.systems && owner.eshop.is_none() {
+                systems(db, scope, owner).await
+            } else {
+                Ok(Vec::new())
+            }
+        },
+    )?;
+    let is_wanted = |health: &Health| {
+        wanted.since.is_none_or(|since| health.at >= since)
+            && wanted.until.is_none_or(|until| health.at < until)
+    };
+    let mut found: Vec<Health> =
+        webhooks.into_iter().chain(partners).chain(systems).filter(is_wanted).collect();
+    found.sort_by_key(|health| std::cmp::Reverse(health.at));
+    found.truncate(SHOWN);
+    Ok(Source::newest(found, Entry::Health))
+}
+
+/// When the calls of webhooks began to fail and succeeded again: what is under way by the lane, what is past by the counts of
+/// calls. Of those counts a webhook has at most some hundred rows, since they are summed up by the hour and kept for eight days.
+async fn webhooks(
+    db: &Database,
+    scope: &Scope,
+    owner: Owner,
+    wanted: &Wanted,
+) -> Result<Vec<Health>, Problem> {
+    let found = sqlx::query!(
+        r#"WITH hook AS MATERIALIZED (
+               SELECT w.id, w.destination, w.disabled_at, w.disabled_reason, l.failing_since,
+                      coalesce(date_bin(make_interval(mins => $6), l.failing_since, 'epoch'), 'infinity') AS fails_in
+               FROM (SELECT * FROM webhook WHERE eshop_id = $3 AND organisation_id = $2 AND in_scope($1, organisation_id)
+                     UNION ALL
+                     SELECT * FROM webhook WHERE $3::uuid IS NULL AND organisation_id = $2 AND in_scope($1, organisation_id)) AS w
+               JOIN webhook_lane l ON l.webhook_id = ANY (ARRAY[w.id])
+               ORDER BY l.failing_since DESC NULLS LAST, w.id DESC LIMIT $7
+           ), turn AS (
+               SELECT h.id, h.destination, a.minute AS at, CASE WHEN a.fails THEN 'failing' ELSE 'recovered' END AS turn, NULL AS why
+               FROM hook h CROSS JOIN LATERAL (
+                   SELECT minute, delivered = 0 AS fails, lag(delivered = 0) OVER (ORDER BY minute) AS failed
+                   FROM webhook_activity WHERE webhook_id = h.id
+               ) AS a
+               WHERE a.fails IS DISTINCT FROM a.failed AND (a.fails OR a.failed) AND a.minute < h.fails_in
+               UNION ALL
+               SELECT id, destination, failing_since, 'failing', NULL FROM hook WHERE failing_since IS NOT NULL
+               UNION ALL
+               -- the audit of an e-shop has it
+               SELECT id, destination, disabled_at, 'disabled', disabled_reason FROM hook WHERE disabled_at IS NOT NULL AND $3::uuid IS NULL
+           )
+           SELECT id AS "id!: WebhookId", destination AS "destination!", at AS "at!", turn AS "turn!: Turn", why FROM turn
+           WHERE ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
+           ORDER BY at DESC, id LIMIT $8"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        owner.organisation.get(),
+        owner.eshop as Option<EshopId>,
+        wanted.since,
+        wanted.until,
+        CALLS_MINUTES,
+        WEBHOOKS,
+        i64::try_from(SHOWN).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let health = found.into_iter().map(|row| Health {
+        at: row.at,
+        called: Called::Webhook(row.id),
+        name: row.destination,
+        turn: row.turn,
+        why: row.why,
+    });
+    Ok(health.collect())
+}
+
+/// Partners whose last call failed.
+async fn partners(db: &Database, scope: &Scope, owner: Owner) -> Result<Vec<Health>, Problem> {
+    let found = sqlx::query!(
+        r#"SELECT g.eshop_id AS "eshop: EshopId", g.integration_type AS name, s.name AS eshop_name, g.error AS "error!",
+                  g.error_at AS "at!", g.error_job AS "job: JobId"
+           FROM integration_setting g JOIN eshop s ON s.id = ANY (ARRAY[g.eshop_id])
+           WHERE g.organisation_id = $2 AND in_scope($1, g.organisation_id) AND in_eshop($3, g.eshop_id)
+             AND g.error IS NOT NULL AND g.error_at IS NOT NULL
+           ORDER BY g.error_at DESC LIMIT $4"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        owner.organisation.get(),
+        owner.eshop as Option<EshopId>,
+        i64::try_from(SHOWN).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let health = found.into_iter().map(|row| Health {
+        at: row.at,
+        called: Called::Partner(row.eshop, row.job),
+        name: if owner.eshop.is_some() { row.name } else { format!("{} of {}", row.name, row.eshop_name) },
+        turn: Turn::Failing,
+        why: Some(row.error),
+    });
+    Ok(health.collect())
+}
+
+/// Systems of warehouses that fail.
+async fn systems(db: &Database, scope: &Scope, owner: Owner) -> Result<Vec<Health>, Problem> {
+    let found = sqlx::query!(
+        r#"SELECT m.id AS "id: WmsId", m.name, l.failing_since AS "at!: DateTime<Utc>", l.error
+           FROM wms_setting s
+           JOIN wms m ON m.id = ANY (ARRAY[s.wms_id])
+           JOIN wms_lane l ON l.wms_id = ANY (ARRAY[s.wms_id])
+           WHERE s.organisation_id = $2 AND in_scope($1, s.organisation_id) AND l.failing_since IS NOT NULL
+           ORDER BY l.failing_since DESC LIMIT $3"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        owner.organisation.get(),
+        i64::try_from(SHOWN).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let health = found.into_iter().map(|row| Health {
+        at: row.at,
+        called: Called::Warehouse(row.id),
+        name: row.name,
+        turn: Turn::Failing,
+        why: row.error,
+    });
+    Ok(health.collect())
+}
