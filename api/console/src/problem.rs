@@ -73,6 +73,7 @@ async fn with_bar(
         form_token: &form_token(token),
         said: None,
         live: None,
+        every: None,
         sought: None,
     };
     Some(layout::page(&chrome, section, title, content))

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
+use http::StatusCode;
 use http::request::Parts;
 use longshore_http::app::App;
 use longshore_http::extract::may::{Permit, bearer};
@@ -19,8 +20,9 @@ use longshore_shared::webhook::health::{self, Webhook};
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::form::{Asked, FORM_TOKEN, Form, form_token, is_same};
+use super::form::{Asked, FORM_TOKEN, Form, OF_ACTION, Refused, form_token, is_same};
 use super::layout::{self, Section};
+use super::refresh;
 
 /// A visitor with the permission.
 #[derive(Debug)]
@@ -115,6 +117,23 @@ impl<P> Visit<P> {
         self.page_with(Some(section), title, Some(live), content)
     }
 
+    /// The page of a list with its search, which is read again as often as its address says; refused, if the search cannot be read.
+    pub(super) fn list_page(
+        &self,
+        section: Section,
+        title: &str,
+        here: &str,
+        refused: &Refused,
+        content: &Markup,
+    ) -> Response {
+        if !refused.is_empty() {
+            return (StatusCode::BAD_REQUEST, self.page(section, title, content)).into_response();
+        }
+        let live =
+            refresh::every(&self.asked).map(|_| self.asked.address(&format!("{here}/live"), &OF_ACTION, &[]));
+        self.page_with(Some(section), title, live.as_deref(), content)
+    }
+
     fn page_with(
         &self,
         section: Option<Section>,
@@ -129,6 +148,7 @@ impl<P> Visit<P> {
             form_token: &form_token(&self.token),
             said: said(&self.asked),
             live,
+            every: refresh::every(&self.asked),
             sought: self.asked.get("q"),
         };
         layout::page(&chrome, section, title, content).into_response()
