@@ -7,6 +7,7 @@
 
 mod bulk;
 pub mod compare;
+mod console;
 mod drain;
 mod fairness;
 mod fetch;
@@ -200,7 +201,7 @@ impl fmt::Display for Row {
 
 /// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
 /// [`OF_ORDERS`].
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "idle",
     "latency",
     "update",
@@ -221,6 +222,7 @@ pub const NAMES: [&str; 23] = [
     "fairness",
     "workers",
     "growth",
+    "console",
     "memory",
     "read",
     "page",
@@ -251,7 +253,7 @@ pub async fn all(
         taken.iter().for_each(&mut tell);
         rows.extend(taken);
     };
-    let elsewhere = |name: &&str| *name == "growth" || OF_A_MILLION.contains(name);
+    let elsewhere = |name: &&str| ["growth", "console"].contains(name) || OF_A_MILLION.contains(name);
     if NAMES.iter().any(|name| wanted(name) && !elsewhere(name)) {
         let stack = Stack::start(settings).await?;
         macro_rules! measure {
@@ -284,6 +286,10 @@ pub async fn all(
         // A new stack, so that its memory contains nothing else, and no later measurement finds its webhooks.
         let stack = Stack::start(settings).await?;
         take(growth::measure(&stack, effort).await?);
+    }
+    if wanted("console") {
+        let stack = Stack::start(settings).await?;
+        take(console::measure(&stack, effort).await?);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
         // New processes and a new database, so that only the million products are measured.

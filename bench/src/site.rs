@@ -8,7 +8,7 @@ use longshore_shared::kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::stack::Stack;
 use longshore_testkit::world::Tenant;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
 use crate::api::Api;
@@ -60,6 +60,14 @@ impl Site {
 /// # Errors
 /// When the token cannot be created.
 pub async fn operator(services: &Services, base_url: &str) -> anyhow::Result<Api> {
+    Api::new(base_url, operator_token(services).await?.expose_secret())
+}
+
+/// The token of a superadmin.
+///
+/// # Errors
+/// When it cannot be created.
+pub(crate) async fn operator_token(services: &Services) -> anyhow::Result<SecretString> {
     let new = NewToken {
         name: "operator of the demo".to_owned(),
         role: Role::Superadmin,
@@ -68,8 +76,7 @@ pub async fn operator(services: &Services, base_url: &str) -> anyhow::Result<Api
         wms: None,
         expires_at: None,
     };
-    let shown = token::create(&services.db, &Origin::command_line(), &new).await?;
-    Api::new(base_url, shown.token.expose_secret())
+    Ok(token::create(&services.db, &Origin::command_line(), &new).await?.token)
 }
 
 /// The same on a stack.

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{
-    self, checked, counted, empty, eshop, fields, json, none, organisation, page_of, pager, time,
+    self, checked, counted, empty, eshop, fields, json, none, organisation, page_of, pager, time, unreadable,
 };
 use super::visit::Visit;
 
@@ -36,7 +36,7 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
             (table(&found, wanted.whose, visit.now()))
             (pages(asked, &found))
         } @else {
-            (empty("The search cannot be read.", "Correct the marked field."))
+            (unreadable())
         }
     };
     let page = visit.page(Section::Audit, "Audit", &content);

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
+use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::operate::course::{Calls, Narrow};
 use maud::{Markup, html};
 
@@ -50,12 +51,13 @@ struct Steps<'s> {
 pub(super) fn draw(asked: &Asked, course: &Course, is_service: bool) -> Markup {
     let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
     let jobs = Steps { list: Some(JOBS), ..steps };
+    let deliveries = Steps { list: Some(DELIVERIES), ..steps };
     let charts = html! {
         (throughput(jobs, "Finished jobs", &course.jobs))
-        (throughput(steps, "Calls to destinations", &course.deliveries))
+        (throughput(deliveries, "Calls to destinations", &course.deliveries))
         (latency(jobs, "Duration of jobs", &course.jobs))
         @if is_service {
-            (latency(steps, "Duration of calls", &course.deliveries))
+            (latency(deliveries, "Duration of calls", &course.deliveries))
             (backlog(steps, "Open jobs", &course.waiting, |waiting| waiting.jobs))
             (backlog(steps, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
         }
@@ -64,6 +66,8 @@ pub(super) fn draw(asked: &Asked, course: &Course, is_service: bool) -> Markup {
 }
 
 const JOBS: &str = "/console/job";
+/// Of the calls of a step, that is the list of the deliveries that were made in it.
+const DELIVERIES: &str = "/console/delivery";
 
 /// The charts of the queue of jobs.
 pub(super) fn of_jobs(asked: &Asked, here: &str, course: &Course) -> Markup {
@@ -78,7 +82,7 @@ pub(super) fn of_jobs(asked: &Asked, here: &str, course: &Course) -> Markup {
 
 /// The charts of the queue of webhooks.
 pub(super) fn of_deliveries(asked: &Asked, here: &str, course: &Course) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(DELIVERIES) };
     let charts = html! {
         (throughput(steps, "Calls to destinations", &course.deliveries))
         (backlog(steps, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
@@ -114,13 +118,15 @@ pub(super) fn of_webhook(asked: &Asked, here: &str, course: &Narrow) -> Markup {
 pub(super) fn of_eshop(
     asked: &Asked,
     here: &str,
+    eshop: EshopId,
     course: &Narrow,
     jobs: Option<&str>,
     webhooks: bool,
 ) -> Markup {
     let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let deliveries = format!("{DELIVERIES}?eshop={eshop}");
     let charts = html! {
-        @if webhooks { (calls(steps, &course.calls)) }
+        @if webhooks { (calls(Steps { list: Some(&deliveries), ..steps }, &course.calls)) }
         @if let Some(list) = jobs {
             @let steps = Steps { list: Some(list), ..steps };
             (throughput(steps, "Finished jobs", &course.jobs))

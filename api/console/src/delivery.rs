@@ -1,5 +1,6 @@
-//! Deliveries: those of a webhook, the details of one, and redelivery.
+//! Deliveries: those of all webhooks, those of one, the details of one, and redelivery.
 
+pub(super) mod all;
 mod list;
 mod redelivery;
 mod request;
@@ -17,7 +18,8 @@ use serde_json::Value;
 
 pub(super) use self::list::{ended, waiting, wanted};
 pub(super) use self::redelivery::{
-    ask, ask_matching, ask_selected, redeliver, redeliver_matching, redeliver_selected,
+    ask, ask_any, ask_matching, ask_selected, redeliver, redeliver_any, redeliver_matching,
+    redeliver_selected,
 };
 use super::layout::Section;
 use super::piece::{
@@ -39,7 +41,7 @@ pub(super) async fn show(
     let authentication = webhook.as_ref().map(|webhook| webhook.authentication_type.as_str());
     let content = html! {
         p.trail {
-            a href="/console/webhook" { "Webhooks" } " / "
+            a href="/console/delivery" { "Deliveries" } " / "
             a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) }
             " / " (delivery.event.as_deref().unwrap_or("delivery"))
         }
@@ -47,7 +49,7 @@ pub(super) async fn show(
         (request::draw(&delivery, authentication))
         (attempts(&delivery, now))
     };
-    Ok(visit.page(Section::Webhooks, &format!("Delivery {id}"), &content))
+    Ok(visit.page(Section::Deliveries, &format!("Delivery {id}"), &content))
 }
 
 async fn find<P>(visit: &Visit<P>, id: DeliveryId) -> Result<Delivery, Problem> {
@@ -123,9 +125,4 @@ fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
             }
         }
     }
-}
-
-/// When a delivery is due, or when it ended.
-fn moment(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
-    at.map_or_else(none, |at| time(at, now))
 }

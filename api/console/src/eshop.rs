@@ -147,7 +147,7 @@ fn activity(visit: &Visit<permit::Read>, id: EshopId, found: &Found) -> Markup {
     if jobs.is_none() && !webhooks {
         return html! {};
     }
-    course::of_eshop(&visit.asked, &here, &found.past, jobs, webhooks)
+    course::of_eshop(&visit.asked, &here, id, &found.past, jobs, webhooks)
 }
 
 fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> Markup {
@@ -159,6 +159,7 @@ fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> M
             div.buttons {
                 a.button href={"/console/order?eshop=" (eshop.id)} { "Orders" }
                 @if visit.can(Permission::ReadJobs) { a.button href={"/console/job?eshop=" (eshop.id)} { "Jobs" } }
+                @if visit.can(Permission::ReadWebhooks) { a.button href={"/console/delivery?eshop=" (eshop.id)} { "Deliveries" } }
                 @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?entity=" (eshop.id)} { "Audit" } }
             }
         }
@@ -197,7 +198,7 @@ fn syncs(found: &Found, now: DateTime<Utc>) -> Markup {
             @if syncs.is_empty() {
                 (empty("No recent sync.", "A sync starts when the e-shop pushes a catalogue, by the clock of the setting, or on demand."))
             } @else {
-                (sync::table(&syncs, now))
+                (sync::table(&syncs, None, now))
             }
             @for runs in of_a_kind { (history(runs)) }
         }
@@ -234,7 +235,7 @@ fn webhooks(visit: &Visit<permit::Read>, id: EshopId, webhooks: &[Webhook], now:
             @if webhooks.is_empty() {
                 (empty("No webhook.", "Changes of this e-shop are recorded, but no event is sent."))
             } @else {
-                (webhooks::table(webhooks, false, now))
+                (webhooks::table(webhooks, None, false, now))
             }
         }
     }

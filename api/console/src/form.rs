@@ -16,6 +16,11 @@ const LIMIT: usize = 64 * 1024;
 /// Maximum characters of a search field.
 const CHARACTERS: usize = 200;
 
+/// Query parameters that report an action on the page after it.
+pub(super) const OF_ACTION: [&str; 3] = ["done", "count", "left"];
+/// Query parameters that belong to one page of a list, and not to the search.
+pub(super) const OF_PAGE: [&str; 4] = ["after", "done", "count", "left"];
+
 /// Named values in their order. An empty value counts as missing, because browsers send empty fields that
 /// way.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,7 @@
 //! The layout of every page, and the headers that protect it.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{Html, Response};
@@ -54,19 +56,21 @@ pub(super) enum Section {
     Jobs,
     Failures,
     Webhooks,
+    Deliveries,
     Syncs,
     Warehouses,
     Audit,
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 9] = [
+    const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::Overview, "Overview", "/console"),
         (Self::Orders, "Orders", "/console/order"),
         (Self::Queues, "Queues", "/console/queue"),
         (Self::Jobs, "Jobs", "/console/job"),
         (Self::Failures, "Failures", "/console/failure"),
         (Self::Webhooks, "Webhooks", "/console/webhook"),
+        (Self::Deliveries, "Deliveries", "/console/delivery"),
         (Self::Syncs, "Syncs", "/console/sync"),
         (Self::Warehouses, "Warehouses", "/console/wms"),
         (Self::Audit, "Audit", "/console/audit"),
@@ -77,8 +81,8 @@ impl Section {
         let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
         match room {
             "" | "attention" => Some(Self::Overview),
-            // deliveries belong to the section of their webhook, e-shops to that of their syncs
-            "delivery" | "replay" => Some(Self::Webhooks),
+            "replay" => Some(Self::Webhooks),
+            // e-shops belong to the section of their syncs
             "eshop" | "organisation" | "schedule" => Some(Self::Syncs),
             // what is shipped by whom, beside where from
             "preference" => Some(Self::Warehouses),
@@ -102,6 +106,8 @@ pub(super) struct Chrome<'c> {
     pub(super) said: Option<String>,
     /// The URL of the page's updates.
     pub(super) live: Option<&'c str>,
+    /// How often there is one, if the visitor has chosen it.
+    pub(super) every: Option<Duration>,
     /// What was searched for.
     pub(super) sought: Option<&'c str>,
     pub(super) theme: Theme,
@@ -116,6 +122,7 @@ pub(super) fn page(
     title: &str,
     content: &Markup,
 ) -> Html<String> {
+    let every = chrome.every.map(|every| every.as_secs());
     let body = html! {
         header.bar {
             a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
@@ -137,7 +144,7 @@ pub(super) fn page(
                 }
             }
         }
-        main #main data-live=[chrome.live] {
+        main #main data-live=[chrome.live] data-every=[chrome.live.and(every)] {
             // empty while the page is up to date
             @if chrome.live.is_some() { p #stale .stale role="status" {} }
             @if let Some(said) = &chrome.said { p.said role="status" { (said) } }
@@ -149,12 +156,14 @@ pub(super) fn page(
                 a href="/docs" { "Documentation" }
                 a href="/docs/glossary" { "Glossary" }
             }
+            // the script shows it: without one, times are in UTC
+            button #zone .plain type="button" hidden {}
             (theme::choice(chrome))
         }
         dialog #dialog aria-label="Confirm" {}
         dialog #palette aria-label="Find" {}
     };
-    document(title, chrome.theme, &body)
+    document(title, chrome.theme, &body, every)
 }
 
 /// A page for visitors who are not logged in.
@@ -165,10 +174,10 @@ pub(super) fn bare(title: &str, content: &Markup) -> Html<String> {
         }
         main #main { (content) }
     };
-    document(title, Theme::System, &body)
+    document(title, Theme::System, &body, None)
 }
 
-fn document(title: &str, theme: Theme, body: &Markup) -> Html<String> {
+fn document(title: &str, theme: Theme, body: &Markup, every: Option<u64>) -> Html<String> {
     let document = html! {
         (DOCTYPE)
         html lang="en" data-theme=[theme.forced()] {
@@ -180,6 +189,7 @@ fn document(title: &str, theme: Theme, body: &Markup) -> Html<String> {
                 link rel="icon" href=(asset::address("icon.svg")) type="image/svg+xml";
                 link rel="stylesheet" href=(asset::address("console.css"));
                 script src=(asset::address("console.js")) defer {}
+                @if let Some(every) = every { noscript { meta http-equiv="refresh" content=(every); } }
             }
             body {
                 a.skip href="#main" { "Skip to the content" }
@@ -203,7 +213,8 @@ mod tests {
         assert_eq!(Section::of("/console/attention/7/mute"), Some(Section::Overview));
         assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
         assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
-        assert_eq!(Section::of("/console/delivery/7"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/delivery/7"), Some(Section::Deliveries));
+        assert_eq!(Section::of("/console/replay"), Some(Section::Webhooks));
         assert_eq!(Section::of("/console/preference/7/edit"), Some(Section::Warehouses));
         assert_eq!(Section::of("/console/nothing"), None);
     }

@@ -10,7 +10,8 @@
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
 //! - [`layout`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows the test of a connection; [`secret`]
 //!   has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
-//!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
+//!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
+//!   lists; [`problem`] shows errors.
 //!
 //! # Guarantees
 //!
@@ -47,11 +48,13 @@ mod live;
 mod order;
 mod organisation;
 mod overview;
+mod period;
 mod piece;
 mod preference;
 mod problem;
 mod product;
 mod queue;
+mod refresh;
 mod replay;
 mod schedule;
 mod secret;
@@ -107,6 +110,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/organisation/{id}", get(organisation::show))
         .route("/console/product/{id}", get(product::show))
         .route("/console/order", get(order::list::show))
+        .route("/console/order/live", get(order::list::follow))
         .route("/console/order/attention", get(order::attention::show))
         .route("/console/order/{id}", get(order::show))
         .route("/console/order/{id}/live", get(order::follow))
@@ -128,6 +132,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/queue/{name}/resume", get(queue::ask_resume).post(queue::resume))
         .route("/console/queue/{name}/concurrency", get(queue::ask_concurrency).post(queue::set_concurrency))
         .route("/console/job", get(job::list::show))
+        .route("/console/job/live", get(job::list::follow))
         .route("/console/job/cancel", get(job::bulk::ask_cancel).post(job::bulk::cancel))
         .route("/console/job/retry", get(job::bulk::ask_retry).post(job::bulk::retry))
         .route("/console/job/{id}", get(job::show))
@@ -138,6 +143,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/failure", get(failure::show))
         .route("/console/failure/{key}/retry", get(failure::ask_retry).post(failure::retry))
         .route("/console/webhook", get(webhook::list::show))
+        .route("/console/webhook/live", get(webhook::list::follow))
         .route("/console/webhook/{id}", get(webhook::show))
         .route("/console/webhook/{id}/live", get(webhook::follow))
         .route("/console/webhook/{id}/edit", get(webhook::edit::edit).post(webhook::edit::store))
@@ -160,6 +166,9 @@ pub fn routes(app: &App) -> Router<App> {
             get(delivery::ask_matching).post(delivery::redeliver_matching),
         )
         .route("/console/replay", get(replay::show).post(replay::start))
+        .route("/console/delivery", get(delivery::all::show))
+        .route("/console/delivery/live", get(delivery::all::follow))
+        .route("/console/delivery/redeliver", get(delivery::ask_any).post(delivery::redeliver_any))
         .route("/console/delivery/{id}", get(delivery::show))
         .route("/console/delivery/{id}/redeliver", get(delivery::ask).post(delivery::redeliver))
         .route("/console/wms", get(wms::list::show))
@@ -179,6 +188,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/sync", get(sync::show))
         .route("/console/schedule", get(schedule::show))
         .route("/console/theme", post(theme::set))
+        .route("/console/sync/live", get(sync::follow))
         .route("/console/login", get(session::show_login).post(session::log_in))
         .route("/console/logout", post(session::log_out))
         .route("/console/{*path}", get(problem::no_such_page))

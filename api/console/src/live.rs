@@ -2,7 +2,8 @@
 //!
 //! Each successful look is reported (`parts`), even if nothing has changed. A page that gets no such event
 //! for some seconds is not up to date, and the script says so, whether the service, the network or Postgres
-//! is the cause. A stream that reaches its time limit says so (`end`); every other end is a failure.
+//! is the cause. A stream that reaches its time limit says so (`end`); every other end is a failure. A page that is read less
+//! often than streams last opens the next one when its time has come.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -14,13 +15,14 @@ use futures::future::BoxFuture;
 use futures::stream;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::share::{self, Asker};
-use maud::Markup;
+use maud::{Markup, html};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::refresh;
 use super::visit::Visit;
 
-/// How often a page is rendered again.
+/// How often a page is rendered again, if its address does not say that.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long one stream lasts. The page opens the next one itself, so a process that stops waits no longer
 /// than this for open pages.
@@ -32,6 +34,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 pub(super) type Part = (Cow<'static, str>, Markup);
 /// Parts of a page.
 pub(super) type Parts = Vec<Part>;
+
+/// A part in its page.
+pub(super) fn part((id, content): &Part) -> Markup {
+    html! { div #(id) { (content) } }
+}
 
 /// Renders the current parts of a page.
 pub(super) type Render<P> = for<'v> fn(&'v Visit<P>) -> BoxFuture<'v, Result<Parts, Problem>>;
@@ -48,7 +55,7 @@ struct Following<P> {
 
 /// Sends the parts that have changed since the last look, and ends with the session.
 pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(refresh::every(&visit.asked).unwrap_or(LOOK_EVERY));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let until = Instant::now() + LIFE;
     // each look gets its share like the request that opened the stream
@@ -59,8 +66,7 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
             return None;
         }
         loop {
-            following.ticks.tick().await;
-            if Instant::now() >= following.until {
+            if tokio::time::timeout_at(following.until, following.ticks.tick()).await.is_err() {
                 following.is_over = true;
                 return Some((Ok::<_, Infallible>(Event::default().event("end").data("over")), following));
             }

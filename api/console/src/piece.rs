@@ -19,7 +19,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::form::{Asked, Refused};
+use super::form::{Asked, OF_PAGE, Refused};
 
 /// A severity; its word carries the meaning, its colour only emphasises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,12 +232,29 @@ pub(super) fn time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     html! { time datetime=(full) title=(stamp(at)) { (distance(at, now)) } }
 }
 
-/// A full time, with how long ago it was.
+/// A full time, with how long ago it was. Where the visitor prefers the local time, the script writes it.
 pub(super) fn full_time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     html! {
-        time datetime=(at.to_rfc3339_opts(SecondsFormat::Millis, true)) { (stamp(at)) }
+        time data-full="" datetime=(at.to_rfc3339_opts(SecondsFormat::Millis, true)) { (stamp(at)) }
         " " span.muted { (distance(at, now)) }
     }
+}
+
+/// How long ago a moment was, and when, for lists.
+pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
+    let full = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    let short = if (now - at).num_hours().abs() < 12 { "%H:%M:%S" } else { "%m-%d %H:%M" };
+    html! {
+        span.moment {
+            (time(at, now))
+            time.muted data-short="" datetime=(full) { (at.format(short)) }
+        }
+    }
+}
+
+/// The same of an optional moment.
+pub(super) fn moment_or_none(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
+    at.map_or_else(none, |at| moment(at, now))
 }
 
 /// An optional moment.
@@ -323,11 +340,35 @@ pub(super) fn empty(title: &str, advice: &str) -> Markup {
     html! { div.empty { p { strong { (title) } } p.muted { (advice) } } }
 }
 
+/// Shown instead of a list, if its search cannot be read.
+pub(super) fn unreadable() -> Markup {
+    empty("The search cannot be read.", "Correct the marked field.")
+}
+
 /// Where the next page of a list leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Older,
     Newer,
+    /// In an order that is not that of time.
+    Further,
+}
+
+/// The word of the order of a list by time that is not the usual one.
+pub(super) const OLDEST: &str = "oldest";
+/// The orders of a list by time.
+pub(super) const ORDERS: [(&str, &str); 2] = [("", "newest first"), (OLDEST, "oldest first")];
+
+/// Whether a list by time begins with the oldest record.
+pub(super) fn is_oldest_first(asked: &Asked) -> Result<bool, Problem> {
+    Ok(asked.among("sort", |word| (word == OLDEST).then_some(()))?.is_some())
+}
+
+impl Way {
+    /// The way of a list by time.
+    pub(super) fn of(asked: &Asked) -> Self {
+        if asked.get("sort") == Some(OLDEST) { Self::Newer } else { Self::Older }
+    }
 }
 
 /// The links below a page of a list of the newest records.
@@ -346,6 +387,7 @@ pub(super) fn pager_to(
     let (begin, edge, further) = match way {
         Way::Older => ("Newest", "newest", "Older"),
         Way::Newer => ("Oldest", "oldest", "Newer"),
+        Way::Further => ("First", "first", "Next"),
     };
     html! {
         nav.pager aria-label="Pages of the list" {
@@ -405,6 +447,21 @@ pub(super) fn tabs(
             }
         }
     }
+}
+
+/// The head of a column that sorts a list: the orders by it, each with its word in an address and whether it ascends. A click leads
+/// to the next of them.
+pub(super) fn sorting(asked: &Asked, path: &str, label: &str, orders: &[(&str, bool)]) -> Markup {
+    let chosen = asked.get("sort").unwrap_or_default();
+    let place = orders.iter().position(|(word, _)| *word == chosen);
+    let next = place.map_or(0, |place| (place + 1) % orders.len());
+    let word = orders.get(next).map_or("", |(word, _)| *word);
+    let without: Vec<&str> = OF_PAGE.into_iter().chain(["sort"]).collect();
+    let with = [("sort", word)];
+    let address = asked.address(path, &without, if word.is_empty() { &[] } else { &with });
+    let is_ascending = place.and_then(|place| orders.get(place)).map(|(_, is_ascending)| *is_ascending);
+    let sort = is_ascending.map(|is_ascending| if is_ascending { "ascending" } else { "descending" });
+    html! { th aria-sort=[sort] { a.sort href=(address) { (label) } } }
 }
 
 /// The check box of a row of a list.
@@ -478,6 +535,24 @@ mod tests {
     #[test]
     fn a_sentence_begins_with_a_capital_letter() {
         assert_eq!(["the form", "élan", "7 fields", ""].map(sentence), ["The form", "Élan", "7 fields", ""]);
+    }
+
+    #[test]
+    fn the_head_of_a_column_leads_to_its_next_order() {
+        let orders = [("", false), ("oldest", true)];
+        let head = |sort: &str| {
+            let asked = Asked::of(vec![
+                ("state", "failed".to_owned()),
+                ("after", "7".to_owned()),
+                ("sort", sort.to_owned()),
+            ]);
+            sorting(&asked, "/list", "Made", &orders).into_string()
+        };
+        let link =
+            |query: &str| format!("<a class=\"sort\" href=\"/list?state=failed{query}\">Made</a></th>");
+        assert_eq!(head(""), format!("<th aria-sort=\"descending\">{}", link("&amp;sort=oldest")));
+        assert_eq!(head("oldest"), format!("<th aria-sort=\"ascending\">{}", link("")));
+        assert_eq!(head("name"), format!("<th>{}", link("")));
     }
 
     #[test]

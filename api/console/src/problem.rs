@@ -75,6 +75,7 @@ async fn with_bar(
         form_token: &form_token(token),
         said: None,
         live: None,
+        every: None,
         sought: None,
         theme,
         here: "/console",

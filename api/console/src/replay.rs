@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use axum::response::{IntoResponse as _, Response};
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::named as names;
-use longshore_shared::webhook::delivery::replay::{self, COUNTED, Count};
+use longshore_shared::webhook::delivery::replay::{self, COUNTED_AT_ONCE, Count};
 use longshore_shared::webhook::event::TYPES;
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
@@ -19,14 +19,11 @@ use url::Url;
 use super::form::{Asked, Refused};
 use super::job;
 use super::layout::Section;
+use super::period;
 use super::piece::{self, checked, counted, empty, number, options, seconds, sentence, switch};
 use super::visit::{Act, Done, Visit, done};
 
 const HERE: &str = "/console/replay";
-
-/// The periods until now that one click chooses, in hours.
-const PERIODS: [(&str, i64, &str); 3] =
-    [("1", 1, "Last hour"), ("6", 6, "Last 6 hours"), ("24", 24, "Last 24 hours")];
 
 /// The fields of the form.
 const FIELDS: [&str; 7] = ["webhooks", "eshop", "host", "since", "until", "delivered", "event"];
@@ -40,7 +37,7 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
         return Ok(page(&visit, &asked, &Refused::default(), None).await?);
     }
     let count = match body(&visit, &asked).await {
-        Ok(body) => replay::count(visit.services(), visit.scope(), body).await,
+        Ok(body) => replay::count_at_once(visit.services(), visit.scope(), body).await,
         Err(problem) => Err(problem),
     };
     match count {
@@ -70,11 +67,10 @@ async fn refuse(visit: &Asking, asked: &Asked, problem: Problem) -> Result<Respo
 
 /// What was asked, where a period was chosen with its beginning.
 fn with_period(asked: &Asked, now: DateTime<Utc>) -> Asked {
-    let period = PERIODS.iter().find(|(word, ..)| asked.get("hours") == Some(*word));
     let fields = asked.0.iter().filter(|(name, _)| FIELDS.contains(&name.as_str())).cloned();
-    let Some((_, hours, _)) = period else { return Asked(fields.collect()) };
+    let Some(since) = period::since(asked, now) else { return Asked(fields.collect()) };
     let fields = fields.filter(|(name, _)| name != "since" && name != "until");
-    let since = (now - TimeDelta::hours(*hours)).format("%Y-%m-%dT%H:%M:%S").to_string();
+    let since = since.format("%Y-%m-%dT%H:%M:%S").to_string();
     Asked(fields.chain([("since".to_owned(), since)]).collect())
 }
 
@@ -119,21 +115,11 @@ async fn page(
             "Events are sent again, each once to each webhook, with the same " code { "webhook-id" }
             ". Deliveries that wait for their next attempt become due now."
         }
-        (periods(asked))
+        (period::choice(asked, HERE, &[]))
         (form(visit, asked, refused, &named, &destinations).await?)
         @if let Some(count) = count { (found(visit, asked, count)) }
     };
     Ok(visit.page(Section::Webhooks, "Replay deliveries", &content))
-}
-
-fn periods(asked: &Asked) -> Markup {
-    html! {
-        nav.switch aria-label="Period until now" {
-            @for (word, _, label) in PERIODS {
-                a href=(asked.address(HERE, &["since", "until"], &[("hours", word)])) { (label) }
-            }
-        }
-    }
 }
 
 async fn form(
@@ -194,8 +180,9 @@ async fn form(
 
 /// What a replay would find, and the form that starts it.
 fn found(visit: &Asking, asked: &Asked, count: &Count) -> Markup {
-    let least =
-        |of: i64| if count.at_least && of >= COUNTED { piece::up_to(of, COUNTED) } else { number(of) };
+    let least = |of: i64| {
+        if count.at_least && of >= COUNTED_AT_ONCE { piece::up_to(of, COUNTED_AT_ONCE) } else { number(of) }
+    };
     let fields = html! {
         @for name in FIELDS { @for value in asked.all(name) { input type="hidden" name=(name) value=(value); } }
     };
@@ -213,7 +200,7 @@ fn found(visit: &Asking, asked: &Asked, count: &Count) -> Markup {
                     div { dt { "Failed" } dd { (least(count.failed)) } }
                     @if asked.get("delivered") == Some("true") { div { dt { "Delivered" } dd { (least(count.delivered)) } } }
                     div { dt { "In all" } dd { (number(count.total)) @if count.at_least { "+" } } }
-                    div { dt { "Takes about" } dd { @match count.seconds { Some(time) => (seconds(time)), None => (piece::none()) } } }
+                    div { dt { @if count.at_least { "Takes at least" } @else { "Takes about" } } dd { @match count.seconds { Some(time) => (seconds(time)), None => (piece::none()) } } }
                 }
                 p.muted {
                     @if count.seconds.is_some() { "The time is that of the calls, at the recent pace of the destinations. " }

@@ -1,8 +1,8 @@
-//! The syncs of each e-shop.
+//! The syncs of each e-shop, those whose partner fails first.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
-use http::StatusCode;
+use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::sync_run::{self, COUNTED, Filter, PAGE, Run};
 use longshore_shared::kernel::access::Permission;
@@ -10,32 +10,92 @@ use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
-use super::form::{Asked, Refused};
+use super::form::{Asked, OF_PAGE, Refused};
 use super::layout::Section;
+use super::live::{self, Part, Parts, part};
 use super::piece::{
-    Tone, badge, checked, empty, eshop, job_state, none, number, pager, rows, size, time, time_or_none, took,
-    up_to,
+    Tone, Way, badge, checked, empty, eshop, job_state, moment_or_none, none, number, options, pager_to,
+    rows, size, sorting, time, took, unreadable, up_to,
 };
+use super::refresh;
 use super::visit::Visit;
 
 const HERE: &str = "/console/sync";
 /// The value of `state` for e-shops whose partner fails.
 const FAILING: &str = "failing";
 
+/// The orders of the list.
+const SORTS: [(&str, &str); 2] = [("", "failing first"), (BY_NAME, "by name")];
+/// The value of `sort` for the order by name.
+const BY_NAME: &str = "name";
+
 /// `GET /console/sync`.
 pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let (wanted, refused) = Refused::of(wanted(asked))?;
+    let [states, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
+    let content = html! {
+        header.title {
+            h1 { "Syncs by e-shop" }
+            @if visit.can(Permission::ReadSettings) { div.buttons { a.button href="/console/schedule" { "Schedules" } } }
+            (refresh::choice(asked, HERE))
+        }
+        p.muted { "Latest and next sync of every e-shop." }
+        (part(&states))
+        form.search method="get" action=(HERE) role="search" {
+            @if wanted.failing { input type="hidden" name="state" value=(FAILING); }
+            (checked(asked, &refused, "name", "Name of the e-shop", "search"))
+            (options(asked, &refused, "sort", "Order", SORTS))
+            (rows(asked, &refused))
+            button.primary type="submit" { "Search" }
+            a.button href=(HERE) { "Clear" }
+        }
+        (part(&list))
+    };
+    Ok(visit.list_page(Section::Syncs, "Syncs", HERE, &refused, &content))
+}
+
+/// `GET /console/sync/live`.
+pub(super) async fn follow(visit: Visit<permit::ReadJobs>) -> Response {
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
+    let wanted = wanted(&visit.asked)?;
+    Ok(parts(visit, Some(&wanted)).await?.into())
+}
+
+/// How many e-shops fail, and the syncs of those that are wanted.
+async fn parts(visit: &Visit<permit::ReadJobs>, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
+    let (db, scope, asked) = (visit.db(), visit.scope(), &visit.asked);
     let (runs, failing) = tokio::try_join!(
         async {
-            if refused.is_empty() {
-                sync_run::page(visit.db(), visit.scope(), &wanted).await
-            } else {
-                Ok(Vec::new())
+            match wanted {
+                Some(wanted) => Ok(Some(sync_run::page(db, scope, wanted).await?)),
+                None => Ok(None),
             }
         },
-        sync_run::failing(visit.db(), visit.scope()),
+        sync_run::failing(db, scope),
     )?;
+    let list = match (&runs, wanted) {
+        (Some(runs), Some(wanted)) => list(visit, wanted, runs),
+        _ => unreadable(),
+    };
+    let only_failing = wanted.is_some_and(|wanted| wanted.failing);
+    let without: Vec<&str> = OF_PAGE.into_iter().chain(["state"]).collect();
+    let states = html! {
+        nav.switch aria-label="By state" {
+            a href=(asked.address(HERE, &without, &[])) aria-current=[(!only_failing).then_some("true")] { "All" }
+            a href=(asked.address(HERE, &without, &[("state", FAILING)])) aria-current=[only_failing.then_some("true")] {
+                "Failing " (up_to(failing, COUNTED))
+            }
+        }
+    };
+    Ok([("states".into(), states), ("list".into(), list)])
+}
+
+fn list(visit: &Visit<permit::ReadJobs>, wanted: &Filter, runs: &[Run]) -> Markup {
+    let asked = &visit.asked;
     let mut eshops: Vec<EshopId> = runs.iter().map(|run| run.eshop).collect();
     eshops.dedup();
     let size = wanted.size.unwrap_or(PAGE);
@@ -43,32 +103,12 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     eshops.truncate(size);
     let last = eshops.last().copied().filter(|_| is_more);
     let shown: Vec<_> = runs.iter().filter(|run| eshops.contains(&run.eshop)).collect();
-    let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
-    let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
-    let content = html! {
-        header.title {
-            h1 { "Syncs by e-shop" }
-            @if visit.can(Permission::ReadSettings) { div.buttons { a.button href="/console/schedule" { "Schedules" } } }
-        }
-        p.muted { "Latest and next sync of every e-shop." }
-        nav.switch aria-label="By state" {
-            a href=(asked.address(HERE, &["state", "after"], &[])) aria-current=[(!wanted.failing).then_some("true")] { "All" }
-            a href=(asked.address(HERE, &["state", "after"], &[("state", FAILING)])) aria-current=[wanted.failing.then_some("true")] {
-                "Failing " (up_to(failing, COUNTED))
-            }
-        }
-        form.search method="get" action=(HERE) role="search" {
-            @if wanted.failing { input type="hidden" name="state" value=(FAILING); }
-            (checked(asked, &refused, "name", "Name of the e-shop", "search"))
-            (rows(asked, &refused))
-            button.primary type="submit" { "Search" }
-            a.button href=(HERE) { "Clear" }
-        }
-        (table(&shown, visit.now()))
-        (pager(eshops.len(), first.as_deref(), next.as_deref(), None))
-    };
-    let page = visit.page(Section::Syncs, "Syncs", &content);
-    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+    let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
+    let next = last.map(|id| asked.address(HERE, &OF_PAGE, &[("after", &id.to_string())]));
+    html! {
+        (table(&shown, Some(asked), visit.now()))
+        (pager_to(Way::Further, eshops.len(), first.as_deref(), next.as_deref(), None))
+    }
 }
 
 fn wanted(asked: &Asked) -> Result<Filter, Problem> {
@@ -77,11 +117,17 @@ fn wanted(asked: &Asked) -> Result<Filter, Problem> {
         only: None,
         failing: asked.among("state", |word| (word == FAILING).then_some(()))?.is_some(),
         after: asked.id("after")?,
+        by_name: asked.among("sort", |word| (word == BY_NAME).then_some(()))?.is_some(),
         size: size(asked)?,
     })
 }
 
-pub(super) fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
+/// The syncs; sorted by the heads of columns on the page of the list.
+pub(super) fn table(runs: &[&Run], sorted: Option<&Asked>, now: DateTime<Utc>) -> Markup {
+    let head = |label: &str, order: (&str, bool)| {
+        let plain = || html! { th { (label) } };
+        sorted.map_or_else(plain, |asked| sorting(asked, HERE, label, &[order]))
+    };
     if runs.is_empty() {
         return empty("No e-shop matches.", "Try another name. E-shops are created with the API.");
     }
@@ -89,7 +135,7 @@ pub(super) fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Syncs, table" {
             table.list.stack {
                 thead { tr {
-                    th { "E-shop" } th { "Sync" } th { "State" } th { "Partner" } th { "Last run" } th { "Next run" }
+                    (head("E-shop", (BY_NAME, true))) th { "Sync" } th { "State" } (head("Partner", ("", true))) th { "Last run" } th { "Next run" }
                     th.number { "Refused" } th.number { "Items" } th.number { "Changed" } th.number { "Took" }
                 } }
                 tbody { @for run in runs { (row(run, now)) } }
@@ -114,7 +160,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
             }
             td { @match run.state { Some(state) => (job_state(state, run.total.unwrap_or(0), refused)), None => (none()) } }
             td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
-            td data-label="Last run" { (time_or_none(run.created_at, now)) }
+            td data-label="Last run" { (moment_or_none(run.created_at, now)) }
             td data-label="Next run" { (next(run, now)) }
             td.number data-label="Refused" { @if refused > 0 { span.refused { (number(refused)) } } @else { (count(run.failed)) } }
             td.number data-label="Items" { (count(run.total)) }

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
-use http::Method;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::may::{Permit, bearer};
 use longshore_http::extract::{Failure, May};
@@ -20,8 +20,9 @@ use longshore_shared::webhook::health::{self, Webhook};
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::form::{Asked, FORM_TOKEN, Form, form_token, is_same};
+use super::form::{Asked, FORM_TOKEN, Form, OF_ACTION, Refused, form_token, is_same};
 use super::layout::{self, Section};
+use super::refresh;
 use super::theme::Theme;
 
 /// A visitor with the permission.
@@ -123,6 +124,23 @@ impl<P> Visit<P> {
         self.page_with(Some(section), title, Some(live), content)
     }
 
+    /// The page of a list with its search, which is read again as often as its address says; refused, if the search cannot be read.
+    pub(super) fn list_page(
+        &self,
+        section: Section,
+        title: &str,
+        here: &str,
+        refused: &Refused,
+        content: &Markup,
+    ) -> Response {
+        if !refused.is_empty() {
+            return (StatusCode::BAD_REQUEST, self.page(section, title, content)).into_response();
+        }
+        let live =
+            refresh::every(&self.asked).map(|_| self.asked.address(&format!("{here}/live"), &OF_ACTION, &[]));
+        self.page_with(Some(section), title, live.as_deref(), content)
+    }
+
     fn page_with(
         &self,
         section: Option<Section>,
@@ -137,6 +155,7 @@ impl<P> Visit<P> {
             form_token: &form_token(&self.token),
             said: said(&self.asked),
             live,
+            every: refresh::every(&self.asked),
             sought: self.asked.get("q"),
             theme: self.theme,
             here: &self.here,

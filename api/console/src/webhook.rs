@@ -20,7 +20,7 @@ use maud::{Markup, html};
 
 use super::form::Refused;
 use super::layout::Section;
-use super::live::{self, Part, Parts};
+use super::live::{self, Part, Parts, part};
 use super::piece::{
     self, Tone, attempt_time, badge, counted, empty, eshop, full_time, milliseconds, none, number,
     organisation, state, status, time, up_to,
@@ -94,10 +94,6 @@ async fn parts(visit: &Visit<permit::ReadWebhooks>, webhook: &Webhook) -> Result
         ("calls".into(), last_calls(&calls, now)),
         ("waiting".into(), delivery::waiting(&waiting, webhook.waiting, now)),
     ])
-}
-
-fn part((id, content): &Part) -> Markup {
-    html! { div #(id) { (content) } }
 }
 
 fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -> Markup {

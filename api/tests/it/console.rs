@@ -4,6 +4,7 @@ mod access;
 mod attention;
 mod audit;
 mod bulk;
+mod deliveries;
 mod find;
 mod forms;
 mod health;
@@ -11,7 +12,9 @@ mod lists;
 mod login;
 mod orders;
 mod overview;
+mod plans;
 mod preferences;
+mod refresh;
 mod repair;
 mod replay;
 mod schedules;
@@ -151,6 +154,12 @@ pub(crate) async fn webhook(api: &Api, destination: &str) -> Uuid {
         serde_json::json!({"eshop": api.tenant.eshop, "event": "product_change", "destination": destination});
     let made: Value = api.post(&api.user, "/api/eshop-webhook", body).await.expect(201).json();
     made["id"].as_str().unwrap().parse().unwrap()
+}
+
+/// The address of the next page of a list.
+pub(crate) fn next_page(page: &str) -> Option<String> {
+    let (before, _) = page.split_once("\" rel=\"next\"")?;
+    Some(before.rsplit("href=\"").next()?.replace("&amp;", "&"))
 }
 
 pub(crate) async fn world(options: &PgConnectOptions) -> World {

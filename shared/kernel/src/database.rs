@@ -15,6 +15,11 @@
 //!   `leased_until IS NOT NULL`, not `state = 'running'`, else all that runs is gone through, with the dead entries that a
 //!   long transaction keeps.
 //!
+//! - Where several indexes have the order of a list, its first rows are not taken from that of all: it has few of a small e-shop, and
+//!   is read to its end for them. The order names a column that only the wanted index has
+//!   (`organisation_id = $1 ORDER BY status, status_since, id`), or the column that is compared
+//!   (`eshop_id BETWEEN $1 AND $1 ORDER BY eshop_id, created_at`; of `=`, Postgres would leave it out).
+//!
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
 use std::time::Duration;

@@ -4,6 +4,7 @@ pub mod account;
 pub mod attention;
 pub mod backlog;
 pub mod course;
+pub mod delivery;
 pub mod doctor;
 pub mod eshop;
 pub mod find;

@@ -64,6 +64,47 @@ pub async fn organisation(
     Ok(only(&found, field, "organisation")?.into())
 }
 
+/// Entities that a text names at most: an SKU is one in each organisation.
+const ENTITIES: i64 = 500;
+
+/// The entities of events that a field names: by an id, by the SKU of a product (and of its stocks), or by the number of an order.
+///
+/// # Errors
+/// The field, where it names none.
+pub async fn entities(db: &Database, scope: &Scope, field: &str, text: &str) -> Result<Vec<Uuid>, Problem> {
+    if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
+        return Ok(vec![id]);
+    }
+    let skus = [text.to_owned(), text.to_uppercase(), text.to_lowercase()];
+    let found = sqlx::query_scalar!(
+        r#"WITH product_of AS MATERIALIZED (
+               SELECT p.id FROM organisation o CROSS JOIN LATERAL (
+                   SELECT id FROM product WHERE organisation_id = o.id AND product_sku = ANY ($3)
+               ) AS p WHERE in_scope($1, o.id) LIMIT $5
+           )
+           SELECT id AS "id!" FROM (
+               SELECT id FROM product_of
+               UNION ALL
+               SELECT k.id FROM product_of p JOIN product_stock k ON k.product_id = p.id
+               UNION ALL
+               SELECT e.id FROM expedition_detail d JOIN expedition e ON e.id = ANY (ARRAY[d.id])
+               WHERE d.order_number = $4 AND in_scope($1, e.organisation_id) AND in_eshop($2, e.eshop_id)
+           ) AS named LIMIT $5"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        &skus,
+        text,
+        ENTITIES,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    if found.is_empty() {
+        let message = "must be a SKU, the number of an order, or an id";
+        return Err(Problem::violation(field, "unknown_reference", message));
+    }
+    Ok(found)
+}
+
 /// The one that is meant, of the first two.
 fn only(found: &[Named], field: &str, what: &str) -> Result<Uuid, Problem> {
     match found {

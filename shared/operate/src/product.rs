@@ -13,6 +13,8 @@ use crate::timeline::{self, About, Timeline, Wanted};
 
 /// Orders that are shown: the newest that have not been packed.
 pub const ORDERS: i64 = 50;
+/// Orders of the product among which those of the caller are looked for: the newest.
+const LOOKED_AT: i64 = 500;
 /// E-shops that are shown.
 const ESHOPS: i64 = 50;
 /// Places that are shown.
@@ -183,7 +185,8 @@ async fn orders(db: &Database, scope: &Scope, id: ProductId) -> Result<Vec<Order
         r#"SELECT e.id, d.order_number AS number, e.status AS "status: ExpeditionStatus", e.status_since, s.name AS eshop,
                   i.quantity AS "quantity!"
            FROM (SELECT expedition_id, sum(quantity) AS quantity FROM expedition_item
-                 WHERE product_id = $1 AND expedited IS NULL GROUP BY expedition_id) AS i
+                 WHERE product_id = $1 AND expedited IS NULL GROUP BY expedition_id
+                 ORDER BY expedition_id DESC LIMIT $5) AS i
            JOIN expedition e ON e.id = ANY (ARRAY[i.expedition_id])
            JOIN expedition_detail d ON d.id = ANY (ARRAY[i.expedition_id])
            JOIN eshop s ON s.id = e.eshop_id
@@ -193,6 +196,7 @@ async fn orders(db: &Database, scope: &Scope, id: ProductId) -> Result<Vec<Order
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         ORDERS,
+        LOOKED_AT,
     )
     .fetch_all(&db.lists)
     .await?;

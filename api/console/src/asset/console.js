@@ -63,13 +63,92 @@ document.addEventListener("submit", (event) => {
 // on a narrow screen the bar is wider than the window
 document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
+// --- times: the pages have UTC; a visitor may prefer the local time, which the browser remembers ---
+
+const zone = {
+  local: false,
+  get name() {
+    return this.local ? "local time" : "UTC";
+  },
+};
+
+try {
+  zone.local = localStorage.getItem("longshore.zone") === "local";
+} catch {
+  // the browser keeps nothing for this site
+}
+
+// a moment in that zone: 2026-03-01 14:30:05
+const stamp = (at) => new Date(at.getTime() - (zone.local ? at.getTimezoneOffset() * 60_000 : 0)).toISOString().slice(0, 19).replace("T", " ");
+
+// writes the times of a part in that zone
+const writeTimes = (root) => {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const full = `${stamp(at)} ${zone.name}`;
+    if (time.hasAttribute("data-full")) time.textContent = full;
+    else if (time.hasAttribute("data-short")) time.textContent = /^\d\d-/.test(time.textContent) ? full.slice(5, 16) : full.slice(11, 19);
+    else time.title = full;
+  }
+};
+
+// fields of forms are in that zone, too; what is sent is UTC
+const fields = (form) => form.querySelectorAll("input[type=datetime-local]");
+const UTC = "(UTC)";
+const LOCAL = "(local time)";
+
+const relabel = () => {
+  for (const form of document.forms) {
+    for (const field of fields(form)) {
+      const label = field.closest("label")?.firstChild;
+      const [from, to] = zone.local ? [UTC, LOCAL] : [LOCAL, UTC];
+      if (!label?.data?.includes(from)) continue;
+      label.data = label.data.replace(from, to);
+      if (field.value) field.value = zone.local ? stamp(new Date(`${field.value}Z`)).replace(" ", "T") : new Date(field.value).toISOString().slice(0, 19);
+    }
+  }
+};
+
+document.addEventListener("formdata", (event) => {
+  if (!zone.local) return;
+  for (const field of fields(event.target)) {
+    if (field.name && field.value) event.formData.set(field.name, new Date(field.value).toISOString().slice(0, 19));
+  }
+});
+
+const chosen = document.getElementById("zone");
+
+const choose = () => {
+  chosen.textContent = zone.local ? "Times are local: show UTC" : "Times are UTC: show local time";
+  writeTimes(document.body);
+  relabel();
+};
+
+if (chosen) {
+  chosen.hidden = false;
+  if (zone.local) choose();
+  else chosen.textContent = "Times are UTC: show local time";
+  chosen.addEventListener("click", () => {
+    zone.local = !zone.local;
+    try {
+      localStorage.setItem("longshore.zone", zone.local ? "local" : "utc");
+    } catch {
+      // it holds for this page
+    }
+    choose();
+    draw(document.body);
+  });
+}
+
 // --- parts that keep themselves up to date ---
 
 const live = document.querySelector("[data-live]");
 
 if (live && window.EventSource) {
-  // the service tells every two seconds that it has looked
-  const SILENCE = 7_000;
+  // the service tells every two seconds that it has looked, or as often as was chosen
+  const EVERY = 1_000 * (Number(live.dataset.every) || 2);
+  const SILENCE = EVERY + 5_000;
   const WAIT = 1_000;
   const LONGEST = 15_000;
   const bar = document.getElementById("stale");
@@ -99,17 +178,20 @@ if (live && window.EventSource) {
       bar.textContent = "";
       show(Object.entries(JSON.parse(event.data)));
     });
-    // its time is over, which is no failure
-    source.addEventListener("end", follow);
+    // its time is over, which is no failure: the next one begins when the next look is due
+    source.addEventListener("end", () => {
+      stop();
+      timer = setTimeout(follow, Math.max(0, fresh.getTime() + EVERY - Date.now()));
+    });
     source.addEventListener("error", lose);
   };
 
   // the stream is gone, or nothing was heard for too long
   const lose = () => {
     stop();
-    const at = fresh.toISOString();
-    const today = at.slice(0, 10) === new Date().toISOString().slice(0, 10);
-    const since = `Not up to date since ${at.slice(today ? 11 : 0, 19).replace("T", " ")} UTC, trying again.`;
+    const [day, clock] = stamp(fresh).split(" ");
+    const when = day === stamp(new Date()).split(" ")[0] ? clock : `${day} ${clock}`;
+    const since = `Not up to date since ${when} ${zone.name}, trying again.`;
     // said once, however often it is tried
     if (bar.textContent !== since) bar.textContent = since;
     timer = setTimeout(again, wait * (0.75 + Math.random() / 2));
@@ -151,7 +233,7 @@ if (live && window.EventSource) {
     const selection = document.getSelection();
     const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
     const focused = document.activeElement;
-    return selects || part.querySelector(".plot:hover, .plot:focus, details[open]") || (part.contains(focused) && focused.matches("input, select, textarea"));
+    return selects || part.querySelector(".plot:hover, .plot:focus, details[open], input.select:checked") || (part.contains(focused) && focused.matches("input, select, textarea"));
   };
 
   // the focus stays where it was, and tables stay as far as they were scrolled
@@ -160,6 +242,7 @@ if (live && window.EventSource) {
     const scrolled = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
     part.innerHTML = html;
     reveal(part);
+    writeTimes(part);
     draw(part);
     part.querySelectorAll(".scroll").forEach((table, place) => (table.scrollLeft = scrolled[place] || 0));
     if (find) find()?.focus({ preventScroll: true });
@@ -314,8 +397,8 @@ const plotted = (figure) => {
     return value < 60_000 ? `${+(value / 1_000).toFixed(1)} s` : `${Math.round(value / 60_000)} min`;
   };
   const time = (seconds) => {
-    const text = new Date(seconds * 1_000).toISOString();
-    return step * times.length > 86_400 ? text.slice(5, 16).replace("T", " ") : text.slice(11, 16);
+    const text = stamp(new Date(seconds * 1_000));
+    return step * times.length > 86_400 ? text.slice(5, 16) : text.slice(11, 16);
   };
   // failures have a scale of their own, on the right, where there are any
   const isApart = ({ apart, values }) => apart && values.some((value) => value > 0);
@@ -337,9 +420,9 @@ const plotted = (figure) => {
     {
       width: holder.clientWidth,
       height: 170,
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
+      tzDate: (seconds) => (zone.local ? new Date(seconds * 1_000) : uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC")),
       scales: Object.fromEntries(["y", "apart"].map((name) => [name, { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] }])),
-      series: [{ label: "UTC", value: (_, seconds) => (seconds == null ? "–" : time(seconds)) }, ...series.map(line)],
+      series: [{ label: zone.name, value: (_, seconds) => (seconds == null ? "–" : time(seconds)) }, ...series.map(line)],
       axes: [
         { ...axis, values: (_, marks) => marks.map(time), space: 70 },
         { ...axis, values: (_, marks) => marks.map(written), size: 62, incrs: unit ? undefined : whole },

@@ -7,10 +7,13 @@ use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::delivery::search::{COUNTED, Counts, Filter, Line, Page, WINDOW};
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
+use uuid::Uuid;
 
-use super::moment;
-use crate::form::{Asked, Refused};
-use crate::piece::{self, checked, empty, number, options, pager, rows, size, state, status, tabs, up_to};
+use crate::form::{Asked, OF_PAGE, Refused};
+use crate::piece::{
+    self, checked, empty, moment_or_none, number, options, pager, rows, size, state, status, tabs,
+    unreadable, up_to,
+};
 
 /// The states of ended deliveries.
 const STATES: [DeliveryState; 3] =
@@ -46,10 +49,10 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
                         tbody { @for delivery in deliveries {
                             tr {
                                 td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
-                                td { (entity(delivery)) }
+                                td { (entity(delivery.entity, delivery.name.as_deref())) }
                                 td.number { (delivery.attempt_count) }
                                 td { @if let Some(last) = &delivery.last { (status(last)) } }
-                                td { (moment(delivery.next_attempt_at, now)) }
+                                td { (moment_or_none(delivery.next_attempt_at, now)) }
                             }
                         } }
                     }
@@ -71,11 +74,10 @@ pub(crate) fn ended(
 ) -> Markup {
     let here = format!("/console/webhook/{webhook}");
     let words = [("", "any state")].into_iter().chain(STATES.map(|state| (state.as_str(), state.as_str())));
-    let first = asked.get("after").map(|_| asked.address(&here, &["after", "done", "count"], &[]));
-    let next =
-        found.next.map(|id| asked.address(&here, &["after", "done", "count"], &[("after", &id.to_string())]));
+    let first = asked.get("after").map(|_| asked.address(&here, &OF_PAGE, &[]));
+    let next = found.next.map(|id| asked.address(&here, &OF_PAGE, &[("after", &id.to_string())]));
     let window = found.cut_short.then_some(WINDOW);
-    let all = asked.address(&format!("{here}/redeliver-all"), &["after", "done", "count"], &[]);
+    let all = asked.address(&format!("{here}/redeliver-all"), &OF_PAGE, &[]);
     html! {
         section #ended aria-labelledby="ended-title" {
             h2 #ended-title { "Ended" }
@@ -91,7 +93,7 @@ pub(crate) fn ended(
                 a.button href=(here) { "Clear" }
             }
             @if !refused.is_empty() {
-                (empty("The search cannot be read.", "Correct the marked field."))
+                (unreadable())
             } @else if found.deliveries.is_empty() && CRITERIA.iter().all(|name| asked.get(name).is_none()) {
                 (empty("No ended deliveries yet.", "Deliveries are listed here after they are delivered, exhausted or cancelled."))
             } @else if found.deliveries.is_empty() {
@@ -125,7 +127,7 @@ fn states(asked: &Asked, here: &str, counts: &Counts) -> Markup {
     });
     let all: i64 = STATES.iter().map(|state| counts.of(*state)).sum();
     let all = if is_more { format!("{}+", number(all.min(COUNTED))) } else { number(all) };
-    tabs(asked, here, &["after", "done", "count"], "state", "Number of ended deliveries", &all, &of)
+    tabs(asked, here, &OF_PAGE, "state", "Number of ended deliveries", &all, &of)
 }
 
 fn table(found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
@@ -148,10 +150,10 @@ fn row(delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
             @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Select " (event(delivery)) " " (delivery.id)}; } }
             td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
             td { (state(delivery.state)) }
-            td { (entity(delivery)) }
+            td { (entity(delivery.entity, delivery.name.as_deref())) }
             td.number { (delivery.attempt_count) }
             td { @if let Some(last) = &delivery.last { (status(last)) } }
-            td { (moment(delivery.finished_at, now)) }
+            td { (moment_or_none(delivery.finished_at, now)) }
         }
     }
 }
@@ -160,9 +162,10 @@ fn event(delivery: &Line) -> &str {
     delivery.event.as_deref().unwrap_or("expired")
 }
 
-fn entity(delivery: &Line) -> Markup {
+/// The entity of an event, by its name if it has one.
+pub(super) fn entity(id: Option<Uuid>, name: Option<&str>) -> Markup {
     html! {
-        @match (delivery.entity, &delivery.name) {
+        @match (id, name) {
             (Some(id), Some(name)) => a href={"/console/find?q=" (id)} { (name) },
             (Some(id), None) => (piece::id(id)),
             (None, _) => {},

@@ -36,7 +36,7 @@ pub(crate) async fn ask(Id(id): Id<DeliveryId>, visit: Asking) -> Result<Respons
         back: &page,
         fields: html! {},
     };
-    Ok(visit.ask(Section::Webhooks, &question))
+    Ok(visit.ask(Section::Deliveries, &question))
 }
 
 /// `POST /console/delivery/{id}/redeliver`.
@@ -44,6 +44,28 @@ pub(crate) async fn redeliver(Id(id): Id<DeliveryId>, act: Acting) -> Result<Res
     let found = find(&act.visit, id).await?;
     deliveries::redeliver(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(&format!("/console/webhook/{}", found.webhook_id), Done::Redelivered, Some(1)))
+}
+
+/// `GET /console/delivery/redeliver?id=…`: of any webhooks.
+pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
+    let ids = chosen(visit.asked.ids("id")?)?;
+    let question = Question {
+        title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
+        explanation: html! { p { "A job sends each event again to the destination of its webhook." } },
+        button: "Redeliver",
+        is_grave: false,
+        action: "/console/delivery/redeliver",
+        back: "/console/delivery",
+        fields: html! { @for id in &ids { input type="hidden" name="id" value=(id); } },
+    };
+    Ok(visit.ask(Section::Deliveries, &question))
+}
+
+/// `POST /console/delivery/redeliver`.
+pub(crate) async fn redeliver_any(act: Acting) -> Result<Response, Failure> {
+    let ids = chosen(act.form.ids("id")?)?;
+    let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
+    Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 
 /// `GET /console/webhook/{id}/redeliver?id=…`.

@@ -1,8 +1,8 @@
 //! The search for jobs, with how many are in each state.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
-use http::StatusCode;
+use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::kind::{JobKind, JobState};
 use longshore_shared::job::search::{self, COUNTED, Counts, Filter, Line, Page, Place, WINDOW};
@@ -11,25 +11,24 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::named;
 use maud::{Markup, html};
 
-use crate::form::{Asked, Refused};
+use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
+use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    Way, checked, empty, eshop, job_state, none, number, options, organisation, pager_to, progress, rows,
-    select, size, tabs, time, took, up_to, waits,
+    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, moment, none, number, options,
+    organisation, pager_to, progress, rows, select, size, sorting, tabs, took, unreadable, up_to, waits,
 };
 use crate::visit::Visit;
+use crate::{period, refresh};
 
 pub(super) const HERE: &str = "/console/job";
 
 /// The fields that narrow the list.
-pub(super) const FILTER: [&str; 8] =
-    ["state", "kind", "error", "organisation", "eshop", "entity", "since", "until"];
+pub(super) const FILTER: [&str; 9] =
+    ["state", "kind", "error", "organisation", "eshop", "entity", "since", "until", period::FIELD];
 
-/// The orders of the list.
-const ORDERS: [(&str, &str); 2] = [("", "newest first"), ("oldest", "oldest first")];
-
-/// Query parameters that belong to one page of the list.
-const OF_PAGE: [&str; 4] = ["after", "done", "count", "left"];
+/// The orders of the list by the time of the acceptance.
+const BY_ACCEPTANCE: [(&str, bool); 2] = [("", false), (OLDEST, true)];
 
 /// All states, in the order in which operators look for them.
 const STATES: [JobState; 7] = [
@@ -46,26 +45,41 @@ const STATES: [JobState; 7] = [
 pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let (wanted, refused) = Refused::of(wanted(&visit, asked).await)?;
-    let (counts, found) = tokio::try_join!(search::counts(visit.db(), visit.scope()), async {
-        if refused.is_empty() {
-            search::search(visit.db(), visit.scope(), &wanted).await
-        } else {
-            Ok(Page::default())
+    let [counts, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
+    let content = html! {
+        header.title { h1 { "Jobs" } (refresh::choice(asked, HERE)) }
+        (part(&counts))
+        (period::choice(asked, HERE, &OF_PAGE))
+        (form(asked, &refused))
+        (part(&list))
+    };
+    Ok(visit.list_page(Section::Jobs, "Jobs", HERE, &refused, &content))
+}
+
+/// `GET /console/job/live`.
+pub(crate) async fn follow(visit: Visit<permit::ReadJobs>) -> Response {
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
+    let wanted = wanted(visit, &visit.asked).await?;
+    Ok(parts(visit, Some(&wanted)).await?.into())
+}
+
+/// How many jobs are in each state, and those that are wanted.
+async fn parts(visit: &Visit<permit::ReadJobs>, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
+    let (db, scope) = (visit.db(), visit.scope());
+    let (counts, found) = tokio::try_join!(search::counts(db, scope), async {
+        match wanted {
+            Some(wanted) => Ok(Some(search::search(db, scope, wanted).await?)),
+            None => Ok(None),
         }
     })?;
-    let content = html! {
-        h1 { "Jobs" }
-        (states(asked, &counts))
-        (form(asked, &refused))
-        @if refused.is_empty() {
-            (list(&visit, &found))
-            (pages(asked, &found))
-        } @else {
-            (empty("The search cannot be read.", "Correct the marked field."))
-        }
+    let list = match &found {
+        Some(found) => html! { (list(visit, found)) (pages(&visit.asked, found)) },
+        None => unreadable(),
     };
-    let page = visit.page(Section::Jobs, "Jobs", &content);
-    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+    Ok([("states".into(), states(&visit.asked, &counts)), ("list".into(), list)])
 }
 
 /// The search that a form says.
@@ -86,12 +100,10 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
         state: asked.among("state", |word| word.parse().ok())?,
         entity: asked.id("entity")?,
         error: asked.text("error")?,
-        since: asked.moment("since")?,
+        since: asked.moment("since")?.or_else(|| period::since(asked, visit.now())),
         until: asked.moment("until")?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
-        oldest: asked
-            .among("sort", |word| ORDERS.iter().any(|(known, _)| *known == word).then_some(()))?
-            .is_some(),
+        oldest: is_oldest_first(asked)?,
         size: size(asked)?,
     })
 }
@@ -114,6 +126,8 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
     let kinds = [("", "any kind")].into_iter().chain(JobKind::WORDS.iter().map(|word| (*word, *word)));
     html! {
         form.search method="get" action=(HERE) role="search" {
+            // a period that was chosen remains, unless the form has another
+            @if let Some(hours) = asked.get(period::FIELD) { input type="hidden" name=(period::FIELD) value=(hours); }
             (options(asked, refused, "state", "State", states))
             (options(asked, refused, "kind", "Kind", kinds))
             (checked(asked, refused, "error", "Error contains", "search"))
@@ -138,7 +152,7 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
 /// The jobs; where the visitor may, with check boxes and what can be done with those that are checked, or with all that match.
 fn list(visit: &Visit<permit::ReadJobs>, found: &Page) -> Markup {
     let may = visit.can(Permission::WriteJobs) && !found.jobs.is_empty();
-    let table = table(found, may, visit.now());
+    let table = table(&visit.asked, found, may, visit.now());
     if !may {
         return table;
     }
@@ -158,7 +172,7 @@ fn list(visit: &Visit<permit::ReadJobs>, found: &Page) -> Markup {
     }
 }
 
-fn table(found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {
+fn table(asked: &Asked, found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {
     if found.jobs.is_empty() {
         return empty("No job matches.", "Remove a filter, or search an earlier time.");
     }
@@ -166,7 +180,8 @@ fn table(found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Jobs, table" {
             table.list.stack {
                 thead { tr {
-                    th { "Job" } th { "State" } th { "Error or reason for waiting" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
+                    th { "Job" } th { "State" } th { "Error or reason for waiting" } th { "Progress" }
+                    (sorting(asked, HERE, "Accepted", &BY_ACCEPTANCE)) th.number { "Ran" }
                     th { "E-shop" } th { "Requested by" }
                 } }
                 tbody { @for job in &found.jobs { (row(job, choose, now)) } }
@@ -191,7 +206,7 @@ fn row(job: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
                 }
             }
             td { (progress(job.done, job.total, job.failed)) }
-            td data-label="Accepted" { (time(job.created_at, now)) }
+            td data-label="Accepted" { (moment(job.created_at, now)) }
             td.number data-label="Ran" { (took(job.started_at, job.finished_at)) }
             td.name data-label="E-shop" { (whose(job)) }
             td.name data-label="Requested by" { (job.actor) }
@@ -213,6 +228,5 @@ fn pages(asked: &Asked, found: &Page) -> Markup {
     let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
     let next = found.next.map(|place| asked.address(HERE, &OF_PAGE, &[("after", &place.to_string())]));
     let window = found.cut_short.then_some(WINDOW);
-    let way = if asked.get("sort").is_some() { Way::Newer } else { Way::Older };
-    pager_to(way, found.jobs.len(), first.as_deref(), next.as_deref(), window)
+    pager_to(Way::of(asked), found.jobs.len(), first.as_deref(), next.as_deref(), window)
 }

@@ -1,8 +1,8 @@
 //! The search for orders, with how many are in each status.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
-use http::StatusCode;
+use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
@@ -11,42 +11,69 @@ use longshore_shared::operate::order::COUNTED;
 use longshore_shared::operate::order::search::{self, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 
-use crate::form::{Asked, Refused};
+use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
-use crate::piece::{checked, empty, eshop, none, number, options, pager, rows, size, state, time, up_to};
+use crate::live::{self, Part, Parts, part};
+use crate::piece::{
+    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options, pager_to,
+    rows, size, sorting, state, unreadable, up_to,
+};
+use crate::refresh;
 use crate::visit::Visit;
 
 const HERE: &str = "/console/order";
 
+/// What of a search is kept by a click on a status.
+const KEPT: [&str; 3] = ["sort", "size", "refresh"];
+
+/// The orders of the list by the time of what it is sorted by.
+const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
+
 /// `GET /console/order`.
 pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
     let (wanted, refused) = Refused::of(wanted(&visit).await)?;
-    let (counts, found) = tokio::try_join!(search::counts(visit.db(), visit.scope()), async {
-        if refused.is_empty() {
-            search::search(visit.db(), visit.scope(), &wanted).await
-        } else {
-            Ok(Page::default())
-        }
-    })?;
+    let [counts, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
     let content = html! {
         header.title {
             h1 { "Orders" }
+            (refresh::choice(&visit.asked, HERE))
             div.buttons {
                 a.button href={(HERE) "/attention"} { "Needs attention" }
                 a.button href="/console/preference" { "Carrier preferences" }
             }
         }
-        (statuses(&counts, wanted.status))
+        (part(&counts))
         (form(&visit.asked, &refused))
-        @if refused.is_empty() {
-            (table(&found, visit.now()))
-            (pages(&visit.asked, &found))
-        } @else {
-            (empty("The search cannot be read.", "Correct the marked field."))
-        }
+        (part(&list))
     };
-    let page = visit.page(Section::Orders, "Orders", &content);
-    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+    Ok(visit.list_page(Section::Orders, "Orders", HERE, &refused, &content))
+}
+
+/// `GET /console/order/live`.
+pub(crate) async fn follow(visit: Visit<permit::Read>) -> Response {
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::Read>) -> Result<Parts, Problem> {
+    let wanted = wanted(visit).await?;
+    Ok(parts(visit, Some(&wanted)).await?.into())
+}
+
+/// How many orders are in each status, and those that are wanted.
+async fn parts(visit: &Visit<permit::Read>, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
+    let (db, scope, asked) = (visit.db(), visit.scope(), &visit.asked);
+    let (counts, found) = tokio::try_join!(search::counts(db, scope), async {
+        match wanted {
+            Some(wanted) => Ok(Some(search::search(db, scope, wanted).await?)),
+            None => Ok(None),
+        }
+    })?;
+    let list = match &found {
+        Some(found) => html! { (table(asked, found, visit.now())) (pages(asked, found)) },
+        None => unreadable(),
+    };
+    let status = wanted.and_then(|wanted| wanted.status);
+    Ok([("statuses".into(), statuses(asked, &counts, status)), ("list".into(), list)])
 }
 
 async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
@@ -62,17 +89,19 @@ async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
         eshop,
         status: asked.among("status", |word| word.parse().ok())?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        oldest: is_oldest_first(asked)?,
         size: size(asked)?,
     })
 }
 
 /// How many are in each status; each leads to its orders.
-fn statuses(counts: &[(ExpeditionStatus, i64)], chosen: Option<ExpeditionStatus>) -> Markup {
+fn statuses(asked: &Asked, counts: &[(ExpeditionStatus, i64)], chosen: Option<ExpeditionStatus>) -> Markup {
+    let kept = Asked(asked.0.iter().filter(|(name, _)| KEPT.contains(&name.as_str())).cloned().collect());
     html! {
         nav.switch aria-label="Orders by status" {
-            a href=(HERE) aria-current=[chosen.is_none().then_some("true")] { "all" }
+            a href=(kept.address(HERE, &[], &[])) aria-current=[chosen.is_none().then_some("true")] { "all" }
             @for (status, orders) in counts {
-                a href={(HERE) "?status=" (status.as_str())} aria-current=[(chosen == Some(*status)).then_some("true")] {
+                a href=(kept.address(HERE, &[], &[("status", status.as_str())])) aria-current=[(chosen == Some(*status)).then_some("true")] {
                     (status.as_str()) " " (up_to(*orders, COUNTED))
                 }
             }
@@ -90,10 +119,11 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
             (options(asked, refused, "status", "Status", [("", "any status")].into_iter().chain(statuses)))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
-            details open[asked.get("eshop").is_some() || asked.get("size").is_some()] {
+            details open[["eshop", "sort", "size"].iter().any(|name| asked.get(name).is_some())] {
                 summary { "More" }
                 div {
                     (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
+                    (options(asked, refused, "sort", "Order", ORDERS))
                     (rows(asked, refused))
                 }
             }
@@ -101,19 +131,22 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
     }
 }
 
-fn table(found: &Page, now: DateTime<Utc>) -> Markup {
+fn table(asked: &Asked, found: &Page, now: DateTime<Utc>) -> Markup {
     if found.orders.is_empty() {
         return empty(
             "No order matches.",
             "Numbers and SKUs must match entirely. Remove a filter, or check the spelling.",
         );
     }
+    let by_status = found.by_status;
     html! {
         div.scroll tabindex="0" role="region" aria-label="Orders, table" {
             table.list.stack {
                 thead { tr {
-                    th { "Order" } th { "Status" } th { "Waits for, or error" } th { "Since" } th.number { "Pieces" } th { "E-shop" } th { "Tracking" }
-                    th { "Created" }
+                    th { "Order" } th { "Status" } th { "Waits for, or error" }
+                    @if by_status { (sorting(asked, HERE, "Since", &BY_TIME)) } @else { th { "Since" } }
+                    th.number { "Pieces" } th { "E-shop" } th { "Tracking" }
+                    @if by_status { th { "Created" } } @else { (sorting(asked, HERE, "Created", &BY_TIME)) }
                 } }
                 tbody { @for order in &found.orders { (row(order, now)) } }
             }
@@ -134,19 +167,18 @@ fn row(order: &Line, now: DateTime<Utc>) -> Markup {
                     (None, None) => {},
                 }
             }
-            td data-label="Since" { (time(order.status_since, now)) }
+            td data-label="Since" { (moment(order.status_since, now)) }
             td.number data-label="Pieces" { (number(order.pieces)) }
             td.name data-label="E-shop" { (eshop(order.eshop_id, &order.eshop)) }
             td.name data-label="Tracking" { @match &order.tracking_number { Some(tracking) => (tracking), None => (none()) } }
-            td data-label="Created" { (time(order.created_at, now)) }
+            td data-label="Created" { (moment(order.created_at, now)) }
         }
     }
 }
 
 fn pages(asked: &Asked, found: &Page) -> Markup {
-    let first = asked.get("after").map(|_| asked.address(HERE, &["after", "done"], &[]));
-    let next =
-        found.next.map(|place| asked.address(HERE, &["after", "done"], &[("after", &place.to_string())]));
+    let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
+    let next = found.next.map(|place| asked.address(HERE, &OF_PAGE, &[("after", &place.to_string())]));
     let window = found.cut_short.then_some(WINDOW);
-    pager(found.orders.len(), first.as_deref(), next.as_deref(), window)
+    pager_to(Way::of(asked), found.orders.len(), first.as_deref(), next.as_deref(), window)
 }

@@ -13,15 +13,20 @@ struct Figure {
     more: String,
     class: &'static str,
     course: Vec<Option<f64>>,
+    /// The page of what it counts.
+    page: &'static str,
 }
+
+const JOBS: &str = "/console/job?hours=1";
+const DELIVERIES: &str = "/console/delivery?hours=1";
 
 /// The figures of the last hour.
 pub(super) fn draw(course: &Course) -> Markup {
     let span = "in the last hour";
     let last = course.waiting.iter().rev().flatten().next();
     let mut figures = vec![
-        throughput("Jobs finished", &course.jobs, span),
-        throughput("Calls delivered", &course.deliveries, span),
+        throughput("Jobs finished", &course.jobs, span, JOBS),
+        throughput("Calls delivered", &course.deliveries, span, DELIVERIES),
         failures(&course.jobs, &course.deliveries),
     ];
     if let Some(slowest) = slowest(&course.deliveries) {
@@ -38,17 +43,19 @@ pub(super) fn draw(course: &Course) -> Markup {
             more: "at the last look".to_owned(),
             class: "waiting",
             course: of(|w| w.jobs),
+            page: "/console/queue",
         });
         let oldest = milliseconds(last.oldest_seconds * 1e3);
         let more =
             if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
         let (name, value) = ("Deliveries due", number(last.deliveries));
-        figures.push(Figure { name, value, more, class: "waiting", course: of(|w| w.deliveries) });
+        let (course, page) = (of(|w| w.deliveries), "/console/delivery?state=pending&sort=oldest");
+        figures.push(Figure { name, value, more, class: "waiting", course, page });
     }
     html! {
         section.figures aria-label="Figures" {
             @for figure in &figures {
-                div.figure {
+                a.figure href=(figure.page) {
                     span.muted { (figure.name) }
                     strong { (figure.value) }
                     span.muted { (figure.more) }
@@ -59,10 +66,10 @@ pub(super) fn draw(course: &Course) -> Markup {
     }
 }
 
-fn throughput(name: &'static str, points: &[Point], span: &str) -> Figure {
+fn throughput(name: &'static str, points: &[Point], span: &str, page: &'static str) -> Figure {
     let course = points.iter().map(|point| Some(float(point.good))).collect();
     let value = number(points.iter().map(|point| point.good).sum::<i64>());
-    Figure { name, value, more: span.to_owned(), class: "good", course }
+    Figure { name, value, more: span.to_owned(), class: "good", course, page }
 }
 
 /// The share of what failed.
@@ -75,7 +82,7 @@ fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
     let value = format!("{}.{:02} %", hundredths / 100, hundredths % 100);
     let more = format!("{} of {}", number(bad), number(all));
     let course = both().map(|(job, call)| Some(float(job.bad + call.bad))).collect();
-    Figure { name: "Failed", value, more, class: "bad", course }
+    Figure { name: "Failed", value, more, class: "bad", course, page: "/console/failure" }
 }
 
 /// The duration that 95 % of the calls of the last step did not exceed.
@@ -83,5 +90,6 @@ fn slowest(calls: &[Point]) -> Option<Figure> {
     let last = calls.iter().rev().find_map(|point| point.p95_ms)?;
     let course = calls.iter().map(|point| point.p95_ms).collect();
     let more = "95 % take no longer".to_owned();
-    Some(Figure { name: "Duration of calls", value: milliseconds(last), more, class: "p95", course })
+    let (name, value) = ("Duration of calls", milliseconds(last));
+    Some(Figure { name, value, more, class: "p95", course, page: DELIVERIES })
 }

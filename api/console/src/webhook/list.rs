@@ -1,74 +1,141 @@
-//! Webhooks, unhealthy ones first.
+//! The search for webhooks, the failing ones first.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
-use http::StatusCode;
+use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::named;
-use longshore_shared::webhook::health::{self, COUNTED, Filter, Health, Line, PAGE};
+use longshore_shared::webhook::health::{self, Attention, COUNTED, Filter, Health, Line, PAGE, Sort};
 use maud::{Markup, html};
 
-use crate::form::Refused;
+use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
-use crate::piece::{checked, empty, eshop, options, pager, rows, select, size, state, time, up_to};
+use crate::live::{self, Part, Parts, part};
+use crate::piece::{
+    OLDEST, Way, checked, empty, eshop, moment, options, pager_to, rows, select, size, sorting, state, time,
+    unreadable, up_to,
+};
+use crate::refresh;
 use crate::visit::Visit;
 use crate::webhook::success;
 
 const HERE: &str = "/console/webhook";
 
+/// The orders of the list.
+const SORTS: [(&str, Sort, &str); 3] = [
+    ("", Sort::Health, "failing first"),
+    ("newest", Sort::Newest, "newest first"),
+    (OLDEST, Sort::Oldest, "oldest first"),
+];
+
+/// The orders by the column of the creation.
+const BY_CREATION: [(&str, bool); 2] = [("newest", false), (OLDEST, true)];
+
 /// `GET /console/webhook`.
 pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let (wanted, refused) = Refused::of(wanted(&visit).await)?;
-    let (mut webhooks, attention) = tokio::try_join!(
-        async {
-            if refused.is_empty() {
-                health::page(visit.db(), visit.scope(), &wanted).await
-            } else {
-                Ok(Vec::new())
-            }
-        },
-        health::attention(visit.db(), visit.scope()),
-    )?;
-    let size = wanted.size.unwrap_or(PAGE);
-    let is_more = webhooks.len() > size;
-    webhooks.truncate(size);
-    let last = webhooks.last().map(|webhook| webhook.id).filter(|_| is_more);
-    let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
-    let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
-    let may = visit.can(Permission::WriteWebhooks);
-    let chosen = |health: Health| (wanted.health == Some(health)).then_some("true");
+    let [counts, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
+    let healths = [("", "any health")].into_iter().chain(Health::WORDS.iter().map(|word| (*word, *word)));
     let content = html! {
-        h1 { "Webhooks" }
-        nav.switch aria-label="By health" {
-            a href=(HERE) aria-current=[wanted.health.is_none().then_some("true")] { "All" }
-            a href={(HERE) "?health=disabled"} aria-current=[chosen(Health::Disabled)] { "Disabled " (up_to(attention.disabled, COUNTED)) }
-            a href={(HERE) "?health=failing"} aria-current=[chosen(Health::Failing)] { "Failing " (up_to(attention.failing, COUNTED)) }
-            a href={(HERE) "?health=inactive"} aria-current=[chosen(Health::Inactive)] { "Inactive" }
-            a href={(HERE) "?health=healthy"} aria-current=[chosen(Health::Healthy)] { "Healthy" }
-        }
+        header.title { h1 { "Webhooks" } (refresh::choice(asked, HERE)) }
+        (part(&counts))
         form.search method="get" action=(HERE) role="search" {
-            (options(asked, &refused, "health", "Health", [("", "any health")].into_iter().chain(Health::WORDS.iter().map(|word| (*word, *word)))))
+            (options(asked, &refused, "health", "Health", healths))
             (checked(asked, &refused, "text", "Destination or e-shop", "search"))
             (checked(asked, &refused, "eshop", "E-shop (name or id)", "text"))
+            (options(asked, &refused, "sort", "Order", SORTS.map(|(word, _, name)| (word, name))))
             (rows(asked, &refused))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
         }
+        (part(&list))
+    };
+    Ok(visit.list_page(Section::Webhooks, "Webhooks", HERE, &refused, &content))
+}
+
+/// `GET /console/webhook/live`.
+pub(crate) async fn follow(visit: Visit<permit::ReadWebhooks>) -> Response {
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadWebhooks>) -> Result<Parts, Problem> {
+    let wanted = wanted(visit).await?;
+    Ok(parts(visit, Some(&wanted)).await?.into())
+}
+
+/// How many webhooks are not well, and those that are wanted.
+async fn parts(visit: &Visit<permit::ReadWebhooks>, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
+    let (db, scope) = (visit.db(), visit.scope());
+    let (found, attention) = tokio::try_join!(
+        async {
+            match wanted {
+                Some(wanted) => Ok(Some(health::page(db, scope, wanted).await?)),
+                None => Ok(None),
+            }
+        },
+        health::attention(db, scope),
+    )?;
+    let list = match (found, wanted) {
+        (Some(found), Some(wanted)) => list(visit, wanted, found),
+        _ => unreadable(),
+    };
+    let health = wanted.and_then(|wanted| wanted.health);
+    Ok([("healths".into(), healths(&visit.asked, &attention, health)), ("list".into(), list)])
+}
+
+fn healths(asked: &Asked, attention: &Attention, chosen: Option<Health>) -> Markup {
+    let disabled = format!("Disabled {}", up_to(attention.disabled, COUNTED));
+    let failing = format!("Failing {}", up_to(attention.failing, COUNTED));
+    let tabs = [
+        (None, "All"),
+        (Some(Health::Disabled), disabled.as_str()),
+        (Some(Health::Failing), failing.as_str()),
+        (Some(Health::Inactive), "Inactive"),
+        (Some(Health::Healthy), "Healthy"),
+    ];
+    let without: Vec<&str> = OF_PAGE.into_iter().chain(["health"]).collect();
+    let address = |health: Option<Health>| {
+        let with = health.map(|health| ("health", health.as_str()));
+        asked.address(HERE, &without, with.as_slice())
+    };
+    html! {
+        nav.switch aria-label="By health" {
+            @for (health, name) in tabs { a href=(address(health)) aria-current=[(chosen == health).then_some("true")] { (name) } }
+        }
+    }
+}
+
+fn list(visit: &Visit<permit::ReadWebhooks>, wanted: &Filter, mut webhooks: Vec<Line>) -> Markup {
+    let asked = &visit.asked;
+    let size = wanted.size.unwrap_or(PAGE);
+    let is_more = webhooks.len() > size;
+    webhooks.truncate(size);
+    let last = webhooks.last().map(|webhook| webhook.id).filter(|_| is_more);
+    let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
+    let next = last.map(|id| asked.address(HERE, &OF_PAGE, &[("after", &id.to_string())]));
+    let may = visit.can(Permission::WriteWebhooks);
+    html! {
         @if may && !webhooks.is_empty() {
             form method="get" action="/console/replay" {
-                (table(&webhooks, true, visit.now()))
+                (table(&webhooks, Some(asked), true, visit.now()))
                 div.buttons { button type="submit" name="hours" value="24" { "Replay selected" } }
             }
         } @else {
-            (table(&webhooks, false, visit.now()))
+            (table(&webhooks, Some(asked), false, visit.now()))
         }
-        (pager(webhooks.len(), first.as_deref(), next.as_deref(), None))
-    };
-    let page = visit.page(Section::Webhooks, "Webhooks", &content);
-    Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
+        (pager_to(way(wanted), webhooks.len(), first.as_deref(), next.as_deref(), None))
+    }
+}
+
+fn way(wanted: &Filter) -> Way {
+    match wanted.sort {
+        Sort::Health => Way::Further,
+        Sort::Newest => Way::Older,
+        Sort::Oldest => Way::Newer,
+    }
 }
 
 async fn wanted(visit: &Visit<permit::ReadWebhooks>) -> Result<Filter, Problem> {
@@ -77,24 +144,31 @@ async fn wanted(visit: &Visit<permit::ReadWebhooks>) -> Result<Filter, Problem> 
         Some(text) => Some(named::eshop(visit.db(), visit.scope(), "eshop", &text).await?),
         None => None,
     };
+    let sort = |word: &str| SORTS.iter().find(|(known, ..)| *known == word).map(|(_, sort, _)| *sort);
     Ok(Filter {
         health: asked.among("health", |word| word.parse().ok())?,
         text: asked.text("text")?,
         eshop,
         after: asked.id("after")?,
+        sort: asked.among("sort", sort)?.unwrap_or_default(),
         size: size(asked)?,
     })
 }
 
-/// The webhooks, with check boxes where they are chosen for an action.
-pub(crate) fn table(webhooks: &[Line], choose: bool, now: DateTime<Utc>) -> Markup {
+/// The webhooks, with check boxes where they are chosen for an action; sorted by the heads of columns on the page of the list.
+pub(crate) fn table(webhooks: &[Line], sorted: Option<&Asked>, choose: bool, now: DateTime<Utc>) -> Markup {
     if webhooks.is_empty() {
         return empty("No webhook matches.", "E-shops create webhooks with the API.");
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Webhooks, table" {
             table.list.stack {
-                thead { tr { th { "Destination" } th { "Health" } th.number { "Success" } th { "Why" } th { "Event" } th { "E-shop" } } }
+                thead { tr {
+                    th { "Destination" }
+                    @match sorted { Some(asked) => (sorting(asked, HERE, "Health", &[("", true)])), None => th { "Health" } }
+                    th.number { "Success" } th { "Why" } th { "Event" } th { "E-shop" }
+                    @match sorted { Some(asked) => (sorting(asked, HERE, "Created", &BY_CREATION)), None => th { "Created" } }
+                } }
                 tbody { @for webhook in webhooks { (row(webhook, choose, now)) } }
             }
         }
@@ -125,6 +199,7 @@ fn row(webhook: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
             }
             td data-label="Event" { code { (webhook.event) } }
             td.name data-label="E-shop" { (eshop(webhook.eshop_id, &webhook.eshop)) " " span.muted { (webhook.organisation) } }
+            td data-label="Created" { (moment(webhook.created_at, now)) }
         }
     }
 }

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/console",
     "/console/account",
     "/console/attention",
@@ -21,6 +21,7 @@ const PAGES: [&str; 15] = [
     "/console/job",
     "/console/failure",
     "/console/webhook",
+    "/console/delivery",
     "/console/audit",
     "/console/sync",
     "/console/schedule",
@@ -123,6 +124,7 @@ async fn a_viewer_reads_every_page_without_actions(_: PgPoolOptions, options: Pg
         format!("/console/webhook/{hook}/redeliver"),
         format!("/console/webhook/{hook}/redeliver-all"),
         format!("/console/delivery/{hook}/redeliver"),
+        "/console/delivery/redeliver".to_owned(),
         "/console/failure/0/retry".to_owned(),
     ] {
         viewer.open(&action).await.expect(403);

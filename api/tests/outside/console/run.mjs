@@ -291,7 +291,7 @@ async function main() {
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
     const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
     more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`);
-    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
+    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
       const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });
@@ -302,6 +302,30 @@ async function main() {
       await look.context().close();
     }
     console.log("axe finds nothing serious, at 1440 and 390 pixels, in light and dark");
+
+    // a list that is refreshed shows what is new, in the zone of the visitor
+    const far = await open(browser, { storageState: state, viewport: { width: 1440, height: 900 }, timezoneId: "Asia/Tokyo" });
+    await far.goto("/console/delivery?refresh=5");
+    const rows = far.locator("#list tbody tr");
+    const before = await rows.count();
+    await call("POST", `/api/eshop-webhook/${hook}/test`, USER_TOKEN);
+    await rows.nth(before).waitFor();
+    const made = far.locator("#list time[data-short]").first();
+    const hours = async () => Number((await made.textContent()).match(/(\d\d):\d\d/)[1]);
+    const utc = await hours();
+    await far.getByRole("button", { name: "show local time" }).click();
+    assert.equal(await hours(), (utc + 9) % 24);
+    assert.match(await far.locator("#list time[title]").first().getAttribute("title"), /local time$/);
+    await far.getByText("More").click();
+    await far.getByLabel("Before (local time)").fill("2999-01-01T09:00:00");
+    await far.getByRole("button", { name: "Search" }).click();
+    await far.waitForURL(/until=2999-01-01T00%3A00%3A00/);
+    assert.match(await far.getByLabel("Before (local time)").inputValue(), /^2999-01-01T09:00/);
+    assert.equal(await hours(), (utc + 9) % 24, "the browser remembers the zone");
+    await far.getByRole("button", { name: "show UTC" }).click();
+    assert.equal(await hours(), utc);
+    await far.context().close();
+    console.log("a refreshed list showed what was new, in UTC and in local time");
 
     // an open page that hears nothing says so, and catches up; the browser's own complaints are expected here
     const stale = await (await browser.newContext({ baseURL: BASE_URL, storageState: state })).newPage();

@@ -15,7 +15,7 @@ use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
 /// Failed jobs that are looked at.
-pub const LOOKED_AT: i64 = 10_000;
+pub const LOOKED_AT: i64 = 5_000;
 /// Groups that are shown.
 const GROUPS: i64 = 100;
 /// Jobs that one retry of a group puts in the queue again.
@@ -46,23 +46,28 @@ pub struct Group {
 pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<Vec<Group>, Problem> {
     let found = sqlx::query_as!(
         Group,
-        r#"WITH failed AS (
+        r#"WITH failed AS MATERIALIZED (
                SELECT id, kind, coalesce(organisations, ARRAY[organisation_id]) AS organisations,
-                      coalesce(finished_at, created_at) AS at,
-                      regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
-                          '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
+                      coalesce(finished_at, created_at) AS at, left(coalesce(error, 'no reason was recorded'), 500) AS error
                FROM job
                WHERE state = 'failed' AND in_scope($1, organisation_id, organisations)
                  AND in_eshop($2, eshop_id)
                ORDER BY created_at DESC, id DESC LIMIT $3
+           ), alike AS MATERIALIZED (
+               -- most errors are the same to the letter: their numbers are replaced once
+               SELECT kind, error, regexp_replace(error,
+                          '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS same
+               FROM failed GROUP BY kind, error
            )
-           SELECT kind, error AS "error!", md5(kind || ' ' || error) AS "key!", count(DISTINCT id) AS "jobs!",
-                  count(DISTINCT organisation) AS "organisations!", min(at) AS "first!", max(at) AS "last!",
-                  (array_agg(id ORDER BY at DESC))[1] AS "newest!"
-           FROM failed CROSS JOIN LATERAL unnest(organisations) AS o (organisation)
-           GROUP BY kind, error
-           HAVING $4::text IS NULL OR md5(kind || ' ' || error) = $4
-           ORDER BY max(at) DESC LIMIT $5"#,
+           SELECT a.kind AS "kind!", a.same AS "error!", md5(a.kind || ' ' || a.same) AS "key!",
+                  count(*) FILTER (WHERE o.place = 1) AS "jobs!", count(DISTINCT o.organisation) AS "organisations!",
+                  min(f.at) AS "first!", max(f.at) AS "last!", (array_agg(f.id ORDER BY f.at DESC))[1] AS "newest!"
+           FROM failed f
+           JOIN alike a ON a.kind = f.kind AND a.error = f.error
+           CROSS JOIN LATERAL unnest(f.organisations) WITH ORDINALITY AS o (organisation, place)
+           GROUP BY a.kind, a.same
+           HAVING $4::text IS NULL OR md5(a.kind || ' ' || a.same) = $4
+           ORDER BY max(f.at) DESC LIMIT $5"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         LOOKED_AT,

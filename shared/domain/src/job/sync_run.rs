@@ -14,7 +14,7 @@ use crate::list::criteria::containing;
 pub const PAGE: usize = 50;
 
 /// Jobs of an e-shop that are looked at: the newest.
-const LOOKED_AT: i64 = 500;
+const LOOKED_AT: i64 = 300;
 
 /// The last sync of one kind, and the next.
 #[derive(Clone, Debug)]
@@ -64,8 +64,10 @@ pub struct Filter {
     pub only: Option<EshopId>,
     /// Those whose partner fails.
     pub failing: bool,
-    /// Behind this one.
+    /// Behind this one in the order.
     pub after: Option<EshopId>,
+    /// By name alone, and not those whose partner fails first.
+    pub by_name: bool,
     /// E-shops a page; nothing: [`PAGE`].
     pub size: Option<usize>,
 }
@@ -88,20 +90,25 @@ pub async fn failing(db: &Database, scope: &Scope) -> Result<i64, Problem> {
     Ok(count)
 }
 
-/// The last syncs, among the newest jobs, of the e-shops of a page, by name; a row for each kind of an e-shop. One e-shop more
-/// than a page has says that there are more.
+/// The last syncs, among the newest jobs, of the e-shops of a page: those whose partner fails first, then by name; a row for each
+/// kind of an e-shop. One e-shop more than a page has says that there are more.
 pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Run>, Problem> {
     let pattern = wanted.named.as_deref().map(containing);
     let found = sqlx::query_as!(
         Run,
-        r#"WITH shown AS (
-               SELECT s.id, s.name, s.organisation_id, s.active, s.integration_type
+        r#"WITH failing AS MATERIALIZED (
+               SELECT eshop_id FROM integration_setting WHERE error IS NOT NULL
+           ), shown AS MATERIALIZED (
+               SELECT s.id, s.name, s.organisation_id, s.active, s.integration_type,
+                      $9 OR s.id NOT IN (SELECT eshop_id FROM failing) AS comes_later
                FROM eshop s
                WHERE in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
                  AND ($3::text IS NULL OR s.name ILIKE $3) AND ($7::uuid IS NULL OR s.id = $7)
-                 AND (NOT $8 OR EXISTS (SELECT FROM integration_setting e WHERE e.eshop_id = s.id AND e.error IS NOT NULL))
-                 AND ($4::uuid IS NULL OR (s.name, s.id) > ((SELECT name FROM eshop WHERE id = $4), $4))
-               ORDER BY s.name, s.id LIMIT $5
+                 AND (NOT $8 OR s.id IN (SELECT eshop_id FROM failing))
+                 AND ($4::uuid IS NULL OR ($9 OR s.id NOT IN (SELECT eshop_id FROM failing), s.name, s.id)
+                                          > ($9 OR $4 NOT IN (SELECT eshop_id FROM failing),
+                                             (SELECT name FROM eshop WHERE id = $4), $4))
+               ORDER BY comes_later, s.name, s.id LIMIT $5
            )
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
                   coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
@@ -115,16 +122,18 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<R
                SELECT k.kind, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
                       last.created_at, last.finished_at, c.next_run_at
                FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send')) AS k (kind)
-               LEFT JOIN LATERAL (
-                   SELECT j.* FROM (
-                       SELECT * FROM job WHERE eshop_id = shown.id ORDER BY created_at DESC LIMIT $6
+               LEFT JOIN (
+                   SELECT DISTINCT ON (j.kind) j.* FROM (
+                       -- the order of the index of the e-shop alone
+                       SELECT * FROM job WHERE eshop_id BETWEEN shown.id AND shown.id
+                       ORDER BY eshop_id DESC, created_at DESC LIMIT $6
                    ) AS j
-                   WHERE j.kind = k.kind LIMIT 1
-               ) last ON true
+                   WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send') ORDER BY j.kind, j.created_at DESC
+               ) last ON last.kind = k.kind
                LEFT JOIN partner_clock c ON c.setting_id = g.id AND c.kind = k.kind
                WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL
            ) run ON true
-           ORDER BY shown.name, shown.id, run.kind"#,
+           ORDER BY shown.comes_later, shown.name, shown.id, run.kind"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         pattern.as_deref(),
@@ -133,6 +142,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<R
         LOOKED_AT,
         wanted.only as Option<EshopId>,
         wanted.failing,
+        wanted.by_name,
     )
     .fetch_all(&db.lists)
     .await?;

@@ -1,9 +1,11 @@
 //! The health of webhooks: which of them need attention, and the details of one.
 
+mod list;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::list::criteria::containing;
+pub use self::list::{Filter, Line, Sort, page};
 pub use crate::list::fields::subscription::Health;
 use longshore_kernel::access::Scope;
 use longshore_kernel::activity::CALLS_HOURS;
@@ -29,105 +31,6 @@ impl Health {
             (true, false) => Self::Healthy,
         }
     }
-}
-
-/// A webhook as a list shows it.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// Its id.
-    pub id: WebhookId,
-    /// Name of its organisation.
-    pub organisation: String,
-    /// Its e-shop.
-    pub eshop_id: EshopId,
-    /// Name of its e-shop.
-    pub eshop: String,
-    /// What it listens to.
-    pub event: String,
-    /// Where it goes.
-    pub destination: String,
-    /// Whether it is sent to.
-    pub active: bool,
-    /// Why it was disabled.
-    pub disabled_reason: Option<String>,
-    /// When it was disabled.
-    pub disabled_at: Option<DateTime<Utc>>,
-    /// Failures since the last success.
-    pub failures: i32,
-    /// Since when there was nothing else.
-    pub failing_since: Option<DateTime<Utc>>,
-    /// When the next probe is due, where the breaker is open.
-    pub probe_at: Option<DateTime<Utc>>,
-    /// Whether something is due, and so would be the probe.
-    pub due: bool,
-    /// Calls of the last day.
-    pub calls: i64,
-    /// Of these, those that delivered.
-    pub delivered: i64,
-}
-
-impl Line {
-    /// How it is.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        Health::of(self.active, self.disabled_at.is_some(), self.failures)
-    }
-}
-
-/// What is wanted of a list.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// As it is.
-    pub health: Option<Health>,
-    /// With this in its destination, or in the name of its e-shop.
-    pub text: Option<String>,
-    /// Of this e-shop.
-    pub eshop: Option<EshopId>,
-    /// Older than this one.
-    pub after: Option<WebhookId>,
-    /// Webhooks a page; nothing: [`PAGE`].
-    pub size: Option<usize>,
-}
-
-/// A page of webhooks, newest first; one more than a page has says that there are more.
-pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Line>, Problem> {
-    let pattern = wanted.text.as_deref().map(containing);
-    let found = sqlx::query_as!(
-        Line,
-        r#"SELECT w.id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination, w.active,
-                  w.disabled_reason, w.disabled_at, l.failures, l.failing_since, l.probe_at,
-                  EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!",
-                  a.calls AS "calls!", a.delivered AS "delivered!"
-           FROM webhook w
-           JOIN webhook_lane l ON l.webhook_id = w.id
-           JOIN organisation o ON o.id = w.organisation_id
-           JOIN eshop s ON s.id = w.eshop_id
-           CROSS JOIN LATERAL (
-               SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls, coalesce(sum(delivered), 0)::bigint AS delivered
-               FROM webhook_activity a
-               WHERE a.webhook_id = w.id AND a.minute > now() - make_interval(hours => $8)
-           ) a
-           WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-             AND ($3::uuid IS NULL OR w.eshop_id = $3)
-             AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
-             AND ($5::uuid IS NULL OR w.id < $5)
-             AND ($6::text IS NULL OR $6 <> 'disabled' OR w.disabled_at IS NOT NULL)
-             AND ($6::text IS NULL OR $6 <> 'failing' OR (w.active AND l.failures > 0))
-             AND ($6::text IS NULL OR $6 <> 'inactive' OR (NOT w.active AND w.disabled_at IS NULL))
-             AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.active AND l.failures = 0))
-           ORDER BY w.id DESC LIMIT $7"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        wanted.eshop as Option<EshopId>,
-        pattern.as_deref(),
-        wanted.after as Option<WebhookId>,
-        wanted.health.map(Health::as_str),
-        i64::try_from(wanted.size.unwrap_or(PAGE) + 1).map_err(Problem::internal)?,
-        CALLS_HOURS,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// How many webhooks need attention, each count at most [`COUNTED`].

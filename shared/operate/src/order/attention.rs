@@ -271,7 +271,8 @@ async fn refused(db: &Database, scope: &Scope) -> Result<Vec<Refused>, Problem> 
         Refused,
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
-               WHERE in_scope($1, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+               WHERE in_scope($1, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            ), looked_at AS (
                SELECT e.* FROM having_orders o CROSS JOIN LATERAL (
                    SELECT e.id, e.eshop_id, e.errors, e.status_since FROM expedition e
@@ -301,7 +302,8 @@ async fn awaited(db: &Database, scope: &Scope) -> Result<Vec<Awaited>, Problem> 
         Awaited,
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
-               WHERE in_scope($1, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+               WHERE in_scope($1, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            ), looked_at AS (
                SELECT e.* FROM having_orders o CROSS JOIN LATERAL (
                    SELECT e.id, e.eshop_id, e.waits_for_id, e.waits_quantity, e.status_since FROM expedition e
@@ -357,13 +359,15 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
                WHERE in_scope($1, o.id) AND $2::uuid IS NULL
-                 AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+                 AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            ), picked AS MATERIALIZED (
                SELECT e.* FROM having_orders o
                CROSS JOIN unnest(ARRAY['awaiting_processing', 'take_out', 'completion', 'waiting_for_cancel']) AS s (status)
                CROSS JOIN LATERAL (
                    SELECT e.id, e.warehouse_id, e.wms_id FROM expedition e LEFT JOIN expedition_handover n ON n.id = e.id
-                   WHERE e.organisation_id = o.id AND e.status = s.status AND is_handed_over(e.status, n.handover_state) LIMIT $3
+                   WHERE e.organisation_id = o.id AND e.status = s.status AND is_handed_over(e.status, n.handover_state)
+                   ORDER BY e.status_since, e.id LIMIT $3
                ) AS e
            ), taken AS (
                SELECT i.product_id, e.warehouse_id, e.wms_id, sum(i.quantity)::bigint AS held,

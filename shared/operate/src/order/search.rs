@@ -1,7 +1,10 @@
-//! Searching orders, newest first, in bounded time however many there are.
+//! Searching orders, newest or oldest first, in bounded time however many there are.
 //!
 //! A number, a tracking number or an SKU finds its orders by an index; otherwise the orders are read by their creation, or those
 //! of a status by the time since which they have been in it.
+//!
+//! Lists are planned for their values, so `CASE WHEN $n THEN at END, CASE WHEN NOT $n THEN at END DESC` is the order of an index in
+//! one direction or the other.
 
 use std::collections::HashSet;
 
@@ -34,8 +37,10 @@ pub struct Filter {
     pub eshop: Option<EshopId>,
     /// In this status.
     pub status: Option<ExpeditionStatus>,
-    /// Older than this place in the order.
+    /// Behind this place in the order.
     pub after: Option<Place>,
+    /// The oldest first, and not the newest.
+    pub oldest: bool,
     /// Orders a page; nothing: [`PAGE`].
     pub size: Option<usize>,
 }
@@ -77,8 +82,10 @@ pub struct Line {
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The orders, newest first, as many as a page has.
+    /// The orders in their order, as many as a page has.
     pub orders: Vec<Line>,
+    /// Whether that is the order of the times since which they have been in their status.
+    pub by_status: bool,
     /// Where the next page begins, if there may be more.
     pub next: Option<Place>,
     /// As many orders were looked at as one search may, and fewer than a page of them matched.
@@ -100,13 +107,15 @@ pub(super) async fn counts_of(
     let counts = sqlx::query!(
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
-               WHERE in_scope($2, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+               WHERE in_scope($2, o.id) AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            )
            SELECT s.status AS "status!: ExpeditionStatus", (SELECT count(*) FROM (
                       SELECT FROM having_orders o CROSS JOIN LATERAL (
                           SELECT FROM (
                               SELECT eshop_id FROM expedition e
-                              WHERE e.organisation_id = o.id AND e.status = s.status LIMIT $4
+                              WHERE e.organisation_id = o.id AND e.status = s.status
+                              ORDER BY e.status_since, e.id LIMIT $4
                           ) AS looked_at WHERE in_eshop($3, eshop_id)
                       ) AS of_one LIMIT $4) AS counted) AS "orders!"
            FROM unnest($1::text[]) WITH ORDINALITY AS s (status, place) ORDER BY s.place"#,
@@ -135,37 +144,43 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
                WHERE in_scope($1, o.id) AND ($3::uuid IS NULL OR o.id = (SELECT organisation_id FROM eshop WHERE id = $3))
-                 AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+                 AND (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            ), found AS (
                -- those that are named
                SELECT e.id, e.created_at AS at FROM expedition e
                WHERE e.id = ANY ($2) AND in_scope($1, e.organisation_id) AND in_eshop($3, e.eshop_id)
-                 AND ($4::text IS NULL OR e.status = $4) AND ($5::timestamptz IS NULL OR (e.created_at, e.id) < ($5, $6))
+                 AND ($4::text IS NULL OR e.status = $4) AND ($5::timestamptz IS NULL OR CASE WHEN $9 THEN (e.created_at, e.id) > ($5, $6) ELSE (e.created_at, e.id) < ($5, $6) END)
                UNION ALL
                -- those of a status
                SELECT looked_at.id, looked_at.at FROM having_orders o CROSS JOIN LATERAL (
                    SELECT e.id, e.status_since AS at, e.eshop_id FROM expedition e
                    WHERE $2::uuid[] IS NULL AND $4::text IS NOT NULL AND e.organisation_id = o.id AND e.status = $4
-                     AND ($5::timestamptz IS NULL OR (e.status_since, e.id) < ($5, $6))
-                   ORDER BY e.status_since DESC, e.id DESC LIMIT CASE WHEN $3::uuid IS NULL THEN $7::bigint ELSE $8::bigint END
+                     AND ($5::timestamptz IS NULL OR CASE WHEN $9 THEN (e.status_since, e.id) > ($5, $6) ELSE (e.status_since, e.id) < ($5, $6) END)
+                   ORDER BY CASE WHEN $9 THEN e.status_since END, CASE WHEN $9 THEN e.id END,
+                            CASE WHEN NOT $9 THEN e.status_since END DESC, CASE WHEN NOT $9 THEN e.id END DESC
+                   LIMIT CASE WHEN $3::uuid IS NULL THEN $7::bigint ELSE $8::bigint END
                ) AS looked_at
                WHERE in_eshop($3, looked_at.eshop_id)
                UNION ALL
                -- those of an e-shop
                (SELECT e.id, e.created_at FROM expedition e
                 WHERE $2::uuid[] IS NULL AND $4::text IS NULL AND e.eshop_id = $3 AND in_scope($1, e.organisation_id)
-                  AND ($5::timestamptz IS NULL OR (e.created_at, e.id) < ($5, $6))
-                ORDER BY e.created_at DESC, e.id DESC LIMIT $7)
+                  AND ($5::timestamptz IS NULL OR CASE WHEN $9 THEN (e.created_at, e.id) > ($5, $6) ELSE (e.created_at, e.id) < ($5, $6) END)
+                ORDER BY CASE WHEN $9 THEN e.created_at END, CASE WHEN $9 THEN e.id END,
+                            CASE WHEN NOT $9 THEN e.created_at END DESC, CASE WHEN NOT $9 THEN e.id END DESC LIMIT $7)
                UNION ALL
                -- all
                SELECT looked_at.id, looked_at.at FROM having_orders o CROSS JOIN LATERAL (
                    SELECT e.id, e.created_at AS at FROM expedition e
                    WHERE $2::uuid[] IS NULL AND $4::text IS NULL AND $3::uuid IS NULL AND e.organisation_id = o.id
-                     AND ($5::timestamptz IS NULL OR (e.created_at, e.id) < ($5, $6))
-                   ORDER BY e.created_at DESC, e.id DESC LIMIT $7
+                     AND ($5::timestamptz IS NULL OR CASE WHEN $9 THEN (e.created_at, e.id) > ($5, $6) ELSE (e.created_at, e.id) < ($5, $6) END)
+                   ORDER BY CASE WHEN $9 THEN e.created_at END, CASE WHEN $9 THEN e.id END,
+                            CASE WHEN NOT $9 THEN e.created_at END DESC, CASE WHEN NOT $9 THEN e.id END DESC LIMIT $7
                ) AS looked_at
            ), page AS MATERIALIZED (
-               SELECT id, at FROM found ORDER BY at DESC, id DESC LIMIT $7
+               SELECT id, at FROM found ORDER BY CASE WHEN $9 THEN at END, CASE WHEN $9 THEN id END,
+                            CASE WHEN NOT $9 THEN at END DESC, CASE WHEN NOT $9 THEN id END DESC LIMIT $7
            )
            SELECT e.id AS "id!", d.order_number AS "number!", e.status AS "status!: ExpeditionStatus",
                   e.status_since AS "status_since!", e.reservation_paused AS "is_paused!",
@@ -178,7 +193,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
            FROM page
            JOIN expedition e ON e.id = ANY (ARRAY[page.id])
            JOIN expedition_detail d ON d.id = ANY (ARRAY[page.id])
-           ORDER BY page.at DESC, page.id DESC"#,
+           ORDER BY CASE WHEN $9 THEN page.at END, CASE WHEN $9 THEN page.id END,
+                            CASE WHEN NOT $9 THEN page.at END DESC, CASE WHEN NOT $9 THEN page.id END DESC"#,
         scope.organisations() as Option<&[OrganisationId]>,
         named.as_deref() as Option<&[ExpeditionId]>,
         eshop as Option<EshopId>,
@@ -187,19 +203,21 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         id as Option<ExpeditionId>,
         limit,
         WINDOW,
+        wanted.oldest,
     )
     .fetch_all(&db.lists)
     .await?;
+    let by_status = named.is_none() && wanted.status.is_some();
     if orders.len() > size {
         orders.truncate(size);
         let next = orders.last().map(|order| Place { at: order.at, id: order.id });
-        return Ok(Page { orders, next, cut_short: false });
+        return Ok(Page { orders, by_status, next, cut_short: false });
     }
     let next = match (eshop, wanted.status) {
-        (Some(eshop), Some(status)) if named.is_none() => edge(db, eshop, status, wanted.after).await?,
+        (Some(eshop), Some(status)) if named.is_none() => edge(db, eshop, status, wanted).await?,
         _ => None,
     };
-    Ok(Page { orders, cut_short: next.is_some(), next })
+    Ok(Page { orders, by_status, cut_short: next.is_some(), next })
 }
 
 /// The last order that a search by e-shop and status looked at, where there may be more.
@@ -207,20 +225,24 @@ async fn edge(
     db: &Database,
     eshop: EshopId,
     status: ExpeditionStatus,
-    after: Option<Place>,
+    wanted: &Filter,
 ) -> Result<Option<Place>, Problem> {
-    let (at, id) = after.map(|place| (place.at, place.id)).unzip();
+    let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
     let edge = sqlx::query_as!(
         Place,
         r#"SELECT e.status_since AS at, e.id FROM expedition e
            WHERE e.organisation_id = (SELECT organisation_id FROM eshop WHERE id = $1) AND e.status = $2
-             AND ($3::timestamptz IS NULL OR (e.status_since, e.id) < ($3, $4))
-           ORDER BY e.status_since DESC, e.id DESC LIMIT 1 OFFSET $5"#,
+             AND ($3::timestamptz IS NULL OR CASE WHEN $6 THEN (e.status_since, e.id) > ($3, $4)
+                                                  ELSE (e.status_since, e.id) < ($3, $4) END)
+           ORDER BY CASE WHEN $6 THEN e.status_since END, CASE WHEN $6 THEN e.id END,
+                    CASE WHEN NOT $6 THEN e.status_since END DESC, CASE WHEN NOT $6 THEN e.id END DESC
+           LIMIT 1 OFFSET $5"#,
         eshop.get(),
         status.as_str(),
         at,
         id as Option<ExpeditionId>,
         WINDOW - 1,
+        wanted.oldest,
     )
     .fetch_optional(&db.lists)
     .await?;

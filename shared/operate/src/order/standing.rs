@@ -44,11 +44,13 @@ async fn count(db: &Database) -> Result<Vec<(&'static str, i64)>, Problem> {
     let counts = sqlx::query_scalar!(
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
-               WHERE (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+               WHERE (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            )
            SELECT (SELECT count(*) FROM (
                        SELECT FROM having_orders o CROSS JOIN LATERAL (
-                           SELECT FROM expedition e WHERE e.organisation_id = o.id AND e.status = s.status LIMIT $2
+                           SELECT FROM expedition e WHERE e.organisation_id = o.id AND e.status = s.status
+                           ORDER BY e.status_since, e.id LIMIT $2
                        ) AS of_one LIMIT $2) AS counted) AS "orders!"
            FROM unnest($1::text[]) WITH ORDINALITY AS s (status, place) ORDER BY s.place"#,
         &statuses as &[&str],
@@ -64,7 +66,8 @@ async fn oldest(db: &Database) -> Result<Vec<(&'static str, f64)>, Problem> {
     let oldest = sqlx::query_scalar!(
         r#"WITH having_orders AS MATERIALIZED (
                SELECT o.id FROM organisation o
-               WHERE (SELECT true FROM expedition e WHERE e.organisation_id = o.id LIMIT 1)
+               WHERE (SELECT true FROM expedition e WHERE e.organisation_id = o.id
+                                         ORDER BY e.status, e.status_since, e.id LIMIT 1)
            )
            SELECT coalesce(extract(epoch FROM now() - (
                       SELECT min(first.since) FROM having_orders o CROSS JOIN LATERAL (

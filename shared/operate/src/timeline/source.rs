@@ -136,7 +136,9 @@ pub(super) async fn deliveries(
                SELECT d.id, v.type, d.webhook_id, 'pending', d.attempt_count, d.attempts -> -1, d.created_at, NULL
                FROM webhook w CROSS JOIN LATERAL (
                    SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $8
-               ) AS d JOIN event v ON v.id = ANY (ARRAY[d.event_id])
+               ) AS d
+               -- each by its key, although all of them may be believed to be few
+               CROSS JOIN LATERAL (SELECT type, entity_id FROM event WHERE id = d.event_id OFFSET 0) AS v
                WHERE w.eshop_id = ANY ($4) AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                  AND v.entity_id = ANY ($3) AND ($5::timestamptz IS NULL OR d.created_at >= $5)
                  AND ($6::timestamptz IS NULL OR d.created_at < $6)

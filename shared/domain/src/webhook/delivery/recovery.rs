@@ -42,7 +42,7 @@ pub async fn recover(
 ) -> Result<Answer, Problem> {
     let since = Reader::read(body, self::body())?;
     let criteria = Criteria { webhooks: vec![id], since, ..Criteria::default() };
-    let known = replay::matching(&services.db, context.scope(), &criteria).await?;
+    let known = replay::matching(&services.db, context.scope(), &criteria, replay::COUNTED).await?;
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
     let deliveries =

@@ -27,9 +27,10 @@ use longshore_kernel::services::Services;
 pub const NAMED: usize = 1_000;
 /// Webhooks of one replay.
 pub const WEBHOOKS: i64 = 10_000;
-/// Deliveries of each sort that are counted. The query names it as a number: of a parameter the planner expects a tenth of all
-/// that there is.
+/// Deliveries of each sort that are counted.
 pub const COUNTED: i64 = 100_000;
+/// The same for a page, which must not take long.
+pub const COUNTED_AT_ONCE: i64 = 10_000;
 
 /// Which deliveries are replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,9 +143,15 @@ pub async fn count(services: &Services, scope: &Scope, body: Value) -> Result<Co
     count_of(&services.db, scope, &Reader::read(body, self::body())?).await
 }
 
+/// The same, up to [`COUNTED_AT_ONCE`] of each sort.
+pub async fn count_at_once(services: &Services, scope: &Scope, body: Value) -> Result<Count, Problem> {
+    let criteria = Reader::read(body, self::body())?;
+    Ok(sum(&find(&services.db, scope, &criteria, COUNTED_AT_ONCE).await?))
+}
+
 /// The same of criteria that were read.
 pub async fn count_of(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Count, Problem> {
-    Ok(sum(&find(db, scope, criteria).await?))
+    Ok(sum(&find(db, scope, criteria, COUNTED).await?))
 }
 
 pub(super) fn sum(found: &[Found]) -> Count {
@@ -176,7 +183,7 @@ pub async fn replay_of(
     context: &Context,
     criteria: Criteria,
 ) -> Result<Answer, Problem> {
-    let found = find(&services.db, context.scope(), &criteria).await?;
+    let found = find(&services.db, context.scope(), &criteria, COUNTED).await?;
     let known = sum(&found).total;
     let mut concerned: Vec<&Found> = found.iter().filter(|webhook| webhook.total() > 0).collect();
     if concerned.is_empty() {
@@ -206,11 +213,12 @@ pub async fn replay_of(
     walking::accept_walks(change, context, &job, Walks { organisations, eshop, starts }, in_i32(known)).await
 }
 
-/// The webhooks that match, with what is counted of each.
+/// The webhooks that match, with what is counted of each, up to so many of each sort.
 pub(super) async fn matching(
     db: &Database,
     scope: &Scope,
     criteria: &Criteria,
+    counted: i64,
 ) -> Result<Vec<Found>, sqlx::Error> {
     sqlx::query_as!(
         Found,
@@ -225,19 +233,19 @@ pub(super) async fn matching(
                    SELECT d.event_id FROM delivery d
                    WHERE d.webhook_id = h.id AND d.attempt_count > 0 AND d.next_attempt_at > now()
                      AND ($7::timestamptz IS NULL OR d.created_at < $7) OFFSET 0
-               ) AS d LIMIT 100000
+               ) AS d LIMIT $11
            ), failed AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_type FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.state <> 'delivered' AND d.finished_at >= $6
                      AND ($7::timestamptz IS NULL OR d.finished_at < $7) OFFSET 0
-               ) AS d LIMIT 100000
+               ) AS d LIMIT $11
            ), late AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_type FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.state = 'delivered' AND d.finished_at - d.created_at > interval '1 hour'
                      AND d.finished_at >= $6 AND ($7::timestamptz IS NULL OR d.finished_at < $7) OFFSET 0
-               ) AS d WHERE $9 LIMIT 100000
+               ) AS d WHERE $9 LIMIT $11
            ), prompt AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_type, d.state = 'delivered' AND d.finished_at - d.created_at <= interval '1 hour'
@@ -245,7 +253,7 @@ pub(super) async fn matching(
                    FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.id >= uuid_v7_floor($6 - interval '2 hours')
                      AND ($7::timestamptz IS NULL OR d.id < uuid_v7_floor($7 + interval '1 minute')) OFFSET 0
-               ) AS d WHERE $9 LIMIT 100000
+               ) AS d WHERE $9 LIMIT $11
            ), counted AS MATERIALIZED (
                SELECT id, count(*) FILTER (WHERE sort = 1) AS waiting, count(*) FILTER (WHERE sort = 2) AS failed,
                       count(*) FILTER (WHERE sort = 3) AS delivered
@@ -264,7 +272,7 @@ pub(super) async fn matching(
                           WHERE d.webhook_id = h.id ORDER BY d.id DESC LIMIT 100
                       ) AS n WHERE n.state = 'delivered'
                   ) END AS milliseconds,
-                  100000 = ANY (ARRAY[(SELECT count(*) FROM waiting), (SELECT count(*) FROM failed), (SELECT count(*) FROM late),
+                  $11 = ANY (ARRAY[(SELECT count(*) FROM waiting), (SELECT count(*) FROM failed), (SELECT count(*) FROM late),
                                       (SELECT count(*) FROM prompt)]) AS "at_least!"
            FROM hook h LEFT JOIN counted c ON c.id = h.id ORDER BY h.id"#,
         scope.organisations() as Option<&[OrganisationId]>,
@@ -277,14 +285,20 @@ pub(super) async fn matching(
         criteria.event,
         criteria.delivered,
         WEBHOOKS + 1,
+        counted,
     )
     .fetch_all(&db.lists)
     .await
 }
 
 /// The same; a criterion that matches none is refused.
-async fn find(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<Found>, Problem> {
-    let found = matching(db, scope, criteria).await?;
+async fn find(
+    db: &Database,
+    scope: &Scope,
+    criteria: &Criteria,
+    counted: i64,
+) -> Result<Vec<Found>, Problem> {
+    let found = matching(db, scope, criteria, counted).await?;
     for (place, id) in criteria.webhooks.iter().enumerate() {
         // the others narrow what was named; an id that is none of the caller's is a mistake
         if criteria.eshop.is_none()

@@ -1,0 +1,200 @@
+//! The search for deliveries, over all webhooks.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
+use longshore_http::extract::{Failure, permit};
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::delivery::{self, Filter, Line, Order, Page, Place, WEBHOOKS};
+use longshore_shared::operate::named;
+use longshore_shared::webhook::delivery::DeliveryState;
+use longshore_shared::webhook::event::TYPES;
+use maud::{Markup, html};
+
+use crate::form::{Asked, OF_PAGE, Refused};
+use crate::layout::Section;
+use crate::live::{self, Part, Parts, part};
+use crate::piece::{
+    self, OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options,
+    pager_to, rows, select, size, sorting, state, status, unreadable,
+};
+use crate::visit::Visit;
+use crate::{period, refresh};
+
+const HERE: &str = "/console/delivery";
+
+/// The states, in the order in which operators look for them.
+const STATES: [DeliveryState; 4] =
+    [DeliveryState::Exhausted, DeliveryState::Pending, DeliveryState::Cancelled, DeliveryState::Delivered];
+
+/// The orders of the list by the time of what it is sorted by.
+const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
+
+type Asking = Visit<permit::ReadWebhooks>;
+
+/// `GET /console/delivery`.
+pub(crate) async fn show(visit: Asking) -> Result<Response, Failure> {
+    let asked = &visit.asked;
+    let (wanted, refused) = Refused::of(wanted(&visit).await)?;
+    let list = list(&visit, refused.is_empty().then_some(&wanted)).await?;
+    let content = html! {
+        header.title { h1 { "Deliveries" } (refresh::choice(asked, HERE)) }
+        (states(asked))
+        (period::choice(asked, HERE, &OF_PAGE))
+        (form(asked, &refused))
+        (part(&list))
+    };
+    Ok(visit.list_page(Section::Deliveries, "Deliveries", HERE, &refused, &content))
+}
+
+/// `GET /console/delivery/live`.
+pub(crate) async fn follow(visit: Asking) -> Response {
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Asking) -> Result<Parts, Problem> {
+    let wanted = wanted(visit).await?;
+    Ok(vec![list(visit, Some(&wanted)).await?])
+}
+
+async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
+    let (db, scope, asked) = (visit.db(), visit.scope(), &visit.asked);
+    let eshop = match asked.text("eshop")? {
+        Some(text) => Some(named::eshop(db, scope, "eshop", &text).await?),
+        None => None,
+    };
+    let entities = match asked.text("entity")? {
+        Some(text) => Some(named::entities(db, scope, "entity", &text).await?),
+        None => None,
+    };
+    Ok(Filter {
+        state: asked.among("state", |word| word.parse().ok())?,
+        event: asked.text("event")?,
+        entities,
+        eshop,
+        destination: asked.text("destination")?,
+        since: asked.moment("since")?.or_else(|| period::since(asked, visit.now())),
+        until: asked.moment("until")?,
+        after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        oldest: is_oldest_first(asked)?,
+        size: size(asked)?,
+    })
+}
+
+/// The states; each leads to its deliveries.
+fn states(asked: &Asked) -> Markup {
+    let without: Vec<&str> = OF_PAGE.into_iter().chain(["state"]).collect();
+    let chosen = asked.get("state");
+    html! {
+        nav.switch aria-label="By state" {
+            a href=(asked.address(HERE, &without, &[])) aria-current=[chosen.is_none().then_some("true")] { "all" }
+            @for state in STATES.map(DeliveryState::as_str) {
+                a href=(asked.address(HERE, &without, &[("state", state)])) aria-current=[(chosen == Some(state)).then_some("true")] { (state) }
+            }
+        }
+    }
+}
+
+fn form(asked: &Asked, refused: &Refused) -> Markup {
+    let more = ["eshop", "since", "until", "sort", "size"];
+    let is_narrow = more.iter().any(|name| asked.get(name).is_some());
+    let states = [("", "any state")].into_iter().chain(STATES.map(|state| (state.as_str(), state.as_str())));
+    let types = [("", "any event")].into_iter().chain(TYPES.iter().map(|kind| (kind.name, kind.name)));
+    html! {
+        form.search method="get" action=(HERE) role="search" {
+            // a period that was chosen remains, unless the form has another
+            @if let Some(hours) = asked.get(period::FIELD) { input type="hidden" name=(period::FIELD) value=(hours); }
+            (options(asked, refused, "state", "State", states))
+            (options(asked, refused, "event", "Event", types))
+            (checked(asked, refused, "entity", "SKU, order number or id", "search"))
+            (checked(asked, refused, "destination", "Destination contains", "search"))
+            button.primary type="submit" { "Search" }
+            a.button href=(HERE) { "Clear" }
+            details open[is_narrow] {
+                summary { "More" }
+                div {
+                    (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
+                    (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
+                    (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
+                    (options(asked, refused, "sort", "Order", ORDERS))
+                    (rows(asked, refused))
+                }
+            }
+        }
+    }
+}
+
+/// The deliveries that are wanted.
+async fn list(visit: &Asking, wanted: Option<&Filter>) -> Result<Part, Problem> {
+    let Some(wanted) = wanted else { return Ok(("list".into(), unreadable())) };
+    let found = delivery::search(visit.db(), visit.scope(), wanted).await?;
+    let content = html! {
+        @if found.too_many_webhooks {
+            p.muted { "Of the deliveries to more than " (WEBHOOKS) " webhooks, those of " (WEBHOOKS + 1) " are listed. Choose an e-shop or a destination to see others." }
+        }
+        // what waits is sent anyway
+        @let may = visit.can(Permission::WriteWebhooks) && found.deliveries.iter().any(|one| one.finished_at.is_some());
+        @if may {
+            form method="get" action={(HERE) "/redeliver"} data-ask="" {
+                (table(&visit.asked, wanted.order(), &found, true, visit.now()))
+                div.buttons { button type="submit" { "Redeliver selected" } }
+            }
+        } @else {
+            (table(&visit.asked, wanted.order(), &found, false, visit.now()))
+        }
+        (pages(&visit.asked, wanted, &found))
+    };
+    Ok(("list".into(), content))
+}
+
+fn table(asked: &Asked, order: Order, found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {
+    if found.deliveries.is_empty() {
+        return empty("No delivery matches.", "Remove a filter, or search an earlier time.");
+    }
+    let head = |label: &str, is_order: bool| {
+        if is_order {
+            sorting(asked, HERE, label, &BY_TIME)
+        } else {
+            html! { th { (label) } }
+        }
+    };
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Deliveries, table" {
+            table.list.stack {
+                thead { tr {
+                    th { "Event" } th { "State" } th { "Destination" } th { "Entity" } th.number { "Attempts" } th { "Last answer" }
+                    (head("Made", order == Order::Made)) (head("Ended or due", order == Order::Ended)) th { "E-shop" }
+                } }
+                tbody { @for delivery in &found.deliveries { (row(delivery, choose, now)) } }
+            }
+        }
+    }
+}
+
+fn row(delivery: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
+    let event = delivery.event.as_deref().unwrap_or("expired");
+    html! {
+        tr {
+            td {
+                @if choose && delivery.finished_at.is_some() { (select("id", delivery.id, event)) }
+                a href={(HERE) "/" (delivery.id)} { (event) }
+            }
+            td { (state(delivery.state)) }
+            td.text { a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) } }
+            td data-label="Entity" { (super::list::entity(delivery.entity, delivery.name.as_deref())) }
+            td.number data-label="Attempts" { (number(delivery.attempt_count)) }
+            td { @if let Some(last) = &delivery.last { (status(last)) } }
+            td data-label="Made" { (moment(delivery.created_at, now)) }
+            td data-label="Ended or due" { (piece::moment_or_none(delivery.finished_at.or(delivery.next_attempt_at), now)) }
+            td.name data-label="E-shop" { @match &delivery.eshop { Some(name) => (eshop(delivery.eshop_id, name)), None => (none()) } }
+        }
+    }
+}
+
+fn pages(asked: &Asked, wanted: &Filter, found: &Page) -> Markup {
+    let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
+    let next = found.next.map(|place| asked.address(HERE, &OF_PAGE, &[("after", &place.to_string())]));
+    let window = if found.cut_short { wanted.window() } else { None };
+    pager_to(Way::of(asked), found.deliveries.len(), first.as_deref(), next.as_deref(), window)
+}

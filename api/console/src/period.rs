@@ -1,0 +1,37 @@
+//! The periods until now that one click chooses: `hours=6` in the address of a list, or of a replay.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use maud::{Markup, html};
+
+use super::form::Asked;
+
+/// The name of the choice in an address.
+pub(super) const FIELD: &str = "hours";
+
+/// The values of the choice, hours, and their names.
+const PERIODS: [(&str, i64, &str); 4] = [
+    ("1", 1, "Last hour"),
+    ("6", 6, "Last 6 hours"),
+    ("24", 24, "Last 24 hours"),
+    ("168", 168, "Last 7 days"),
+];
+
+/// When the chosen period begins.
+pub(super) fn since(asked: &Asked, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let (_, hours, _) = PERIODS.iter().find(|(word, ..)| asked.get(FIELD) == Some(*word))?;
+    Some(now - TimeDelta::hours(*hours))
+}
+
+/// The choice; the rest of the search is kept, but not `without`.
+pub(super) fn choice(asked: &Asked, here: &str, without: &[&str]) -> Markup {
+    let without: Vec<&str> = without.iter().copied().chain(["since", "until", FIELD]).collect();
+    // a period that was written down comes before
+    let chosen = asked.get(FIELD).filter(|_| asked.get("since").is_none());
+    html! {
+        nav.switch aria-label="Period until now" {
+            @for (word, _, name) in PERIODS {
+                a href=(asked.address(here, &without, &[(FIELD, word)])) aria-current=[(chosen == Some(word)).then_some("true")] { (name) }
+            }
+        }
+    }
+}

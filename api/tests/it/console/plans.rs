@@ -1,0 +1,95 @@
+//! Plans of lists that do not depend on statistics: what is small is not looked for among what is large.
+
+use longshore_shared::job::sync_run::{self, Filter};
+use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::services::Services;
+use longshore_shared::operate::order::search;
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::MIGRATIONS;
+
+/// The services with one connection for lists, whose statistics can be published, and a pool of the owner.
+async fn with_one_connection(options: &PgConnectOptions) -> (Services, PgPool) {
+    let mut services = services::for_test(options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_list_connections = 1;
+    services.db = Database::from_options(options, &settings);
+    let owner = PgPoolOptions::new().max_connections(1).connect_with(options.clone()).await.unwrap();
+    (services, owner)
+}
+
+/// A count of the statistics, after those of the connection for lists were published.
+async fn published(services: &Services, sql: &'static str) -> i64 {
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(&services.db.lists).await.unwrap();
+    sqlx::query_scalar(sql).fetch_one(&services.db.lists).await.unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_last_syncs_of_a_small_shop_are_not_looked_for_among_the_jobs_of_all(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let [small, large] = [
+        Tenant::create(&services, "Small").await.unwrap(),
+        Tenant::create(&services, "Large").await.unwrap(),
+    ];
+    let insert = "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, actor_type, actor_name, created_at, finished_at)
+                  SELECT uuid_v7(), 'product.sync', 'succeeded', $1, $2, nextval('acceptance'), 'token', 'x',
+                         now() - make_interval(hours => $4), now()
+                  FROM generate_series(1, $3)";
+    let jobs = async |tenant: &Tenant, count: i32, hours_ago: i32| {
+        let query =
+            sqlx::query(insert).bind(tenant.organisation).bind(tenant.eshop).bind(count).bind(hours_ago);
+        query.execute(&owner).await.unwrap();
+    };
+    // as far as the statistics know, each has half of the jobs
+    jobs(&small, 30, 2).await;
+    jobs(&large, 30, 2).await;
+    sqlx::query("ANALYZE job").execute(&owner).await.unwrap();
+    jobs(&large, 20_000, 1).await;
+    let read = "SELECT coalesce(sum(idx_tup_read), 0)::bigint FROM pg_stat_user_indexes WHERE indexrelname = 'job_by_time'";
+    let before = published(&services, read).await;
+    let runs = sync_run::page(&services.db, &Scope::Everything, &Filter::default()).await.unwrap();
+    assert_eq!(runs.iter().filter(|run| run.job.is_some()).count(), 2, "{runs:?}");
+    assert_eq!(published(&services, read).await, before);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_organisation_without_orders_is_not_looked_for_among_those_of_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let large = Tenant::create(&services, "Large").await.unwrap();
+    for n in 0..5 {
+        Tenant::create(&services, &format!("Small {n}")).await.unwrap();
+    }
+    // orders alone: nothing follows from them
+    sqlx::query("ALTER TABLE expedition DISABLE TRIGGER expedition_moves").execute(&owner).await.unwrap();
+    sqlx::query(
+        "INSERT INTO expedition (id, organisation_id, eshop_id, warehouse_id, wms_id, status, priority, count_of_items, count_of_sku,
+                                 sum_of_quantity, packed_at, sent_at, delivered_at)
+         SELECT uuid_v7(), $1, $2, h.id, h.default_wms_id, 'delivered', 0, 1, 1, 1, now(), now(), now()
+         FROM warehouse h, generate_series(1, 20000) WHERE h.id = $3",
+    )
+    .bind(large.organisation)
+    .bind(large.eshop)
+    .bind(large.warehouse)
+    .execute(&owner)
+    .await
+    .unwrap();
+    // as far as the statistics know, all have orders, and half of them in any status
+    sqlx::query("ANALYZE expedition").execute(&owner).await.unwrap();
+    let read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'expedition'";
+    let before = published(&services, read).await;
+    let counts = search::counts(&services.db, &Scope::Everything).await.unwrap();
+    assert_eq!(counts.iter().map(|(_, orders)| orders).sum::<i64>(), 10_000, "{counts:?}");
+    let found = search::search(&services.db, &Scope::Everything, &search::Filter::default()).await.unwrap();
+    assert_eq!(found.orders.len(), 0, "the orders have no details");
+    assert_eq!(published(&services, read).await, before);
+}
