@@ -56,7 +56,7 @@ pub(super) struct Mute {
     /// For how long.
     #[arg(long = "for", value_name = "SPAN", value_parser = PossibleValuesParser::new(Silence::SPANS))]
     span: String,
-    /// Why, for those who wonder; up to 200 characters.
+    /// Why; up to 200 characters.
     #[arg(long)]
     reason: String,
 }

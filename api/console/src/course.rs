@@ -91,7 +91,7 @@ pub(super) fn of_deliveries(asked: &Asked, here: &str, course: &Course) -> Marku
     section(asked, here, course.span, &charts)
 }
 
-/// The charts of a queue of which runs and their durations are counted: what they are, and how long they take.
+/// The charts of a queue whose runs are counted: how many there were, and how long they took.
 pub(super) fn of_runs(
     asked: &Asked,
     here: &str,

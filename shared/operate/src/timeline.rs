@@ -289,7 +289,7 @@ struct Source {
 }
 
 impl Source {
-    /// A source of which at most [`SHOWN`] entries were read, the newest first.
+    /// A source with the newest entries, at most [`SHOWN`], the newest first.
     fn newest<T>(found: Vec<T>, entry: fn(T) -> Entry) -> Self {
         let entries: Vec<Entry> = found.into_iter().map(entry).collect();
         let end = entries.get(SHOWN - 1).map(Entry::at);

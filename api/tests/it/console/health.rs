@@ -126,7 +126,7 @@ async fn a_queue_with_open_jobs_that_cannot_begin_is_not_shown_as_idle(
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open("/console/queue").await.expect(200).text;
     assert!(page.contains("Idle · 1 worker"), "{page}");
-    // it says what it is at, and one of which only that is left is not listed
+    // a worker reports its version and memory; a report without a reader is not listed
     let now = api.services.clock.now();
     let beat = Beat { version: "0.0.9".to_owned(), since: now, at: now, memory: Some(512_345_678) };
     for worker in ["box-1", "box-2"] {

@@ -1,5 +1,5 @@
 //! What a worker says of itself every few seconds: its version, since when it works, and its memory. Redis keeps the last word of a
-//! worker for some minutes after its death, for those who wonder how much it used then.
+//! worker for some minutes after its death: an operator sees how much memory it used then.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(super) async fn write(
         .await
 }
 
-/// What these workers said last; nothing for one of which nothing is known.
+/// What these workers said last; `None` for an unknown one.
 pub(super) async fn read(
     keys: &QueueKeys,
     connection: &mut ConnectionManager,
