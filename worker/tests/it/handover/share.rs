@@ -62,7 +62,7 @@ async fn what_waits_for_a_system_that_begins_to_hang_is_not_handed_over(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    const IN_FLIGHT: usize = 4;
+    const IN_FLIGHT: i64 = 4;
     const ORDERS: usize = 300;
     let mut depot = Depot::by_hand(&options).await;
     depot.worker.deadline = FOR_EVER;
@@ -79,7 +79,7 @@ async fn what_waits_for_a_system_that_begins_to_hang_is_not_handed_over(
     let owner = &depot.place.world.owner;
     eventually("only what is called is handed over", async || {
         let sending: i64 = sqlx::query_scalar(begun).fetch_one(owner).await.unwrap();
-        (sending == IN_FLIGHT as i64).then_some(())
+        (sending == IN_FLIGHT).then_some(())
     })
     .await;
     let order: Uuid =
