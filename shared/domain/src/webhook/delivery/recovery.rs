@@ -1,4 +1,4 @@
-//! Recovering a webhook: a [replay](super::replay) of one webhook, of everything that has not succeeded since a time. It has an
+//! Recovering a webhook: a [`replay`] of one webhook, of everything that has not succeeded since a time. It has an
 //! operation and a kind of job of its own; counting and sending are those of a replay.
 
 use chrono::{DateTime, Utc};
