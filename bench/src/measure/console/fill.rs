@@ -104,7 +104,7 @@ async fn find(psql: &mut Psql, site: &Site) -> anyhow::Result<Filled> {
 }
 
 /// The partitions of the last month, which its days made; the webhooks by number, the first of which has most deliveries; and the
-/// products.
+/// products, with a stock each.
 const PARTITIONS: &str = "
     DO $$
     DECLARE
@@ -119,6 +119,9 @@ const PARTITIONS: &str = "
         END LOOP;
     END
     $$;
+    INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+        SELECT uuid_v7(), p.organisation_id, p.id, h.id, h.default_wms_id, 0
+        FROM product p JOIN warehouse h ON h.organisation_id = p.organisation_id;
     CREATE TABLE console_hook AS
         SELECT row_number() OVER (ORDER BY w.id) AS number, w.id, w.eshop_id, w.organisation_id FROM webhook w;
     CREATE UNIQUE INDEX ON console_hook (number);
