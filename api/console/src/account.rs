@@ -1,8 +1,10 @@
-//! The visitor's own account: password, second factor, sessions. All go through the use-cases of the API.
+//! The visitor's own account: password, second factor, sessions. All go through the use-cases of the API. The theme of the pages is
+//! the browser's.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
+use http::header::SET_COOKIE;
 use longshore_http::extract::{At, Failure, Id, permit};
 use longshore_shared::account::{own, second_factor, session};
 use longshore_shared::kernel::access::Permission;
@@ -15,6 +17,8 @@ use serde_json::{Value, json};
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{self, Tone, badge, checked, none, number, time};
+use super::session::is_ours;
+use super::theme::Theme;
 use super::visit::{Act, Done, Question, Visit, done};
 
 const HERE: &str = "/console/account";
@@ -234,4 +238,12 @@ pub(super) async fn ask_end(Id(id): Id<SessionId>, visit: Asking) -> Response {
 pub(super) async fn end(Id(id): Id<SessionId>, act: Acting) -> Result<Response, Failure> {
     session::end(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(HERE, Done::SessionEnded, None))
+}
+
+/// `POST /console/theme`: the page that it came from, in the theme.
+pub(super) async fn choose_theme(act: Act<permit::Read>) -> Result<Response, Failure> {
+    let unknown = || Problem::violation("to", "invalid_value", "is not one of the options");
+    let theme = act.form.get("to").and_then(Theme::of).ok_or_else(unknown)?;
+    let back = act.form.get("back").filter(|back| is_ours(back)).unwrap_or("/console");
+    Ok(([(SET_COOKIE, theme.kept())], Redirect::to(back)).into_response())
 }

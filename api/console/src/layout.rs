@@ -15,7 +15,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::asset;
 use super::form::FORM_TOKEN;
-use super::theme::{self, Theme};
+use super::theme::Theme;
 
 /// Only files from this origin, no inline styles or scripts, and no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -158,12 +158,25 @@ pub(super) fn page(
             }
             // the script shows it: without one, times are in UTC
             button #zone .plain type="button" hidden {}
-            (theme::choice(chrome))
+            (themes(chrome))
         }
         dialog #dialog aria-label="Confirm" {}
         dialog #palette aria-label="Find" {}
     };
     document(title, chrome.theme, &body, every)
+}
+
+/// The themes, in the footer.
+fn themes(chrome: &Chrome<'_>) -> Markup {
+    html! {
+        form.theme method="post" action="/console/theme" aria-label="Theme" {
+            input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
+            input type="hidden" name="back" value=(chrome.here);
+            @for (theme, word, name) in Theme::ALL {
+                button.plain type="submit" name="to" value=(word) aria-pressed=[(theme == chrome.theme).then_some("true")] { (name) }
+            }
+        }
+    }
 }
 
 /// A page for visitors who are not logged in.

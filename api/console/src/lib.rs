@@ -8,10 +8,10 @@
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows the test of a connection; [`secret`]
-//!   has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
+//! - [`layout`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows
+//!   the test of a connection; [`secret`] has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
-//!   lists; [`problem`] shows errors.
+//!   lists; [`cookie`] reads the cookies of a request; [`problem`] shows errors.
 //!
 //! # Guarantees
 //!
@@ -35,6 +35,7 @@ mod attention;
 mod audit;
 mod chart;
 mod connection;
+mod cookie;
 mod course;
 mod delivery;
 mod eshop;
@@ -187,7 +188,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/audit", get(audit::show))
         .route("/console/sync", get(sync::show))
         .route("/console/schedule", get(schedule::show))
-        .route("/console/theme", post(theme::set))
+        .route("/console/theme", post(account::choose_theme))
         .route("/console/sync/live", get(sync::follow))
         .route("/console/login", get(session::show_login).post(session::log_in))
         .route("/console/logout", post(session::log_out))

@@ -14,7 +14,7 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, SET_COOKIE};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, permit};
@@ -26,6 +26,7 @@ use maud::html;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::cookie;
 use super::form::{Asked, Form};
 use super::layout;
 use super::visit::Act;
@@ -60,18 +61,7 @@ pub(super) async fn layer(mut request: Request, next: Next) -> Response {
 
 /// The token in the cookie.
 pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
-    cookie(headers, HOST_NAME).or_else(|| cookie(headers, NAME))
-}
-
-pub(super) fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
-    headers
-        .get_all(COOKIE)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, value)| *name == wanted && !value.is_empty())
-        .map(|(_, value)| value)
+    cookie::read(headers, HOST_NAME).or_else(|| cookie::read(headers, NAME))
 }
 
 /// Whether the browser says that a request comes from a page of this origin.
