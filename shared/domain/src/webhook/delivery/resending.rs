@@ -241,6 +241,18 @@ async fn release(
 // What became of each event is looked up one by one by its key: a join may be planned as all of a batch with all that is on its
 // way, and the next step as even more.
 macro_rules! resend {
+    // what was delivered: not if it was sent again since the job was accepted, or if the job finds that as well
+    ($batch:literal, $change:expr, $about:expr, $at:expr, $id:expr) => {
+        resend!(
+            $batch,
+            "d.id > b.id AND (d.created_at > $4 OR (d.state = 'delivered' AND d.finished_at >= b.finished_at
+             AND ($6::timestamptz IS NULL OR d.finished_at < $6)))",
+            $change,
+            $about,
+            $at,
+            $id
+        )
+    };
     ($batch:literal, $later:literal, $change:expr, $about:expr, $at:expr, $id:expr) => {
         sqlx::query_as!(
             Batch,
@@ -326,9 +338,6 @@ async fn resend_late(
            AND finished_at >= $2 AND (finished_at, id) > ($2, $3)
            AND created_at <= $4 AND ($6::timestamptz IS NULL OR finished_at < $6)
          ORDER BY finished_at, id",
-        // one that was made since the job was accepted, or that the job finds as well
-        "d.id > b.id AND (d.created_at > $4 OR (d.state = 'delivered' AND d.finished_at >= b.finished_at
-             AND ($6::timestamptz IS NULL OR d.finished_at < $6)))",
         change,
         about,
         at,
@@ -352,8 +361,6 @@ async fn resend_prompt(
          WHERE webhook_id = $1 AND id > $3 AND id >= uuid_v7_floor($2::timestamptz - interval '2 hours')
            AND ($6::timestamptz IS NULL OR id < uuid_v7_floor($6 + interval '1 minute'))
          ORDER BY id",
-        "d.id > b.id AND (d.created_at > $4 OR (d.state = 'delivered' AND d.finished_at >= b.finished_at
-             AND ($6::timestamptz IS NULL OR d.finished_at < $6)))",
         change,
         about,
         since,
