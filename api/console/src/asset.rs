@@ -1,4 +1,4 @@
-//! The style sheet, script and icon, embedded in the binary. Their names contain a hash, so that browsers
+//! The style sheets, scripts and icon, embedded in the binary. Their names contain a hash, so that browsers
 //! cache each until it changes.
 
 use std::sync::LazyLock;
@@ -15,11 +15,16 @@ struct Asset {
     content: &'static str,
 }
 
-const ASSETS: [Asset; 5] = [
+const ASSETS: [Asset; 6] = [
     Asset {
         name: "console.css",
         media_type: "text/css; charset=utf-8",
         content: include_str!("asset/console.css"),
+    },
+    Asset {
+        name: "dark.css",
+        media_type: "text/css; charset=utf-8",
+        content: include_str!("asset/dark.css"),
     },
     Asset {
         name: "console.js",

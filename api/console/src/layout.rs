@@ -201,6 +201,9 @@ fn document(title: &str, theme: Theme, body: &Markup, every: Option<u64>) -> Htm
                 title { (title) " – Longshore" }
                 link rel="icon" href=(asset::address("icon.svg")) type="image/svg+xml";
                 link rel="stylesheet" href=(asset::address("console.css"));
+                @if theme != Theme::Light {
+                    link rel="stylesheet" href=(asset::address("dark.css")) media=[(theme == Theme::System).then_some("(prefers-color-scheme: dark)")];
+                }
                 script src=(asset::address("console.js")) defer {}
                 @if let Some(every) = every { noscript { meta http-equiv="refresh" content=(every); } }
             }
