@@ -13,7 +13,8 @@
 //!   joins rows to a table says `id = ANY (ARRAY[x.id])`, which can only be looked up, instead of `id = x.id`, for which
 //!   the whole table may be read and hashed. What a partial index is for is said otherwise where a row is found by its key:
 //!   `leased_until IS NOT NULL`, not `state = 'running'`, else all that runs is gone through, with the dead entries that a
-//!   long transaction keeps.
+//!   long transaction keeps. A queue that a vacuum found empty has a hash index for its key (`delivery_by_id`): Postgres then expects
+//!   no row, and takes any index that has the key among its columns for as cheap.
 //!
 //! - Where several indexes have the order of a list, its first rows are not taken from that of all: it has few of a small e-shop, and
 //!   is read to its end for them. The order names a column that only the wanted index has

@@ -8,6 +8,7 @@ use longshore_testkit::receiver::Receiver;
 use longshore_testkit::services;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection};
 
 use super::support::{Hook, World};
 
@@ -121,4 +122,30 @@ async fn a_delivery_costs_little_beside_a_backlog_that_was_not_there_when_its_pl
     // as a worker does every second
     assert!(statistics::refresh(&world.services.db.main).await.unwrap() > 0);
     costs_little(&world, &called).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_costs_little_after_a_vacuum_found_the_queue_empty(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, called, idle) = world(&options).await;
+    let ended = async || {
+        backlog(&world, &idle, BACKLOG).await;
+        sqlx::query("DELETE FROM delivery").execute(&world.pool).await.unwrap();
+    };
+    ended().await;
+    // on a busy table, a vacuum does not get the lock to give the pages back
+    sqlx::query("VACUUM (TRUNCATE false) delivery").execute(&world.pool).await.unwrap();
+    // what ends from here on leaves dead entries behind
+    let mut old = PgConnection::connect_with(&options).await.unwrap();
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delivery";
+    sqlx::raw_sql(begin).execute(&mut old).await.unwrap();
+    for _ in 0..4 {
+        ended().await;
+    }
+    // the looks go over the dead entries, the deliveries must not
+    let cost = turn(&world, &called).await;
+    assert!(cost[2] <= FEW, "{cost:?} pages");
+    old.close().await.unwrap();
 }
