@@ -39,7 +39,7 @@ pub(super) enum WebhookCommand {
     Delete(One),
     /// Send copies of the deliveries of a webhook to a URL that only this machine reaches, such as http://localhost:3000/hooks.
     Listen(listen::Listen),
-    /// Send a test to the destination of a webhook, and show its result.
+    /// Send an example of an event to the destination of a webhook, and show its result.
     Test(Test),
     /// Resend everything that has not succeeded since a time, and follow the job to its end; the exit status shows the result.
     Recover(Recover),
@@ -89,6 +89,9 @@ pub(super) struct Test {
     /// Id of the webhook.
     #[arg(value_parser = read::id)]
     id: Uuid,
+    /// Type of the event, whatever the webhook subscribes to; `test` without it. Its body says `"test": true`.
+    #[arg(long, value_parser = PossibleValuesParser::new(Webhook::EVENTS))]
+    event: Option<String>,
     /// Seconds to wait for the first attempt; 0 does not wait.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=600))]
     wait: u64,
@@ -192,7 +195,7 @@ fn done(id: Uuid, state: &str, as_json: bool) -> anyhow::Result<Exit> {
 impl Test {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
-        let sent = client.test_webhook(self.id).answer().await?;
+        let sent = client.test_webhook(self.id, self.event.as_deref()).answer().await?;
         let delivery: CreatedDelivery = sent.read()?;
         let webhook = client.webhook(self.id).send().await?;
         if self.wait == 0 {

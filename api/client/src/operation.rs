@@ -188,9 +188,14 @@ impl Client {
         self.delete(format!("/api/eshop-webhook/{id}"))
     }
 
-    /// Sends a test to the destination of a webhook; the answer names its delivery.
-    pub fn test_webhook(&self, id: Uuid) -> Call<CreatedDelivery> {
-        self.post(format!("/api/eshop-webhook/{id}/test"))
+    /// Sends a test to the destination of a webhook: an example of that event, or one of the type `test`. The answer names its
+    /// delivery.
+    pub fn test_webhook(&self, id: Uuid, event: Option<&str>) -> Call<CreatedDelivery> {
+        let call = self.post(format!("/api/eshop-webhook/{id}/test"));
+        match event {
+            Some(event) => call.json(&json!({ "event": event })),
+            None => call,
+        }
     }
 
     /// Tests the connection to the partner of an e-shop.

@@ -221,6 +221,21 @@ pub struct Webhook {
     pub disabled_reason: Option<String>,
 }
 
+impl Webhook {
+    /// The types of events that this version knows.
+    pub const EVENTS: &[&str] = &[
+        "organization_change",
+        "product_change",
+        "product_stock_change",
+        "stock_advice_status_change",
+        "expedition_status_change",
+        "expedition_booked_change",
+        "expedition_change",
+        "sync_finished",
+        "test",
+    ];
+}
+
 /// A webhook as its creation shows it.
 #[derive(Clone, Deserialize)]
 #[non_exhaustive]

@@ -7,11 +7,14 @@ mod request;
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
+use longshore_shared::webhook::event::TEST;
 use longshore_shared::webhook::health::Webhook;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -22,8 +25,9 @@ pub(super) use self::redelivery::{
     redeliver_selected,
 };
 use super::layout::Section;
+use super::live::{self, Part, Parts, part};
 use super::piece::{
-    self, attempt_time, attempted_at, empty, full_time, milliseconds, none, state, status, time,
+    self, Tone, attempt_time, attempted_at, badge, empty, full_time, milliseconds, none, state, status, time,
 };
 use super::visit::Visit;
 
@@ -33,23 +37,61 @@ pub(super) async fn show(
     visit: Visit<permit::ReadWebhooks>,
 ) -> Result<Response, Failure> {
     let delivery = find(&visit, id).await?;
-    let now = visit.now();
-    let webhook = match delivery.destination {
-        Some(_) => Some(visit.webhook(delivery.webhook_id).await?),
-        None => None,
-    };
+    let webhook = webhook(&visit, &delivery).await?;
     let authentication = webhook.as_ref().map(|webhook| webhook.authentication_type.as_str());
+    let [standing, attempts] = parts(&visit, &delivery, webhook.as_ref());
     let content = html! {
         p.trail {
             a href="/console/delivery" { "Deliveries" } " / "
             a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) }
             " / " (delivery.event.as_deref().unwrap_or("delivery"))
         }
-        (standing(&delivery, webhook.as_ref(), visit.can(Permission::WriteWebhooks), now))
+        (part(&standing))
         (request::draw(&delivery, authentication))
-        (attempts(&delivery, now))
+        (part(&attempts))
     };
-    Ok(visit.page(Section::Deliveries, &format!("Delivery {id}"), &content))
+    let title = format!("Delivery {id}");
+    // what has ended does not change
+    Ok(if delivery.finished_at.is_none() {
+        visit.live_page(Section::Deliveries, &title, &format!("/console/delivery/{id}/live"), &content)
+    } else {
+        visit.page(Section::Deliveries, &title, &content)
+    })
+}
+
+/// `GET /console/delivery/{id}/live`.
+pub(super) async fn follow(Id(id): Id<DeliveryId>, mut visit: Visit<permit::ReadWebhooks>) -> Response {
+    visit.subject = Some(id.get());
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadWebhooks>) -> Result<Parts, Problem> {
+    let id = visit.subject.ok_or_else(|| Problem::not_found("delivery"))?;
+    let delivery = find(visit, id.into()).await?;
+    let webhook = webhook(visit, &delivery).await?;
+    Ok(parts(visit, &delivery, webhook.as_ref()).into())
+}
+
+/// What of the page changes while the delivery is sent.
+fn parts(visit: &Visit<permit::ReadWebhooks>, delivery: &Delivery, webhook: Option<&Webhook>) -> [Part; 2] {
+    let now = visit.now();
+    let may = visit.can(Permission::WriteWebhooks);
+    [("standing".into(), standing(delivery, webhook, may, now)), ("attempts".into(), attempts(delivery, now))]
+}
+
+/// The page of a delivery that was just accepted.
+pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
+    let shown: Value =
+        serde_json::from_str(accepted.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    Ok(format!("/console/delivery/{}", shown["id"].as_str().unwrap_or_default()))
+}
+
+/// The webhook of a delivery, unless it was deleted.
+async fn webhook<P>(visit: &Visit<P>, delivery: &Delivery) -> Result<Option<Webhook>, Problem> {
+    match delivery.destination {
+        Some(_) => Ok(Some(visit.webhook(delivery.webhook_id).await?)),
+        None => Ok(None),
+    }
 }
 
 async fn find<P>(visit: &Visit<P>, id: DeliveryId) -> Result<Delivery, Problem> {
@@ -61,6 +103,7 @@ fn standing(delivery: &Delivery, webhook: Option<&Webhook>, may: bool, now: Date
         header.title {
             h1 { (delivery.event.as_deref().unwrap_or("Delivery")) }
             (state(delivery.state))
+            (example(delivery.event.as_deref(), delivery.is_test()))
             @if may && delivery.destination.is_some() && delivery.data.is_some() {
                 div.buttons { a.button.primary href={"/console/delivery/" (delivery.id) "/redeliver"} data-ask="" { "Redeliver" } }
             }
@@ -76,7 +119,9 @@ fn standing(delivery: &Delivery, webhook: Option<&Webhook>, may: bool, now: Date
                     Some(id) => {
                         @let kind = delivery.entity_type.as_deref().unwrap_or("");
                         (kind.replace('_', " ")) " "
-                        a href=(piece::page_of(kind, id)) { (delivery.name.as_deref().unwrap_or("its page")) } " " (piece::id(id))
+                        // the name is that of the record in the example
+                        @let name = delivery.name.as_deref().filter(|_| !delivery.is_test());
+                        a href=(piece::page_of(kind, id)) { (name.unwrap_or("its page")) } " " (piece::id(id))
                     },
                     None => (none()),
                 }
@@ -84,6 +129,11 @@ fn standing(delivery: &Delivery, webhook: Option<&Webhook>, may: bool, now: Date
             @if let Some(id) = delivery.redelivery_of { div { dt { "Repeats" } dd { a href={"/console/delivery/" (id)} { "an earlier delivery" } " " (piece::id(id)) } } }
         }
     }
+}
+
+/// Marks the example of an event; of type `test` there is nothing else.
+fn example(event: Option<&str>, is_test: bool) -> Markup {
+    html! { @if is_test && event != Some(TEST.name) { " " (badge(Tone::Quiet, "example")) } }
 }
 
 /// What keeps a delivery from being sent when it is due.

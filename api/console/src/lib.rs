@@ -171,6 +171,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/delivery/live", get(delivery::all::follow))
         .route("/console/delivery/redeliver", get(delivery::ask_any).post(delivery::redeliver_any))
         .route("/console/delivery/{id}", get(delivery::show))
+        .route("/console/delivery/{id}/live", get(delivery::follow))
         .route("/console/delivery/{id}/redeliver", get(delivery::ask).post(delivery::redeliver))
         .route("/console/wms", get(wms::list::show))
         .route("/console/wms/{id}", get(wms::show))

@@ -268,7 +268,7 @@ deeds! {
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
     Tested = "tested", "A test is being sent. Its answer appears below when it comes.";
     TestKept = "test-kept", "The webhook is inactive: the test will be sent when it is activated.";
-    TestHeld = "test-held", "The destination is failing, and the webhook is ordered: the breaker holds the test until the earlier deliveries succeed. See the last attempts.";
+    TestHeld = "test-held", "The destination is failing, and the webhook is ordered: the breaker holds the test until the earlier deliveries succeed.";
     Replaying = "replaying", "The deliveries are being replayed. This page shows the progress.";
     Redelivering = "redelivering", "The deliveries are being sent again. This page shows the progress.";
     Redelivered = "redelivered", "{delivery is|deliveries are} being sent again.";

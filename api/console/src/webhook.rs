@@ -92,7 +92,7 @@ async fn parts(visit: &Visit<permit::ReadWebhooks>, webhook: &Webhook) -> Result
     Ok([
         ("standing".into(), standing(webhook, &record, may, now)),
         ("calls".into(), last_calls(&calls, now)),
-        ("waiting".into(), delivery::waiting(&waiting, webhook.waiting, now)),
+        ("waiting".into(), delivery::waiting(id, &waiting, webhook.waiting, now)),
     ])
 }
 

@@ -1,33 +1,20 @@
-//! The records that all examples use: an organisation with an e-shop, a warehouse, a product.
+//! The records that all examples use: an organisation with an e-shop, a warehouse, a product. Those of events are in the domain.
 
-/// Its organisation.
-pub(super) const ORGANISATION: &str = "0192a1b2-7000-7000-8000-000000000001";
-/// Its e-shop.
-pub(super) const ESHOP: &str = "0192a1b2-7000-7000-8000-000000000002";
-/// Its warehouse.
-pub(super) const WAREHOUSE: &str = "0192a1b2-7000-7000-8000-000000000003";
-/// Its wms.
-pub(super) const WMS: &str = "0192a1b2-7000-7000-8000-000000000004";
-/// A product.
-pub(super) const PRODUCT: &str = "0192a1b2-7000-7000-8000-000000000005";
-/// The stock of the product.
-pub(super) const PRODUCT_STOCK: &str = "0192a1b2-7000-7000-8000-000000000006";
+pub(super) use longshore_shared::webhook::event::example::{
+    ESHOP, EXPEDITION, EXPEDITION_ITEM, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK, STOCK_ADVICE, SUPPLIER,
+    WAREHOUSE, WMS,
+};
+
 /// A webhook of the e-shop.
 pub(super) const WEBHOOK: &str = "0192a1b2-7000-7000-8000-000000000007";
 /// A delivery of the webhook.
 pub(super) const DELIVERY: &str = "0192a1b2-7000-7000-8000-000000000008";
-/// A job.
-pub(super) const JOB: &str = "0192a1b2-7000-7000-8000-000000000009";
 /// An event.
 pub(super) const EVENT: &str = "0192a1b2-7000-7000-8000-00000000000a";
 /// An access token.
 pub(super) const TOKEN: &str = "0192a1b2-7000-7000-8000-00000000000b";
 /// The redelivery of the delivery.
 pub(super) const REDELIVERY: &str = "0192a1b2-7000-7000-8000-00000000000c";
-/// A supplier of the organisation.
-pub(super) const SUPPLIER: &str = "0192a1b2-7000-7000-8000-000000000020";
-/// A stock advice of the supplier.
-pub(super) const STOCK_ADVICE: &str = "0192a1b2-7000-7000-8000-000000000021";
 /// The item of the stock advice.
 pub(super) const STOCK_ADVICE_ITEM: &str = "0192a1b2-7000-7000-8000-000000000022";
 /// A packaging option.
@@ -54,10 +41,6 @@ pub(super) const ATTENTION: &str = "0192a1b2-7000-7000-8000-000000000011";
 pub(super) const CREATED: &str = "2026-01-31T12:00:00.123456+00:00";
 /// When they were last changed.
 pub(super) const CHANGED: &str = "2026-01-31T12:30:00.654321+00:00";
-/// An order.
-pub(super) const EXPEDITION: &str = "0192a1b2-7000-7000-8000-000000000028";
-/// The item of the order.
-pub(super) const EXPEDITION_ITEM: &str = "0192a1b2-7000-7000-8000-000000000029";
 /// A carrier preference of the e-shop.
 pub(super) const CARRIER_PREFERENCE: &str = "0192a1b2-7000-7000-8000-00000000002b";
 /// A movement of the stock.

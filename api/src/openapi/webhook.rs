@@ -1,12 +1,11 @@
 //! Webhooks, their deliveries, and the calls that they make.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::catalog::product::record::{FieldChange, event_data};
 use longshore_shared::kernel::authentication;
 use longshore_shared::list::fields::delivery::DELIVERY as DELIVERIES;
 use longshore_shared::list::fields::subscription::WEBHOOK as WEBHOOKS;
-use longshore_shared::webhook::delivery::{recovery, replay};
-use longshore_shared::webhook::event::{Event, EventType, TYPES};
+use longshore_shared::webhook::delivery::{TESTS_A_MINUTE, recovery, replay, test_body};
+use longshore_shared::webhook::event::{Event, EventType, NAMES, TEST, TYPES, example};
 use longshore_shared::webhook::subscription::schema;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};
@@ -16,8 +15,7 @@ use uuid::Uuid;
 
 use super::catalog::ids;
 use super::example::{
-    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, EXPEDITION, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK,
-    REDELIVERY, WAREHOUSE, WEBHOOK as HOOK, WMS,
+    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, PRODUCT, REDELIVERY, WEBHOOK as HOOK,
 };
 use super::job::answers_job;
 use super::operation::{JSON, Operation, list, operation, read};
@@ -70,7 +68,10 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
         operation(subscription::test_webhook, "Sends a test event")
-            .says("Creates a delivery of the type `test`. While the webhook is inactive, the delivery is kept.")
+            .says(&format!(
+                "Creates a delivery of an example of an event, whatever the webhook subscribes to. Its body has `test: true`, and its record does not exist. A webhook can be tested {TESTS_A_MINUTE} times a minute. While it is inactive, the delivery is kept."
+            ))
+            .body("WebhookToTest", tested(), json!({"event": "product_change"}))
             .schema("TestSent", object().required("id", id()).required("webhookId", id()))
             .answers(
                 202,
@@ -127,6 +128,12 @@ pub(super) fn operations() -> Vec<Operation> {
                 })),
             ),
     ]
+}
+
+fn tested() -> Shape {
+    body_of(&test_body())
+        .about("What a test sends.")
+        .explain(&[("event", "The type of the event. The example of `test` is about the webhook itself.")])
 }
 
 fn replayed() -> Shape {
@@ -252,7 +259,7 @@ pub(super) const DELIVERY: Described = Described {
     about: "One event on its way to one webhook. Deliveries are kept for 30 days.",
     fields: &[
         ("event", "Type of the event."),
-        ("entity", "The record that the event is about."),
+        ("entity", "The record that the event is about. That of a test is the webhook."),
         ("attempts", "The attempts, oldest first."),
         ("nextAttemptAt", "When the next attempt is due."),
         ("redeliveryOf", "The delivery that this one repeats."),
@@ -308,20 +315,24 @@ pub(super) fn calls() -> impl Iterator<Item = (&'static str, PathItem)> {
 
 /// The schema of the body of every call.
 pub(super) fn body() -> Said {
-    let names: Vec<_> = TYPES.iter().map(|kind| kind.name).collect();
     object()
         .about(
             "An event that is sent to a webhook. It has less than 20 kB and is signed according to [Standard Webhooks](https://www.standardwebhooks.com). Events arrive at least once and can arrive out of order: for each field, keep the value with the highest `data.version`. A 2xx response within 15 seconds is a success; after anything else, the delivery is retried for three days.",
         )
         .required("id", id())
-        .required("type", one_of(&names))
+        .required("type", one_of(NAMES))
         .required("timestamp", timestamp())
+        .optional("test", boolean())
         .optional("status", either([any_text(), any_integer()]))
         .optional("orderNumber", either([any_text(), any_integer()]))
         .required("data", any_object())
         .explain(&[
             ("id", "The record that changed."),
             ("timestamp", "When the record changed: its `changedAt`."),
+            (
+                "test",
+                "True in an example that a test of the webhook sends; otherwise absent. Verify the signature, answer with a 2xx, and do not apply it: its record does not exist.",
+            ),
             ("status", "In status events: the new status."),
             (
                 "data",
@@ -359,60 +370,14 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
 
 /// The body of an event, exactly as it is sent.
 fn event_example(kind: &EventType) -> Value {
-    let fields = json!({"state": "succeeded", "outcome": "partial", "progress": {
-        "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}});
     let of = |text: &str| Uuid::try_parse(text).unwrap_or_default();
-    let (entity, data) = match kind.name {
-        "product_change" => {
-            let change = FieldChange { field: "active", old: json!(true), new: json!(false) };
-            (PRODUCT, event_data(of(PRODUCT), of(ORGANISATION).into(), "8590000000017", &[change]))
-        }
-        "product_stock_change" => (
-            PRODUCT_STOCK,
-            json!({
-                "id": PRODUCT_STOCK, "organisation": ORGANISATION, "product": PRODUCT, "productSku": "8590000000017",
-                "warehouse": WAREHOUSE, "wms": WMS, "changedFields": ["quantity", "available"],
-                "fields": {"quantity": 120, "available": 100},
-            }),
-        ),
-        "sync_finished" => (
-            JOB,
-            json!({
-                "id": JOB, "organisation": ORGANISATION, "eshop": ESHOP, "kind": "product.sync",
-                "changedFields": ["state", "progress", "outcome"], "fields": fields,
-            }),
-        ),
-        "organization_change" => (
-            ORGANISATION,
-            json!({
-                "id": ORGANISATION, "changedFields": ["name"], "fields": {"name": "Harbour Gifts"},
-            }),
-        ),
-        "expedition_change" => (
-            EXPEDITION,
-            json!({
-                "id": EXPEDITION, "organisation": ORGANISATION, "eshop": ESHOP, "orderNumber": "2026-0042",
-                "externalId": null, "status": "on_hold", "changedFields": ["deliveryStreet", "ref1"],
-                "fields": {"ref1": "A-7"},
-            }),
-        ),
-        _ if kind.status => (
-            EVENT,
-            json!({
-                "id": EVENT, "orderNumber": "2026-0042", "changedFields": ["status"], "fields": {"status": "closed"},
-            }),
-        ),
-        _ => (HOOK, json!({"id": HOOK})),
-    };
-    let mut data = data;
-    if kind.name != "test" {
-        data["version"] = json!(3);
-    }
+    let data = example::data(kind.name, of(HOOK).into(), of(ESHOP).into(), of(EVENT).into());
     let at = DateTime::parse_from_rfc3339(CHANGED).map_or(DateTime::<Utc>::UNIX_EPOCH, |at| at.to_utc());
     let event = Event {
         id: of(EVENT).into(),
         kind: kind.name.to_owned(),
-        entity: of(entity),
+        entity: of(data["id"].as_str().unwrap_or_default()),
+        is_test: *kind == TEST,
         at,
         data: data.to_string(),
         request_id: None,

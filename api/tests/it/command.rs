@@ -206,8 +206,13 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
         1
     );
 
-    let sent = as_user(&["webhook", "test", id, "--wait", "0", "--json"]).await.ends_with(0).json();
-    assert!(sent["id"].is_string(), "{sent}");
+    let example = ["webhook", "test", id, "--event", "product_change", "--wait", "0", "--json"];
+    let sent = as_user(&example).await.ends_with(0).json();
+    let body =
+        as_user(&["delivery", "show", sent["id"].as_str().unwrap(), "--body"]).await.ends_with(0).json();
+    assert_eq!((&body["type"], &body["test"]), (&json!("product_change"), &json!(true)));
+    let unknown = as_user(&["webhook", "test", id, "--event", "weather_change"]).await.ends_with(2);
+    assert!(unknown.stderr.contains("product_stock_change"), "{unknown:?}");
     // no attempt was made, so it did not arrive
     let printed = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
     assert!(printed.contains("is pending: no worker has tried it yet"), "{printed}");
@@ -371,6 +376,7 @@ async fn a_command_that_was_moved_names_its_new_program() {
 fn the_client_knows_every_kind_state_and_health() {
     assert_eq!(longshore_client::Job::KINDS, JobKind::WORDS);
     assert_eq!(longshore_client::JobState::ALL, longshore_shared::list::fields::job::JobState::WORDS);
+    assert_eq!(longshore_client::Webhook::EVENTS, longshore_shared::webhook::event::NAMES);
     assert_eq!(longshore_client::Health::ALL, longshore_shared::list::fields::subscription::HEALTHS);
     assert_eq!(
         longshore_client::Queue::NAMES,

@@ -1,6 +1,7 @@
 //! `/api/eshop-webhook` and `/api/webhook-delivery` (`docs/reference/webhooks.md#webhook`).
 
 mod actions;
+mod example;
 mod replay;
 
 use base64::Engine as _;
@@ -179,6 +180,7 @@ async fn operations_require_permission_and_the_callers_own_records(
         (Method::PUT, format!("{PATH}/deactivate/{id}"), Value::Null),
         (Method::PUT, format!("{PATH}/{id}/rotate-secret"), Value::Null),
         (Method::POST, format!("{PATH}/{id}/test"), Value::Null),
+        (Method::POST, format!("{PATH}/{id}/test"), json!({"event": "product_change"})),
         (Method::POST, format!("{PATH}/{id}/recover"), json!({"since": "2020-01-01T00:00:00Z"})),
         (Method::DELETE, format!("{PATH}/{id}"), Value::Null),
         (Method::PUT, format!("/api/webhook-delivery/redeliver/{nobody}"), Value::Null),

@@ -107,6 +107,11 @@ async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
 
     let tested = world.run(&["webhook", "test", &well.id.to_string()]).await.ends_with(0);
     assert!(tested.stdout.contains("is delivered after 1 attempts; status 204"), "{tested:?}");
+    let example = ["webhook", "test", &well.id.to_string(), "--event", "sync_finished"];
+    world.run(&example).await.ends_with(0);
+    let marks: Vec<_> = shop.receipts_at("/well").iter().map(|sent| sent.json().unwrap()).collect();
+    let marks: Vec<_> = marks.iter().map(|body| (body["type"].as_str(), body["test"].as_bool())).collect();
+    assert_eq!(marks, [(Some("test"), Some(true)), (Some("sync_finished"), Some(true))]);
     let tested = world.run(&["webhook", "test", &broken.id.to_string(), "--json"]).await.ends_with(1).json();
     assert_eq!(tested["attempts"][0]["status"], 500);
 

@@ -4,6 +4,8 @@
 //!
 //! - An **event** ([`event`]) is a change that a webhook listens to, recorded by the statement that makes the change
 //!   ([`record_change!`](longshore_kernel::record_change)). It has a type, an entity and `data`.
+//! - A **test** ([`delivery::send_test`]) is an event that no change has caused: an [`example`](event::example) of a type, sent to
+//!   one webhook. Its entity is that webhook, which is how it is [known](event::is_test), and its body says `"test": true`.
 //! - A **subscription** ([`subscription`]) is what the API calls a webhook: an e-shop receives events of one type (or all,
 //!   `*`) at a destination. Its secrets sign every call ([`signature`]).
 //! - A **delivery** ([`delivery`]) is one event on its way to one webhook. It is a row of the live queue until it ends
@@ -29,8 +31,8 @@
 //!
 //! # Adding an event type
 //!
-//! One row of [`event::TYPES`], its name in the CHECK of `webhook.event`, a snapshot in the tests of [`event`]; then
-//! name it in the `record_change!` of the change.
+//! One row of [`event::TYPES`], its name in the CHECK of `webhook.event`, its [example](event::example); then name it in the
+//! `record_change!` of the change.
 
 pub mod breaker;
 pub mod delivery;

@@ -88,7 +88,7 @@ kinds! {
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
         "The Idempotency-Key was used within the last 24 hours for a request with a different body.";
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
-        "The account has exceeded its rate limit, or has too many open streams. Wait for the number of seconds in the Retry-After header.";
+        "The account has exceeded its rate limit, or has too many open streams; or the webhook was tested too often. Wait for the number of seconds in the Retry-After header.";
     SHARE_USED = "share_used", 429, "Share used",
         "The caller's organisation uses its full share of a common resource: database connections, memory for incomplete request bodies, memory for unread responses, or unfinished jobs. The detail names the resource. Wait for the number of seconds in the Retry-After header.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",

@@ -310,7 +310,9 @@ async fn deliveries(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Prob
                FROM about a JOIN delivery_history h ON h.entity_id = a.entity_id AND h.event_id = a.id
                UNION ALL
                SELECT d.id, d.webhook_id, d.eshop_id, w.organisation_id, a.type, 'pending'
-               FROM about a JOIN webhook w ON w.organisation_id = a.organisation_id AND w.event IN ('*', a.type)
+               -- a test is sent whatever its webhook subscribes to
+               FROM about a JOIN webhook w ON w.organisation_id = a.organisation_id
+                   AND (w.event IN ('*', a.type) OR w.id = a.entity_id)
                CROSS JOIN LATERAL (
                    SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $5
                ) AS d WHERE d.event_id = a.id

@@ -12,5 +12,6 @@ mod retention;
 mod rotation;
 mod statistics;
 pub mod support;
+mod trial;
 mod verifiers;
 mod warm;

@@ -9,7 +9,7 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::delivery::{self, Filter, Line, Order, Page, Place, WEBHOOKS};
 use longshore_shared::operate::named;
 use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::event::TYPES;
+use longshore_shared::webhook::event::{TYPES, is_test};
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};
@@ -174,15 +174,17 @@ fn table(asked: &Asked, order: Order, found: &Page, choose: bool, now: DateTime<
 
 fn row(delivery: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
     let event = delivery.event.as_deref().unwrap_or("expired");
+    let is_test = delivery.entity.is_some_and(|entity| is_test(delivery.webhook_id, entity));
     html! {
         tr {
             td {
                 @if choose && delivery.finished_at.is_some() { (select("id", delivery.id, event)) }
                 a href={(HERE) "/" (delivery.id)} { (event) }
+                (super::example(Some(event), is_test))
             }
             td { (state(delivery.state)) }
             td.text { a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) } }
-            td data-label="Entity" { (super::list::entity(delivery.entity, delivery.name.as_deref())) }
+            td data-label="Entity" { (super::list::entity(delivery.entity, delivery.name.as_deref().filter(|_| !is_test))) }
             td.number data-label="Attempts" { (number(delivery.attempt_count)) }
             td { @if let Some(last) = &delivery.last { (status(last)) } }
             td data-label="Made" { (moment(delivery.created_at, now)) }

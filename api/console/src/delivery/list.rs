@@ -5,6 +5,7 @@ use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::delivery::search::{COUNTED, Counts, Filter, Line, Page, WINDOW};
+use longshore_shared::webhook::event::is_test;
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
 use uuid::Uuid;
@@ -36,7 +37,7 @@ pub(crate) fn wanted(asked: &Asked) -> Result<Filter, Problem> {
 }
 
 /// The waiting deliveries.
-pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Markup {
+pub(crate) fn waiting(webhook: WebhookId, deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="waiting-title" {
             h2 #waiting-title { "Waiting " span.muted { (up_to(count, WAITING)) } }
@@ -48,8 +49,8 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
                         thead { tr { th { "Event" } th { "Entity" } th.number { "Attempts" } th { "Last answer" } th { "Due" } } }
                         tbody { @for delivery in deliveries {
                             tr {
-                                td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
-                                td { (entity(delivery.entity, delivery.name.as_deref())) }
+                                td { (event(webhook, delivery)) }
+                                td { (entity_of(webhook, delivery)) }
                                 td.number { (delivery.attempt_count) }
                                 td { @if let Some(last) = &delivery.last { (status(last)) } }
                                 td { (moment_or_none(delivery.next_attempt_at, now)) }
@@ -101,14 +102,14 @@ pub(crate) fn ended(
             } @else {
                 @if may {
                     form method="get" action={(here) "/redeliver"} data-ask="" {
-                        (table(found, may, now))
+                        (table(webhook, found, may, now))
                         div.buttons {
                             button type="submit" { "Redeliver selected" }
                             a.button href=(all) data-ask="" { "Redeliver all matches" }
                         }
                     }
                 } @else {
-                    (table(found, may, now))
+                    (table(webhook, found, may, now))
                 }
             }
             (pager(found.deliveries.len(), first.as_deref(), next.as_deref(), window))
@@ -130,7 +131,7 @@ fn states(asked: &Asked, here: &str, counts: &Counts) -> Markup {
     tabs(asked, here, &OF_PAGE, "state", "Number of ended deliveries", &all, &of)
 }
 
-fn table(found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
+fn table(webhook: WebhookId, found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Ended deliveries, table" {
             table.list {
@@ -138,19 +139,19 @@ fn table(found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
                     @if may { th { span.hidden { "Choose" } } }
                     th { "Event" } th { "State" } th { "Entity" } th.number { "Attempts" } th { "Last answer" } th { "Ended" }
                 } }
-                tbody { @for delivery in &found.deliveries { (row(delivery, may, now)) } }
+                tbody { @for delivery in &found.deliveries { (row(webhook, delivery, may, now)) } }
             }
         }
     }
 }
 
-fn row(delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
+fn row(webhook: WebhookId, delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
-            @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Select " (event(delivery)) " " (delivery.id)}; } }
-            td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
+            @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Select " (kind(delivery)) " " (delivery.id)}; } }
+            td { (event(webhook, delivery)) }
             td { (state(delivery.state)) }
-            td { (entity(delivery.entity, delivery.name.as_deref())) }
+            td { (entity_of(webhook, delivery)) }
             td.number { (delivery.attempt_count) }
             td { @if let Some(last) = &delivery.last { (status(last)) } }
             td { (moment_or_none(delivery.finished_at, now)) }
@@ -158,8 +159,25 @@ fn row(delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn event(delivery: &Line) -> &str {
+fn kind(delivery: &Line) -> &str {
     delivery.event.as_deref().unwrap_or("expired")
+}
+
+/// The event, which leads to the delivery.
+fn event(webhook: WebhookId, delivery: &Line) -> Markup {
+    html! {
+        a href={"/console/delivery/" (delivery.id)} { (kind(delivery)) }
+        (super::example(delivery.event.as_deref(), is_of_test(webhook, delivery)))
+    }
+}
+
+fn is_of_test(webhook: WebhookId, delivery: &Line) -> bool {
+    delivery.entity.is_some_and(|entity| is_test(webhook, entity))
+}
+
+/// The entity of the event of a delivery. The name in an example is not that of its webhook.
+fn entity_of(webhook: WebhookId, delivery: &Line) -> Markup {
+    entity(delivery.entity, delivery.name.as_deref().filter(|_| !is_of_test(webhook, delivery)))
 }
 
 /// The entity of an event, by its name if it has one.

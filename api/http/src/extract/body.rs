@@ -31,6 +31,14 @@ pub struct JsonBody<const LIMIT: usize = DEFAULT_LIMIT> {
 #[derive(Debug)]
 pub struct OptionalJson(pub Option<Value>);
 
+impl OptionalJson {
+    /// SHA-256 of its value, or of nothing, for the idempotency key.
+    #[must_use]
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(self.0.as_ref().map(Value::to_string).unwrap_or_default().as_bytes())
+    }
+}
+
 /// The body as it was sent, so that a refusal can contain the refused values; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Sent(Arc<Mutex<Bytes>>);

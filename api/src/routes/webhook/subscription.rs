@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Prefer, permit};
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::services::Services;
@@ -84,15 +84,16 @@ pub async fn rotate_webhook_secret(
     .await
 }
 
-/// `POST /api/eshop-webhook/{id}/test`: a delivery of type `test`.
+/// `POST /api/eshop-webhook/{id}/test`: a delivery of an example; the body may be absent.
 pub async fn test_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
     Id(id): Id<WebhookId>,
     once: Once,
+    body: OptionalJson,
 ) -> Result<Response, Failure> {
-    view::once(&once, &services, may.0, &sha256(b""), async |context| {
-        delivery::send_test(&services, context, id).await
+    view::once(&once, &services, may.0, &body.hash(), async |context| {
+        delivery::send_test(&services, context, id, body.0).await
     })
     .await
 }

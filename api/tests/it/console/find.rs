@@ -206,6 +206,11 @@ async fn a_delivery_is_found_by_its_webhook_id_and_by_its_trace(_: PgPoolOptions
     for id in [delivery, event] {
         assert_eq!(leads(&browser, &id.to_string()).await, format!("/console/delivery/{delivery}"));
     }
+    // a test that waits, of a type that the webhook does not subscribe to
+    let test = format!("/api/eshop-webhook/{hook}/test");
+    let test = api.post(&api.user, &test, json!({"event": "sync_finished"})).await.expect(202).json();
+    let page = format!("/console/delivery/{}", test["id"].as_str().unwrap());
+    assert_eq!(leads(&browser, test["webhookId"].as_str().unwrap()).await, page);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     for text in ["request-8", trace, &format!("00-{trace}-00f067aa0ba902b7-01")] {
         assert_eq!(leads(&browser, text).await, "/console/audit?request=request-8", "{text}");

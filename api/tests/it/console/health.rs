@@ -194,11 +194,14 @@ async fn an_open_page_gets_its_parts(_: PgPoolOptions, options: PgConnectOptions
     let api = &world.api;
     let running = job(&world, &api.tenant, "running", None).await;
     let hook = webhook(api, "https://shop.example/").await;
+    let test = format!("/api/eshop-webhook/{hook}/test");
+    let test = api.post(&api.user, &test, serde_json::Value::Null).await.expect(202).json();
     for (path, part) in [
         ("/console/live".to_owned(), "\"workers\""),
         ("/console/queue/live".to_owned(), "\"card-chunk\""),
         (format!("/console/job/{running}/live"), "\"standing\""),
         (format!("/console/webhook/{hook}/live"), "\"calls\""),
+        (format!("/console/delivery/{}/live", test["id"].as_str().unwrap()), "\"attempts\""),
     ] {
         let cookie = format!("longshore_console={}", api.superadmin);
         let request = Request::builder().uri(path).header("host", "test").header("cookie", cookie);

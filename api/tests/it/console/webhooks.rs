@@ -346,35 +346,106 @@ async fn one_selected_and_all_matching_deliveries_are_sent_again(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_webhook_is_tested_deactivated_and_enabled(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_webhook_is_deactivated_and_enabled(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    ended(&world, hook.into(), "exhausted", 2).await;
     let browser = Browser::new(api, &api.superadmin);
     let page = format!("/console/webhook/{hook}");
-    for (action, fields, said) in [
-        ("test", &[][..], "done=tested"),
-        ("deactivate", &[], "done=deactivated"),
-        ("activate", &[], "done=activated"),
-    ] {
-        let reply = browser.act(&format!("{page}/{action}"), fields).await.expect(303);
+    for (action, said) in [("deactivate", "done=deactivated"), ("activate", "done=activated")] {
+        let reply = browser.act(&format!("{page}/{action}"), &[]).await.expect(303);
         assert_eq!(reply.header("location"), Some(format!("{page}?{said}").as_str()));
         assert_eq!(audited(&world, hook).await.unwrap().0, format!("webhook.{action}"));
         browser.open(reply.header("location").unwrap()).await.expect(200);
     }
-    assert_eq!(waiting(&world).await, 1);
-    // a test that is not sent now shows why
-    for (statement, said) in [
-        ("UPDATE webhook SET ordered = true WHERE id = $1", "done=tested"),
+}
+
+/// Tests a webhook; returns the page of the delivery, and what is said there.
+async fn test(browser: &Browser<'_>, hook: Uuid, fields: &[(&str, &str)]) -> (String, String) {
+    let reply = browser.act(&format!("/console/webhook/{hook}/test"), fields).await.expect(303);
+    let (page, said) = reply.header("location").unwrap().split_once("?done=").unwrap();
+    assert!(page.starts_with("/console/delivery/"), "{page}");
+    (page.to_owned(), said.to_owned())
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_with_any_event_leads_to_its_delivery_which_is_an_example(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let other = webhook(api, "https://shop.example/other").await;
+    ended(&world, hook.into(), "exhausted", 2).await;
+    let browser = Browser::new(api, &api.superadmin);
+    let form = format!("/console/webhook/{hook}/test");
+    let asked = browser.open(&form).await.expect(200).text;
+    assert!(
+        asked.contains("value=\"test\" selected") && asked.contains("value=\"sync_finished\">"),
+        "{asked}"
+    );
+    let chosen = browser.open(&format!("{form}?event=product_change")).await.expect(200).text;
+    assert!(chosen.contains("value=\"product_change\" selected"), "{chosen}");
+    let refused = browser.act(&form, &[("event", "weather_change")]).await.expect(400).text;
+    for said in ["id=\"wrong-event\"", "aria-invalid=\"true\"", "data-question", "value=\"product_change\""] {
+        assert!(refused.contains(said), "{said}: {refused}");
+    }
+    assert_eq!(waiting(&world).await, 0);
+
+    let label = "<span class=\"badge quiet\">example</span>";
+    let (page, said) = test(&browser, hook, &[("event", "product_change")]).await;
+    assert_eq!((said.as_str(), waiting(&world).await), ("tested", 1));
+    assert_eq!(audited(&world, hook).await.unwrap().0, "webhook.test");
+    let shown = browser.open(&format!("{page}?done=tested")).await.expect(200).text;
+    for part in [label, "&quot;test&quot;:true", &format!("href=\"/console/webhook/{hook}\"")] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(shown.contains(&format!("data-live=\"{page}/live\"")), "its answer appears: {shown}");
+    // a delivery of a change is no example, nor is one of type `test`
+    let (plain, _) = test(&browser, other, &[]).await;
+    assert!(!browser.open(&plain).await.expect(200).text.contains(label));
+    for (list, examples) in [
+        (format!("/console/webhook/{hook}"), 1),
+        (format!("/console/webhook/{other}"), 0),
+        ("/console/delivery".to_owned(), 1),
+    ] {
+        let shown = browser.open(&list).await.expect(200).text;
+        assert_eq!(shown.matches(label).count(), examples, "{list}: {shown}");
+        // the SKU in the example is that of no product
+        assert!(!shown.contains("8590000000017"), "{shown}");
+    }
+    let end = "WITH gone AS (DELETE FROM delivery RETURNING *)
+        INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+            attempt_count, attempts, created_at, finished_at)
+        SELECT g.id, g.webhook_id, g.eshop_id, e.organisation_id, e.id, e.type, e.entity_id, 'delivered', 1, '[]', g.created_at, now()
+        FROM gone g JOIN event e ON e.id = g.event_id";
+    sqlx::query(end).execute(&world.owner).await.unwrap();
+    for list in [format!("/console/webhook/{hook}"), "/console/delivery".to_owned()] {
+        let shown = browser.open(&list).await.expect(200).text;
+        assert_eq!(shown.matches(label).count(), 1, "{list}: {shown}");
+        assert!(!shown.contains("8590000000017"), "{shown}");
+    }
+    let ended = browser.open(&page).await.expect(200).text;
+    assert!(ended.contains(label) && !ended.contains("data-live"), "{ended}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_that_is_not_sent_now_shows_why(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let hook = webhook(&world.api, "https://shop.example/hook").await;
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    for (statement, expected) in [
+        ("UPDATE webhook SET ordered = true WHERE id = $1", "tested"),
         (
             "UPDATE webhook_lane SET failures = 5, failing_since = now(), probe_at = now() WHERE webhook_id = $1",
-            "done=test-held",
+            "test-held",
         ),
-        ("UPDATE webhook SET active = false WHERE id = $1", "done=test-kept"),
+        ("UPDATE webhook SET active = false WHERE id = $1", "test-kept"),
     ] {
         sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
-        let reply = browser.act(&format!("{page}/test"), &[]).await.expect(303);
-        assert_eq!(reply.header("location"), Some(format!("{page}?{said}").as_str()));
+        let (page, said) = test(&browser, hook, &[]).await;
+        assert_eq!(said, expected);
+        browser.open(&format!("{page}?done={said}")).await.expect(200);
     }
 }

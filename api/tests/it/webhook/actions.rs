@@ -97,7 +97,7 @@ async fn a_test_is_a_delivery_of_that_type(_: PgPoolOptions, options: PgConnectO
         .fetch_one(&pool)
         .await
         .unwrap();
-    assert_eq!(audited, json!({"test": [null, delivery["id"]]}));
+    assert_eq!(audited, json!({"test": [null, delivery["id"]], "event": [null, "test"]}));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -113,6 +113,7 @@ async fn the_body_of_a_delivery_can_be_read_while_its_event_is_kept(
     assert_eq!(reply.header("content-type"), Some("application/json"));
     let body = reply.json();
     assert_eq!((&body["type"], &body["id"], &body["data"]["id"]), (&json!("test"), &json!(id), &json!(id)));
+    assert_eq!(body["test"], true);
 
     api.get(&api.connector, &path).await.expect(403);
     let unknown = format!("/api/webhook-delivery/{}/body", Uuid::nil());

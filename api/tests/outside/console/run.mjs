@@ -239,8 +239,19 @@ async function main() {
     console.log("the deliveries of a webhook were counted and replayed");
 
     await page.goto(`/console/webhook/${hook}`);
+    await page.getByRole("link", { name: "Test", exact: true }).click();
+    const question = page.getByRole("dialog");
+    await question.getByLabel("Event").selectOption("expedition_status_change");
+    await question.getByRole("button", { name: "Send a test" }).click();
+    assert.match(await said(page), /appears below/);
+    await page.locator("#attempts article").waitFor();
+    await page.locator("#standing .badge", { hasText: "example" }).waitFor();
+    const example = new URL(page.url()).pathname.replace("/console", "");
+    console.log("an example of an event was sent, and its answer appeared on the open page");
+
+    await page.goto(`/console/webhook/${hook}`);
     const attempts = await page.locator("#calls tbody tr").count();
-    assert.match(await act(page, "Test", "Send a test"), /appears below/);
+    await call("POST", `/api/eshop-webhook/${hook}/test`, USER_TOKEN);
     await page.locator("#calls tbody tr").nth(attempts).waitFor();
     await page.locator(".plot.leads .u-over").first().click();
     await page.waitForURL(/since=.*until=.*#ended$/);
@@ -290,7 +301,7 @@ async function main() {
     const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
     const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
-    more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`);
+    more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`, example, `/webhook/${hook}/test`);
     const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 pub use self::recovery::recover;
 pub use self::redelivery::{redeliver, redeliver_many};
-pub use self::trial::send_test;
+pub use self::trial::{TESTS_A_MINUTE, send_test, test_body};
 pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::change::Change;
 use longshore_kernel::database::Pool;

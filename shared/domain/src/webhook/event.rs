@@ -1,5 +1,7 @@
 //! Events: what webhooks may listen to, and the body in which they hear of it (`docs/reference/webhooks.md#body`).
 
+pub mod example;
+
 use std::fmt::Write as _;
 
 use bytes::Bytes;
@@ -7,11 +9,11 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub use crate::list::fields::event::{ALL, TYPES};
+pub use crate::list::fields::event::{ALL, NAMES, TEST, TYPES};
 use crate::record::shrunk;
 
 pub use longshore_kernel::change::EventType;
-use longshore_kernel::ids::EventId;
+use longshore_kernel::ids::{EventId, WebhookId};
 
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
@@ -23,8 +25,10 @@ pub struct Event {
     pub id: EventId,
     /// Its type.
     pub kind: String,
-    /// The record that changed.
+    /// The record that changed; of a test, the webhook.
     pub entity: Uuid,
+    /// Whether it is a [test](is_test): its body says so.
+    pub is_test: bool,
     /// When it changed.
     pub at: DateTime<Utc>,
     /// JSON of the event.
@@ -35,16 +39,25 @@ pub struct Event {
     pub traceparent: Option<String>,
 }
 
+/// Whether an event that a webhook is sent is a test of it: then it is about the webhook itself, as no other event is.
+#[must_use]
+pub fn is_test(webhook: WebhookId, entity: Uuid) -> bool {
+    webhook.get() == entity
+}
+
 impl Event {
-    /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for status events with `status` and
-    /// `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the
+    /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for a test with `test`, for status events with
+    /// `status` and `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the
     /// names of the changed fields.
     #[must_use]
     pub fn body(&self) -> Bytes {
         let mut body = String::with_capacity(160 + self.data.len());
         let at = self.at.to_rfc3339_opts(SecondsFormat::Micros, false);
         // ids, names of types and timestamps need no escapes
-        let _ = write!(body, r#"{{"id":"{}","type":"{}","timestamp":"{at}""#, self.entity, self.kind);
+        let _ = write!(body, r#"{{"id":"{}","type":"{}","timestamp":"{at}""#, self.record(), self.kind);
+        if self.is_test {
+            body.push_str(r#","test":true"#);
+        }
         if TYPES.iter().any(|t| t.status && t.name == self.kind) {
             self.write_status(&mut body);
         }
@@ -58,6 +71,12 @@ impl Event {
         }
         body.push('}');
         body.into()
+    }
+
+    /// The record that the body names. That of a test is in its data: it does not exist, unless it is the webhook.
+    fn record(&self) -> Uuid {
+        let named = || serde_json::from_str::<Value>(&self.data).ok()?.get("id")?.as_str()?.parse().ok();
+        if self.is_test { named().unwrap_or(self.entity) } else { self.entity }
     }
 
     fn write_status(&self, body: &mut String) {
@@ -79,6 +98,7 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use crate::list::fields::subscription::SUBSCRIBABLE;
+    use longshore_kernel::ids::EshopId;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -89,6 +109,7 @@ mod tests {
             id: Uuid::from_u128(7).into(),
             kind: kind.to_owned(),
             entity: Uuid::from_u128(0x0192_1111_2222_7333_8444_5555_6666_7777),
+            is_test: false,
             at: DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
             data: data.to_string(),
             request_id: None,
@@ -126,6 +147,20 @@ mod tests {
         let data =
             json!({"id": "x", "status": "old", "changedFields": ["status"], "fields": {"status": "new"}});
         assert_eq!(body("stock_advice_status_change", &data)["status"], "new");
+    }
+
+    #[test]
+    fn a_test_says_that_it_is_one_and_names_the_record_of_its_example() {
+        for kind in TYPES {
+            let webhook = WebhookId::from_u128(1);
+            let data = example::data(kind.name, webhook, EshopId::from_u128(2), Uuid::from_u128(7).into());
+            let test = Event { entity: webhook.get(), is_test: true, ..event(kind.name, &data) };
+            let written: Value = serde_json::from_slice(&test.body()).unwrap();
+            assert_eq!((&written["test"], &written["data"]), (&json!(true), &data), "{}", kind.name);
+            assert_eq!(written["id"], data["id"], "{}", kind.name);
+            assert_eq!(written.get("status").is_some(), kind.status, "{}", kind.name);
+            assert_eq!(written.get("orderNumber").is_some(), kind.status, "{}", kind.name);
+        }
     }
 
     #[test]

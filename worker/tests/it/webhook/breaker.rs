@@ -199,7 +199,7 @@ async fn a_test_is_the_next_probe_before_all_waiting_deliveries(_: PgPoolOptions
         .execute(&world.pool)
         .await
         .unwrap();
-    delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    delivery::send_test(&world.services, &world.context(), hook.id, None).await.unwrap();
     world.drain(&hook).await;
     assert_eq!(came(&world), ["test"]);
     let tried = "SELECT d.attempts -> 0 -> 'status' FROM delivery d JOIN event e ON e.id = d.event_id
@@ -211,7 +211,7 @@ async fn a_test_is_the_next_probe_before_all_waiting_deliveries(_: PgPoolOptions
         .await
         .unwrap();
     world.receiver.answer("/hook", Answer::Status(204));
-    delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    delivery::send_test(&world.services, &world.context(), hook.id, None).await.unwrap();
     world.drain(&hook).await;
     let came = came(&world);
     assert_eq!((came.len(), came[0].as_str(), came[1].as_str()), (46, "test", "product_change"));
@@ -228,7 +228,7 @@ async fn a_test_of_an_ordered_lane_waits_for_its_turn(_: PgPoolOptions, options:
         world.drain(&hook).await;
     }
     came(&world);
-    delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    delivery::send_test(&world.services, &world.context(), hook.id, None).await.unwrap();
     world.receiver.answer("/hook", Answer::Status(204));
     world.make_due(&hook).await;
     world.drain(&hook).await;

@@ -208,7 +208,7 @@ async fn a_test_arrives_whatever_the_webhook_subscribes_to(_: PgPoolOptions, opt
     let world = World::new(&options).await;
     let (hook, other) =
         (world.hook("/hook", json!({})).await, world.hook("/other", json!({"event": "*"})).await);
-    let answer = delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    let answer = delivery::send_test(&world.services, &world.context(), hook.id, None).await.unwrap();
     let body: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
     world.drain(&hook).await;
     world.drain(&other).await;
@@ -217,7 +217,10 @@ async fn a_test_arrives_whatever_the_webhook_subscribes_to(_: PgPoolOptions, opt
     hook.verifier.verify(&receipts[0]).unwrap();
     assert_eq!(receipts[0].header("webhook-id"), body["webhookId"].as_str());
     let event = receipts[0].json().unwrap();
-    assert_eq!((&event["type"], &event["id"]), (&json!("test"), &json!(hook.id)));
+    assert_eq!(
+        (&event["type"], &event["id"], &event["test"]),
+        (&json!("test"), &json!(hook.id), &json!(true))
+    );
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

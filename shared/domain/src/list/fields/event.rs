@@ -44,7 +44,8 @@ pub const EXPEDITION_CHANGE: EventType = EventType {
 /// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
-const TEST: EventType =
+/// A webhook was tested, and not with an example of another type.
+pub const TEST: EventType =
     EventType { name: "test", when: "a test of the webhook was requested", status: false };
 
 /// Every type of event.
@@ -63,16 +64,19 @@ pub const TYPES: &[EventType] = &[
 /// Subscribes to every type.
 pub const ALL: &str = "*";
 
+/// The name of every type.
+pub const NAMES: &[&str] = &names::<{ TYPES.len() }>();
+
 /// What a webhook may subscribe to: each type of event, and all.
-pub const SUBSCRIBABLE: &[&str] = &[
-    ORGANIZATION_CHANGE.name,
-    PRODUCT_CHANGE.name,
-    PRODUCT_STOCK_CHANGE.name,
-    STOCK_ADVICE_STATUS_CHANGE.name,
-    EXPEDITION_STATUS_CHANGE.name,
-    EXPEDITION_BOOKED_CHANGE.name,
-    EXPEDITION_CHANGE.name,
-    SYNC_FINISHED.name,
-    TEST.name,
-    ALL,
-];
+pub const SUBSCRIBABLE: &[&str] = &names::<{ TYPES.len() + 1 }>();
+
+/// The names of the types, and [`ALL`] in the places after them.
+const fn names<const COUNT: usize>() -> [&'static str; COUNT] {
+    let mut names = [ALL; COUNT];
+    let mut place = 0;
+    while place < TYPES.len() {
+        names[place] = TYPES[place].name;
+        place += 1;
+    }
+    names
+}

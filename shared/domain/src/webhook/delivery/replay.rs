@@ -51,17 +51,6 @@ pub struct Criteria {
     pub event: Option<&'static str>,
 }
 
-/// The types of events, by their names.
-const EVENTS: &[&str] = &{
-    let mut names = [""; event::TYPES.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = event::TYPES[place].name;
-        place += 1;
-    }
-    names
-};
-
 /// The body of a replay, and of its count.
 pub fn body() -> impl Rule<Out = Criteria> {
     object(members)
@@ -77,7 +66,7 @@ fn members(object: &mut Object<'_>) -> Option<Criteria> {
     let since = object.required("since", timestamp());
     let until = object.optional("until", timestamp());
     let delivered = object.optional_or("delivered", boolean(), false);
-    let event = object.optional("event", one_of(EVENTS));
+    let event = object.optional("event", one_of(event::NAMES));
     if until.zip(since).is_some_and(|(until, since)| until <= since) {
         object.refuse("until", "out_of_range", "must be after since");
     }

@@ -12,7 +12,7 @@ use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::kind::{Shop, Within};
 use crate::job::walking::{self, Step};
-use crate::webhook::event::Event;
+use crate::webhook::event::{self, Event};
 use crate::webhook::subscription;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
@@ -242,6 +242,12 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Whether its event is a test.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        self.entity.is_some_and(|entity| event::is_test(self.webhook_id, entity))
+    }
+
     /// The body, byte by byte as every attempt sends and signs it; nothing where the event is no longer kept.
     #[must_use]
     pub fn body(&self) -> Option<Bytes> {
@@ -249,6 +255,7 @@ impl Delivery {
             id: self.event_id,
             kind: self.event.clone()?,
             entity: self.entity?,
+            is_test: self.is_test(),
             at: self.event_at?,
             data: self.data.clone()?,
             request_id: None,

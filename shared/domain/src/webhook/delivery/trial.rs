@@ -1,38 +1,60 @@
-//! A test of a webhook: an event that nothing caused, through its lane like any other.
+//! A test of a webhook: an example of an event, which nothing caused, through its lane like any other.
 
-use serde_json::json;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
 
 use super::probe_now;
+use crate::webhook::event::{NAMES, TEST, example};
 use crate::webhook::subscription;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::{self, WebhookId};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
+use longshore_kernel::input::{Reader, Rule, object, one_of};
+use longshore_kernel::problem::{Problem, RATE_LIMITED};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// Sends a test (`POST /api/eshop-webhook/{id}/test`): a delivery of type `test`, regardless of the subscription. While
-/// the webhook is inactive it is kept, as every delivery is.
+/// Tests of a webhook in a minute: each is sent before all else that is due.
+pub const TESTS_A_MINUTE: i64 = 60;
+
+/// The audited action.
+const ACTION: &str = "webhook.test";
+
+/// The body of a test: the type of the event, which is `test` without one.
+pub fn test_body() -> impl Rule<Out = &'static str> {
+    object(|object| Some(object.optional_or("event", one_of(NAMES), TEST.name)))
+}
+
+/// Sends a test (`POST /api/eshop-webhook/{id}/test {"event"}`): a delivery of an example of that type, regardless of the
+/// subscription. While the webhook is inactive it is kept, as every delivery is.
 ///
 /// It is due just before all other deliveries, so that the lane sends it first, also as the probe of a failing destination.
 /// An ordered lane has it in its place.
-pub async fn send_test(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
+pub async fn send_test(
+    services: &Services,
+    context: &Context,
+    id: WebhookId,
+    body: Option<Value>,
+) -> Result<Answer, Problem> {
+    let kind = Reader::read(body.unwrap_or_else(|| Value::Object(Map::new())), test_body())?;
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
-    let (event, delivery) = (ids::new_id(), ids::new_id());
+    must_not_be_too_many(change.connection(), id).await?;
+    let (event, delivery) = (EventId::new(), DeliveryId::new());
     let recorded = record_change!(
         change.connection(),
         context.origin,
-        "webhook.test",
+        ACTION,
         subscription::ENTITY,
         None,
         "WITH hook AS (
              SELECT * FROM webhook WHERE id = $9
          ), tested AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
-             SELECT $10, 'test', organisation_id, 'webhook', id,
-                    jsonb_build_object('id', id, 'eshop', eshop_id, 'event', event), ($4::text[])[1], ($4::text[])[2]
+             SELECT $10, $12, organisation_id, $7, id, $13::jsonb, ($4::text[])[1], ($4::text[])[2]
              FROM hook
          ), sent AS (
              INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
@@ -43,12 +65,16 @@ pub async fn send_test(services: &Services, context: &Context, id: WebhookId) ->
              FROM hook
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('test', jsonb_build_array(NULL, $11::uuid)) AS changes, '{}'::jsonb AS data
+                    jsonb_build_object('test', jsonb_build_array(NULL, $11::uuid),
+                        'event', jsonb_build_array(NULL, $12::text)) AS changes,
+                    '{}'::jsonb AS data
              FROM hook
          )",
         id.get(),
-        event,
-        delivery,
+        event.get(),
+        delivery.get(),
+        kind,
+        example::data(kind, id, webhook.eshop, event),
     )
     .await?;
     change.note(recorded);
@@ -59,4 +85,23 @@ pub async fn send_test(services: &Services, context: &Context, id: WebhookId) ->
     let body = json!({"id": delivery, "webhookId": event}).to_string();
     let answer = Answer::accepted(format!("/api/webhook-delivery/{delivery}"), body);
     change.answer(context.claim, answer).await
+}
+
+/// Refuses one more test of a webhook, which the caller has locked, until the first of the last minute's is a minute ago.
+async fn must_not_be_too_many(connection: &mut PgConnection, id: WebhookId) -> Result<(), Problem> {
+    let recent = sqlx::query!(
+        r#"SELECT count(*) AS "tests!", extract(epoch FROM min(at) + interval '1 minute' - now())::float8 AS wait
+           FROM audit
+           WHERE entity_id = $1 AND id >= uuid_v7_floor(now() - interval '1 minute') AND action = $2"#,
+        id.get(),
+        ACTION,
+    )
+    .fetch_one(connection)
+    .await?;
+    if recent.tests < TESTS_A_MINUTE {
+        return Ok(());
+    }
+    let detail = format!("the webhook was tested {TESTS_A_MINUTE} times within a minute");
+    let wait = Duration::try_from_secs_f64(recent.wait.unwrap_or_default()).unwrap_or_default();
+    Err(Problem::new(&RATE_LIMITED, detail).retry_after(wait.max(Duration::from_secs(1))))
 }

@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::Lease;
-use crate::webhook::event::Event;
+use crate::webhook::event::{self, Event};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EventId};
+use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 // The queries below name these limits as numbers: of a parameter the planner expects a tenth of all that is due, and would
@@ -58,11 +58,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(super) fn of(rows: Vec<Row>, asked: usize) -> Self {
+    pub(super) fn of(webhook: WebhookId, rows: Vec<Row>, asked: usize) -> Self {
         let is_full = rows.len() == asked;
         let last = rows.last().filter(|_| is_full);
         let cursor = last.map(|r| Cursor { next_attempt_at: r.next_attempt_at, id: r.id });
-        Self { due: rows.into_iter().map(Due::from).collect(), cursor, is_full }
+        Self { due: rows.into_iter().map(|row| row.due(webhook)).collect(), cursor, is_full }
     }
 }
 
@@ -97,7 +97,7 @@ macro_rules! due_query {
 pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Problem> {
     let From { after, in_hand } = from;
     if lease.ordered {
-        let batch = Batch::of(fetch_ordered(db, lease, &in_hand).await?, BATCH);
+        let batch = Batch::of(lease.webhook, fetch_ordered(db, lease, &in_hand).await?, BATCH);
         return Ok(Batch { cursor: None, ..batch });
     }
     let rows = due_query!(
@@ -120,7 +120,7 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
     )
     .fetch_all(&db.main)
     .await?;
-    Ok(Batch::of(rows, BATCH))
+    Ok(Batch::of(lease.webhook, rows, BATCH))
 }
 
 async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[DeliveryId]) -> Result<Vec<Row>, Problem> {
@@ -169,15 +169,17 @@ pub(super) struct Row {
     pub(super) traceparent: Option<String>,
 }
 
-impl std::convert::From<Row> for Due {
-    fn from(row: Row) -> Self {
-        let event = match (row.event_type, row.entity_id, row.at, row.data) {
+impl Row {
+    /// What of it is due at its webhook.
+    fn due(self, webhook: WebhookId) -> Due {
+        let event = match (self.event_type, self.entity_id, self.at, self.data) {
             (Some(kind), Some(entity), Some(at), Some(data)) => {
-                let (request_id, traceparent) = (row.request_id, row.traceparent);
-                Some(Event { id: row.event_id, kind, entity, at, data, request_id, traceparent })
+                let (request_id, traceparent) = (self.request_id, self.traceparent);
+                let is_test = event::is_test(webhook, entity);
+                Some(Event { id: self.event_id, kind, entity, is_test, at, data, request_id, traceparent })
             }
             _ => None,
         };
-        Self { id: row.id, event, attempts: usize::try_from(row.attempt_count).unwrap_or(0) }
+        Due { id: self.id, event, attempts: usize::try_from(self.attempt_count).unwrap_or(0) }
     }
 }

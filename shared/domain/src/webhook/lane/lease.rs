@@ -166,7 +166,7 @@ pub async fn lease(
     let leased = lanes.map(|rows| {
         let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
         let row = &rows[0];
-        let first = (row.given_back && !row.ordered).then(|| Batch::of(due, FEW));
+        let first = (row.given_back && !row.ordered).then(|| Batch::of(row.webhook_id, due, FEW));
         (row.webhook_id, row.open(services, read).map(|lease| Leased { lease, until, first }))
     });
     Ok(leased.collect())

@@ -90,7 +90,8 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
 impl From<Notice> for Due {
     fn from(notice: Notice) -> Self {
         let Notice { delivery, event, kind, entity, at, data, request_id, traceparent, .. } = notice;
-        let event = Event { id: event, kind, entity, at, data, request_id, traceparent };
+        // a test is announced without its contents
+        let event = Event { id: event, kind, entity, is_test: false, at, data, request_id, traceparent };
         Self { id: delivery, event: Some(event), attempts: 0 }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::subscription;
+use longshore_shared::webhook::{delivery, subscription};
 use longshore_testkit::signature::Verifier;
 use longshore_worker::lanes;
 use serde_json::{Value, json};
@@ -237,4 +237,29 @@ async fn every_call_after_a_rotation_was_answered_has_both_signatures(
     }
     assert!(checked > 0);
     assert!(world.receiver.counts_by("webhook-id").into_values().all(|calls| calls == 1));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_example_is_marked_on_a_warm_lane_and_the_changes_around_it_are_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let holder = Holder::start(&world);
+    holder.warm(&world, &hook).await;
+    let lease = token(&world, &hook).await;
+    let before = world.receiver.requests();
+    hand_over(&world, changes(&world, &hook, 1).await);
+    world.receiver.wait_for(before + 1, PATIENCE).await.unwrap();
+    let event = Some(json!({"event": "product_change"}));
+    delivery::send_test(&world.services, &world.context(), hook.id, event).await.unwrap();
+    world.receiver.wait_for(before + 2, PATIENCE).await.unwrap();
+    hand_over(&world, changes(&world, &hook, 1).await);
+    world.receiver.wait_for(before + 3, PATIENCE).await.unwrap();
+    assert_eq!(token(&world, &hook).await, lease, "nothing was leased again");
+    let receipts = world.receiver.receipts();
+    let bodies = receipts.iter().rev().take(3).map(|receipt| receipt.json().unwrap());
+    let marks: Vec<_> = bodies.map(|body| body.get("test").cloned()).collect();
+    assert_eq!(marks, [None, Some(json!(true)), None]);
 }
