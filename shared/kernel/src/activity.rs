@@ -346,16 +346,28 @@ pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
     Ok(Course { from, span, step_minutes: step, jobs, deliveries, partners, handovers, upkeep, waiting })
 }
 
-/// Sums up by the hour what is older than the spans that are shown by less, so that a week has few rows.
+/// Sums up what is older than the spans that are shown by less: by five minutes, by quarters of an hour, and by the hour, so that
+/// every span has few rows.
 pub async fn compact(db: &PgPool) -> Result<(), Problem> {
     sqlx::query!(
-        "WITH old AS (
-             DELETE FROM activity
-             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
-             RETURNING minute, subject, outcome, slot, count
+        "WITH step AS (
+             -- whole ones: each is summed up once
+             SELECT date_bin('5 minutes', now() - interval '70 minutes', 'epoch') AS by_five_minutes,
+                    date_bin('15 minutes', now() - interval '7 hours', 'epoch') AS by_quarter,
+                    date_bin('1 hour', now() - interval '25 hours', 'epoch') AS by_hour
+         ), summed AS (
+             SELECT a.minute AS was, date_bin(CASE WHEN a.minute < s.by_hour THEN interval '1 hour'
+                                                  WHEN a.minute < s.by_quarter THEN interval '15 minutes'
+                                                  ELSE interval '5 minutes' END, a.minute, 'epoch') AS minute
+             FROM step s CROSS JOIN LATERAL (
+                 SELECT DISTINCT minute FROM activity WHERE minute < s.by_five_minutes
+             ) AS a
+         ), old AS (
+             DELETE FROM activity a USING summed s WHERE a.minute = s.was AND s.minute <> s.was
+             RETURNING s.minute, a.subject, a.outcome, a.slot, a.count
          )
          INSERT INTO activity AS a (minute, subject, outcome, slot, count)
-         SELECT date_trunc('hour', minute, 'UTC'), subject, outcome, slot, sum(count)::bigint FROM old GROUP BY 1, 2, 3, 4
+         SELECT minute, subject, outcome, slot, sum(count)::bigint FROM old GROUP BY 1, 2, 3, 4
          ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
     )
     .execute(db)

@@ -16,7 +16,7 @@ use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
     OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, moment, none, number, options,
-    organisation, pager_to, progress, rows, select, size, sorting, tabs, took, unreadable, up_to, waits,
+    organisation, pager_to, progress, rows, select, size, sorting, tabs, took, unreadable, waits,
 };
 use crate::visit::Visit;
 use crate::{period, refresh};
@@ -110,13 +110,11 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
 
 /// How many are in each state; each leads to its jobs.
 fn states(asked: &Asked, counts: &Counts) -> Markup {
-    let of = STATES.map(|state| {
-        let count = counts.of(state);
-        // of what no index knows, the newest are counted
-        let is_more = counts.all >= COUNTED && matches!(state, JobState::Succeeded | JobState::Cancelled);
-        (state.as_str(), if is_more { format!("{}+", number(count)) } else { up_to(count, COUNTED) })
-    });
-    tabs(asked, HERE, &OF_PAGE, "state", "Number of jobs", &up_to(counts.all, COUNTED), &of)
+    let at_least = |(jobs, is_more): (i64, bool)| {
+        format!("{}{}", number(jobs.min(COUNTED)), if is_more { "+" } else { "" })
+    };
+    let of = STATES.map(|state| (state.as_str(), at_least(counts.of(state))));
+    tabs(asked, HERE, &OF_PAGE, "state", "Number of jobs", &at_least(counts.all()), &of)
 }
 
 fn form(asked: &Asked, refused: &Refused) -> Markup {

@@ -7,8 +7,7 @@ use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
 use longshore_shared::operate::named;
-use longshore_shared::operate::order::COUNTED;
-use longshore_shared::operate::order::search::{self, Filter, Line, Page, Place, WINDOW};
+use longshore_shared::operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};

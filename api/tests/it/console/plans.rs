@@ -1,5 +1,7 @@
 //! Plans of lists that do not depend on statistics: what is small is not looked for among what is large.
 
+use longshore_shared::job::kind::JobState;
+use longshore_shared::job::search as jobs;
 use longshore_shared::job::sync_run::{self, Filter};
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::database::Database;
@@ -59,6 +61,97 @@ async fn the_last_syncs_of_a_small_shop_are_not_looked_for_among_the_jobs_of_all
     assert_eq!(published(&services, read).await, before);
 }
 
+/// Orders alone: nothing follows from them.
+async fn deliver_orders(owner: &PgPool, tenant: &Tenant) {
+    sqlx::query("ALTER TABLE expedition DISABLE TRIGGER expedition_moves").execute(owner).await.unwrap();
+    sqlx::query(
+        "INSERT INTO expedition (id, organisation_id, eshop_id, warehouse_id, wms_id, status, priority, count_of_items, count_of_sku,
+                                 sum_of_quantity, packed_at, sent_at, delivered_at)
+         SELECT uuid_v7(), $1, $2, h.id, h.default_wms_id, 'delivered', 0, 1, 1, 1, now(), now(), now()
+         FROM warehouse h, generate_series(1, 20000) WHERE h.id = $3",
+    )
+    .bind(tenant.organisation)
+    .bind(tenant.eshop)
+    .bind(tenant.warehouse)
+    .execute(owner)
+    .await
+    .unwrap();
+}
+
+/// Rows of a table that were read, by all of its indexes and without.
+const JOBS_READ: &str =
+    "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'job')::bigint + seq_tup_read
+                         FROM pg_stat_user_tables WHERE relname = 'job'";
+const ORDERS_READ: &str = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'expedition')::bigint + seq_tup_read
+                           FROM pg_stat_user_tables WHERE relname = 'expedition'";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn jobs_of_a_state_are_listed_and_counted_without_reading_the_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let tenant = Tenant::create(&services, "Large").await.unwrap();
+    let insert = async |state: &str, count: i32, hours_ago: i32| {
+        sqlx::query(
+            "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, actor_type, actor_name, created_at, finished_at)
+             SELECT uuid_v7(), 'product.sync', $1, $2, $3, nextval('acceptance'), 'token', 'x', now() - make_interval(hours => $5), now()
+             FROM generate_series(1, $4)",
+        )
+        .bind(state)
+        .bind(tenant.organisation)
+        .bind(tenant.eshop)
+        .bind(count)
+        .bind(hours_ago)
+        .execute(&owner)
+        .await
+        .unwrap();
+    };
+    // as far as the statistics know, half of the jobs were cancelled
+    insert("cancelled", 30, 2).await;
+    insert("succeeded", 30, 2).await;
+    sqlx::query("ANALYZE job").execute(&owner).await.unwrap();
+    insert("succeeded", 20_000, 1).await;
+    for oldest in [false, true] {
+        let before = published(&services, JOBS_READ).await;
+        let filter = jobs::Filter { state: Some(JobState::Cancelled), oldest, ..jobs::Filter::default() };
+        let found = jobs::search(&services.db, &Scope::Everything, &filter).await.unwrap();
+        assert_eq!((found.jobs.len(), found.cut_short), (30, false));
+        let read = published(&services, JOBS_READ).await - before;
+        assert!(read < 200, "{read}");
+    }
+    let before = published(&services, JOBS_READ).await;
+    let counts = jobs::counts(&services.db, &Scope::Everything).await.unwrap();
+    let of = |state| counts.of(state);
+    assert_eq!((of(JobState::Cancelled), of(JobState::Succeeded)), ((30, false), (jobs::COUNTED, true)));
+    let read = published(&services, JOBS_READ).await - before;
+    assert!(read < 2_000, "{read}");
+    let own = Scope::Organisations([tenant.organisation].into());
+    let before = published(&services, JOBS_READ).await;
+    let counts = jobs::counts(&services.db, &own).await.unwrap();
+    assert_eq!(counts.all(), (jobs::COUNTED, true));
+    let read = published(&services, JOBS_READ).await - before;
+    assert!(read < 2_000, "{read}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_of_a_status_are_counted_without_reading_all_of_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let tenant = Tenant::create(&services, "Large").await.unwrap();
+    deliver_orders(&owner, &tenant).await;
+    // without statistics, few are taken to be in a status: as cheap to read all of them as the first ones
+    let before = published(&services, ORDERS_READ).await;
+    for scope in [Scope::Everything, Scope::Organisations([tenant.organisation].into())] {
+        let counts = search::counts(&services.db, &scope).await.unwrap();
+        assert_eq!(counts.iter().map(|(_, orders)| orders).sum::<i64>(), search::COUNTED, "{counts:?}");
+    }
+    let read = published(&services, ORDERS_READ).await - before;
+    assert!(read < 3_000, "{read}");
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_organisation_without_orders_is_not_looked_for_among_those_of_others(
     _: PgPoolOptions,
@@ -69,26 +162,13 @@ async fn an_organisation_without_orders_is_not_looked_for_among_those_of_others(
     for n in 0..5 {
         Tenant::create(&services, &format!("Small {n}")).await.unwrap();
     }
-    // orders alone: nothing follows from them
-    sqlx::query("ALTER TABLE expedition DISABLE TRIGGER expedition_moves").execute(&owner).await.unwrap();
-    sqlx::query(
-        "INSERT INTO expedition (id, organisation_id, eshop_id, warehouse_id, wms_id, status, priority, count_of_items, count_of_sku,
-                                 sum_of_quantity, packed_at, sent_at, delivered_at)
-         SELECT uuid_v7(), $1, $2, h.id, h.default_wms_id, 'delivered', 0, 1, 1, 1, now(), now(), now()
-         FROM warehouse h, generate_series(1, 20000) WHERE h.id = $3",
-    )
-    .bind(large.organisation)
-    .bind(large.eshop)
-    .bind(large.warehouse)
-    .execute(&owner)
-    .await
-    .unwrap();
+    deliver_orders(&owner, &large).await;
     // as far as the statistics know, all have orders, and half of them in any status
     sqlx::query("ANALYZE expedition").execute(&owner).await.unwrap();
     let read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'expedition'";
     let before = published(&services, read).await;
     let counts = search::counts(&services.db, &Scope::Everything).await.unwrap();
-    assert_eq!(counts.iter().map(|(_, orders)| orders).sum::<i64>(), 10_000, "{counts:?}");
+    assert_eq!(counts.iter().map(|(_, orders)| orders).sum::<i64>(), search::COUNTED, "{counts:?}");
     let found = search::search(&services.db, &Scope::Everything, &search::Filter::default()).await.unwrap();
     assert_eq!(found.orders.len(), 0, "the orders have no details");
     assert_eq!(published(&services, read).await, before);

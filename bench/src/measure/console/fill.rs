@@ -135,7 +135,8 @@ fn at(count: usize) -> String {
     format!("now() - interval '30 days' + n * (interval '30 days' / {count})")
 }
 
-/// Half of the jobs are of the first e-shop; a hundredth has failed. As many again were removed.
+/// Half of the jobs are of the first e-shop; a hundredth has failed. The newest tenth has an earlier version each, and the jobs of the
+/// day before have been removed, as the retention does.
 fn jobs(count: usize) -> String {
     let at = at(count);
     let hooks = SITES * WEBHOOKS;
@@ -150,9 +151,10 @@ fn jobs(count: usize) -> String {
                       CASE WHEN n % 50 = 3 THEN 2 ELSE 0 END AS refused
                FROM generate_series(1, {count}) AS n) AS t
          JOIN console_hook h ON h.number = CASE WHEN t.n % 2 = 0 THEN 1 ELSE 1 + t.n % {hooks} END;
+         UPDATE job SET attempts = 2 WHERE created_at > now() - interval '3 days' AND attempts = 1;
          INSERT INTO job (id, kind, state, acceptance, total, done, changed, actor_type, actor_name, created_at, finished_at)
-         SELECT uuid_v7(), 'product.sync', 'succeeded', nextval('acceptance'), 1, 1, 1, 'token', 'removed', now(), now()
-         FROM generate_series(1, {count} / 10);
+         SELECT uuid_v7(), 'product.sync', 'succeeded', nextval('acceptance'), 1, 1, 1, 'token', 'removed', t.at, t.at
+         FROM generate_series(1, {count} / 30) CROSS JOIN (SELECT now() - interval '31 days' AS at) AS t;
          DELETE FROM job WHERE actor_name = 'removed'"
     )
 }
@@ -223,15 +225,20 @@ fn records(count: usize) -> String {
     )
 }
 
-/// What the charts of a week show: by the minute for a day, and by the hour before.
+/// What the charts of a week show, in the steps that the upkeep leaves of it.
 fn activity() -> String {
     "CREATE TABLE console_minute AS
          SELECT generate_series(date_trunc('minute', now()) - interval '1 day', now(), '1 minute') AS at
          UNION
          SELECT generate_series(date_trunc('hour', now()) - interval '7 days', now() - interval '25 hours', '1 hour');
+     CREATE TABLE console_step AS
+         SELECT DISTINCT CASE WHEN at > now() - interval '70 minutes' THEN at
+                              WHEN at > now() - interval '7 hours' THEN date_bin('5 minutes', at, 'epoch')
+                              ELSE date_bin('15 minutes', at, 'epoch') END AS at
+         FROM console_minute;
      INSERT INTO activity (minute, subject, outcome, slot, count)
      SELECT m.at, s.subject, s.outcome, slot, 10
-     FROM console_minute m,
+     FROM console_step m,
           (VALUES ('job', 'succeeded'), ('job', 'failed'), ('delivery', 'delivered'), ('delivery', 'failed')) AS s (subject, outcome),
           generate_series(3, 8) AS slot
      ON CONFLICT DO NOTHING;

@@ -15,7 +15,7 @@ use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
 /// Failed jobs that are looked at.
-pub const LOOKED_AT: i64 = 5_000;
+pub const LOOKED_AT: i64 = 2_000;
 /// Groups that are shown.
 const GROUPS: i64 = 100;
 /// Jobs that one retry of a group puts in the queue again.
@@ -132,7 +132,7 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, 
 /// Jobs that are looked at for refused items: the newest with any …
 pub const REFUSING: i64 = 100;
 /// … among the newest of all, …
-const NEWEST: i64 = 20_000;
+const NEWEST: i64 = 5_000;
 /// … and items of each.
 pub const REFUSED: i64 = 500;
 

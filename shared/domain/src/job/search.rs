@@ -4,6 +4,10 @@
 //! else is looked at job by job, and at most [`WINDOW`] of them. A page that is cut short by that says so, and where the
 //! next one begins.
 
+mod count;
+
+pub use count::{COUNTED, Counts, counts};
+
 use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -109,7 +113,10 @@ pub struct Page {
 const INDEXED: [JobState; 5] =
     [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying, JobState::Failed];
 
-/// The jobs that one search looks at, in an order: newest first, or oldest first; `$1` to `$9` are those of [`Inner`].
+/// States that jobs end in. An index has all jobs of each in the order of time.
+const ENDED: [JobState; 3] = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
+
+/// The jobs that one search looks at, in an order: newest first, or oldest first; `$1` to `$10` are those of [`Inner`].
 macro_rules! looked_at {
     ($output:ident, newest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) < ($8, $9)", " DESC", $($rest)*) };
     ($output:ident, oldest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) > ($7, $9)", " ASC", $($rest)*) };
@@ -127,14 +134,19 @@ macro_rules! looked_at {
                   AND in_scope($6, id)
                   AND ($7::timestamptz IS NULL OR created_at >= $7)
                   AND ($8::timestamptz IS NULL OR created_at <= $8)
+                  AND ($10::text IS NULL OR state BETWEEN $10 AND $10 AND state IN ('succeeded', 'failed', 'cancelled'))
                   AND ($9::uuid IS NULL OR "#
             + $behind
-            + ") ORDER BY created_at"
+            + ") ORDER BY CASE WHEN $10 IS NOT NULL THEN state END"
+            + $direction
+            + ", created_at"
             + $direction
             + ", id"
             + $direction
             + $tail
-            + " ORDER BY j.created_at"
+            + " ORDER BY CASE WHEN $10 IS NOT NULL THEN j.state END"
+            + $direction
+            + ", j.created_at"
             + $direction
             + ", j.id"
             + $direction
@@ -147,7 +159,8 @@ macro_rules! looked_at {
             $inner.ids.as_deref() as Option<&[JobId]>,
             $inner.since,
             $inner.until,
-            $inner.after as Option<JobId>
+            $inner.after as Option<JobId>,
+            $inner.ended
             $(, $parameter)*
         )
     };
@@ -155,7 +168,7 @@ macro_rules! looked_at {
 
 /// A page of jobs in an order.
 macro_rules! page {
-    ($order:ident, $inner:expr, $wanted:expr, $error:expr, $size:expr, $db:expr) => {
+    ($order:ident, $inner:expr, $wanted:expr, $error:expr, $size:expr, $window:expr, $db:expr) => {
         looked_at!(
             Line,
             $order,
@@ -169,12 +182,12 @@ macro_rules! page {
                           AS "waits_for: Json<WaitsFor>",
                       j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
                FROM"#,
-            r#" LIMIT $10) AS j
-               WHERE ($11::text IS NULL OR j.kind = $11) AND ($12::text IS NULL OR j.state = $12)
-                 AND ($13::text IS NULL OR j.error ILIKE $13) AND ($14::uuid IS NULL OR j.eshop_id = $14)"#,
-            " LIMIT $15",
+            r#" LIMIT $11) AS j
+               WHERE ($12::text IS NULL OR j.kind = $12) AND ($13::text IS NULL OR j.state = $13)
+                 AND ($14::text IS NULL OR j.error ILIKE $14) AND ($15::uuid IS NULL OR j.eshop_id = $15)"#,
+            " LIMIT $16",
             $inner,
-            WINDOW,
+            $window,
             $wanted.kind.map(JobKind::as_str),
             $wanted.state.map(JobState::as_str),
             $error.as_deref(),
@@ -193,7 +206,7 @@ macro_rules! edge {
             Edge,
             $order,
             r#"SELECT j.created_at AS "at!", j.id AS "id!" FROM"#,
-            " LIMIT 1 OFFSET $10) AS j",
+            " LIMIT 1 OFFSET $11) AS j",
             "",
             $inner,
             WINDOW - 1,
@@ -214,6 +227,8 @@ struct Inner<'w> {
     since: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
     after: Option<JobId>,
+    /// The state that they ended in; it alone is wanted, of all callers.
+    ended: Option<&'static str>,
 }
 
 struct Id {
@@ -255,93 +270,53 @@ impl<'w> Inner<'w> {
             since,
             until,
             after: wanted.after.map(|place| place.id),
+            ended: None,
         })
+    }
+
+    /// By the index of the jobs that ended, if that knows all that is wanted: then nothing else is looked at.
+    fn or_ended(self, wanted: &Filter) -> Self {
+        let is_narrow = self.organisations.is_some()
+            || self.organisation.is_some()
+            || self.eshop.is_some()
+            || self.ids.is_some()
+            || wanted.kind.is_some()
+            || wanted.error.is_some();
+        match wanted.state {
+            Some(state) if !is_narrow && ENDED.contains(&state) => {
+                Self { state: None, ended: Some(state.as_str()), ..self }
+            }
+            _ => self,
+        }
     }
 }
 
 /// Searches.
 pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page, Problem> {
-    let inner = Inner::of(db, scope, wanted).await?;
+    let inner = Inner::of(db, scope, wanted).await?.or_ended(wanted);
     let error = wanted.error.as_deref().map(containing);
     let size = wanted.size.unwrap_or(PAGE);
+    let window = match inner.ended {
+        // a plan for a page of them reads them in their order; one for more would make a bitmap of all
+        Some(_) => i64::try_from(size + 1).map_err(Problem::internal)?,
+        None => WINDOW,
+    };
     let mut jobs = if wanted.oldest {
-        page!(oldest, inner, wanted, error, size, db)?
+        page!(oldest, inner, wanted, error, size, window, db)?
     } else {
-        page!(newest, inner, wanted, error, size, db)?
+        page!(newest, inner, wanted, error, size, window, db)?
     };
     if jobs.len() > size {
         jobs.truncate(size);
         let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
         return Ok(Page { jobs, next, cut_short: false });
     }
+    if inner.ended.is_some() {
+        return Ok(Page { jobs, next: None, cut_short: false });
+    }
     let edge = if wanted.oldest { edge!(oldest, inner, db)? } else { edge!(newest, inner, db)? };
     let next = edge.map(|edge| Place { at: edge.at, id: edge.id });
     Ok(Page { jobs, cut_short: next.is_some(), next })
-}
-
-/// Jobs of a state that are counted; beyond that, it is "many".
-pub const COUNTED: i64 = 10_000;
-
-/// How many jobs are in each state.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    states: Vec<(JobState, i64)>,
-    /// All of them, up to [`COUNTED`].
-    pub all: i64,
-}
-
-impl Counts {
-    /// Those in a state, up to [`COUNTED`]; of those that succeeded or were cancelled, which no index knows, those among the newest
-    /// jobs.
-    #[must_use]
-    pub fn of(&self, state: JobState) -> i64 {
-        self.states.iter().find(|(of, _)| *of == state).map_or(0, |(_, jobs)| *jobs)
-    }
-}
-
-/// Counts the jobs of a scope by their state.
-pub async fn counts(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
-    // as in a search, one organisation is compared
-    let (organisations, only) = match scope.organisations() {
-        Some([one]) => (None, Some(*one)),
-        several => (several, None),
-    };
-    let found = sqlx::query!(
-        r#"WITH newest AS MATERIALIZED (
-               SELECT state FROM job
-               WHERE in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id) AND in_eshop($3, eshop_id)
-               ORDER BY created_at DESC, id DESC LIMIT $4
-           ), live AS MATERIALIZED (
-               SELECT state FROM job
-               WHERE state IN ('queued', 'running', 'retrying')
-                 AND in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id) AND in_eshop($3, eshop_id)
-               LIMIT $4
-           ), failed AS MATERIALIZED (
-               SELECT state FROM job
-               WHERE (state = 'failed' OR error IS NOT NULL) AND state = 'failed'
-                 AND in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id) AND in_eshop($3, eshop_id)
-               LIMIT $4
-           )
-           SELECT state AS "state?: JobState", count(*) AS "jobs!" FROM (
-               SELECT state FROM live UNION ALL SELECT state FROM failed
-               UNION ALL SELECT state FROM newest WHERE state IN ('receiving', 'succeeded', 'cancelled')
-           ) AS s GROUP BY state
-           UNION ALL SELECT NULL, count(*) FROM newest"#,
-        organisations as Option<&[OrganisationId]>,
-        only as Option<OrganisationId>,
-        scope.eshop() as Option<EshopId>,
-        COUNTED,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    let mut counts = Counts::default();
-    for row in found {
-        match row.state {
-            Some(state) => counts.states.push((state, row.jobs)),
-            None => counts.all = row.jobs,
-        }
-    }
-    Ok(counts)
 }
 
 /// Jobs that [`matching`] finds at most.
@@ -362,11 +337,11 @@ pub async fn matching(
         Id,
         newest,
         r#"SELECT j.id AS "id!" FROM"#,
-        r#" LIMIT $10) AS j
-           WHERE ($11::text IS NULL OR j.kind = $11) AND ($12::text IS NULL OR j.state = $12)
-             AND ($13::text IS NULL OR j.error ILIKE $13) AND ($14::uuid IS NULL OR j.eshop_id = $14)
-             AND j.state = ANY ($15) AND (j.state <> 'succeeded' OR j.failed > 0)"#,
-        " LIMIT $16",
+        r#" LIMIT $11) AS j
+           WHERE ($12::text IS NULL OR j.kind = $12) AND ($13::text IS NULL OR j.state = $13)
+             AND ($14::text IS NULL OR j.error ILIKE $14) AND ($15::uuid IS NULL OR j.eshop_id = $15)
+             AND j.state = ANY ($16) AND (j.state <> 'succeeded' OR j.failed > 0)"#,
+        " LIMIT $17",
         inner,
         WINDOW,
         wanted.kind.map(JobKind::as_str),

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 
-use super::COUNTED;
 use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
@@ -21,6 +20,8 @@ use longshore_kernel::problem::Problem;
 pub const PAGE: usize = 50;
 /// Orders that one page looks at.
 pub const WINDOW: i64 = 20_000;
+/// Orders of a status that are counted; beyond that, it is "many".
+pub const COUNTED: i64 = 1_000;
 /// Orders that have the number, tracking number or SKU: the newest of them are looked at.
 const NAMED: i64 = 5_000;
 
@@ -112,10 +113,11 @@ pub(super) async fn counts_of(
            )
            SELECT s.status AS "status!: ExpeditionStatus", (SELECT count(*) FROM (
                       SELECT FROM having_orders o CROSS JOIN LATERAL (
+                          -- by the index of this order, whose first ones are the same for any statistics
                           SELECT FROM (
                               SELECT eshop_id FROM expedition e
-                              WHERE e.organisation_id = o.id AND e.status = s.status
-                              ORDER BY e.status_since, e.id LIMIT $4
+                              WHERE e.organisation_id BETWEEN o.id AND o.id AND e.status BETWEEN s.status AND s.status
+                              ORDER BY e.organisation_id, e.status, e.status_since, e.id LIMIT $4
                           ) AS looked_at WHERE in_eshop($3, eshop_id)
                       ) AS of_one LIMIT $4) AS counted) AS "orders!"
            FROM unnest($1::text[]) WITH ORDINALITY AS s (status, place) ORDER BY s.place"#,
