@@ -13,9 +13,9 @@ use http::{HeaderName, HeaderValue};
 use longshore_http::middleware::compress::AsItIs;
 use maud::{DOCTYPE, Markup, html};
 
-use super::asset;
 use super::form::FORM_TOKEN;
 use super::theme::Theme;
+use super::{asset, counts};
 
 /// Only files from this origin, no inline styles or scripts, and no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -113,6 +113,8 @@ pub(super) struct Chrome<'c> {
     pub(super) theme: Theme,
     /// The page itself, to which a change of the theme leads back.
     pub(super) here: &'c str,
+    /// The counts under the bar.
+    pub(super) counts: &'c Markup,
 }
 
 /// A page, with its section marked in the navigation bar.
@@ -144,6 +146,7 @@ pub(super) fn page(
                 }
             }
         }
+        div id=(counts::ID) { (chrome.counts) }
         main #main data-live=[chrome.live] data-every=[chrome.live.and(every)] {
             // empty while the page is up to date
             @if chrome.live.is_some() { p #stale .stale role="status" {} }

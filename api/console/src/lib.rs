@@ -8,7 +8,7 @@
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows
+//! - [`layout`], [`counts`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows
 //!   the test of a connection; [`secret`] has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
 //!   lists; [`cookie`] reads the cookies of a request; [`problem`] shows errors.
@@ -36,6 +36,7 @@ mod audit;
 mod chart;
 mod connection;
 mod cookie;
+mod counts;
 mod course;
 mod delivery;
 mod eshop;

@@ -4,6 +4,7 @@ mod access;
 mod attention;
 mod audit;
 mod bulk;
+mod counts;
 mod deliveries;
 mod find;
 mod forms;
