@@ -82,6 +82,8 @@ impl Section {
         match room {
             "" | "attention" => Some(Self::Overview),
             "replay" => Some(Self::Webhooks),
+            // workers serve the queues
+            "worker" => Some(Self::Queues),
             // e-shops belong to the section of their syncs
             "eshop" | "organisation" | "schedule" => Some(Self::Syncs),
             // what is shipped by whom, beside where from
@@ -234,6 +236,7 @@ mod tests {
         assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Deliveries));
         assert_eq!(Section::of("/console/replay"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/worker/host-7"), Some(Section::Queues));
         assert_eq!(Section::of("/console/preference/7/edit"), Some(Section::Warehouses));
         assert_eq!(Section::of("/console/nothing"), None);
     }

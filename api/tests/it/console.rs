@@ -4,6 +4,7 @@ mod access;
 mod attention;
 mod audit;
 mod bulk;
+mod charts;
 mod counts;
 mod deliveries;
 mod find;

@@ -178,6 +178,17 @@ async fn every_page_counts_what_the_visitor_may_see_and_leads_to_it(
     assert_eq!(figure(&page, "queued"), "2");
     let page = Browser::new(api, "").open("/console/login").await.expect(200).text;
     assert!(!page.contains("class=\"counts\""), "{page}");
+    // programs read the same
+    for (token, queued, exhausted) in [(&token, 2, 2), (&api.viewer, 3, 3)] {
+        let counts = api.get(token, "/api/counts").await.expect(200).json();
+        assert_eq!(counts["jobs"]["queued"], json!({"count": queued, "atLeast": false}), "{counts}");
+        assert_eq!(
+            counts["deliveries"]["exhaustedInADay"],
+            json!({"count": exhausted, "atLeast": false}),
+            "{counts}"
+        );
+        assert_eq!(counts["attention"]["worst"], "critical", "{counts}");
+    }
     // an inactive webhook waits for nothing
     sqlx::query("UPDATE webhook SET active = false WHERE id = $1")
         .bind(hook)
