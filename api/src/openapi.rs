@@ -25,6 +25,7 @@
 //! the module's `operations`. `longshore-api openapi > api/openapi.json` regenerates the document.
 
 mod account;
+mod activity;
 mod attention;
 mod catalog;
 pub mod docs;
@@ -75,6 +76,7 @@ const ROOMS: &[(&str, &str, Describe)] = &[
     (webhook::EVENTS, "The calls to destinations.", Vec::new),
     ("job", "Jobs (bulk operations, syncs and redeliveries) and queues.", job::operations),
     ("attention", "What needs attention, acknowledgements and mutes.", attention::operations),
+    ("activity", "How much is in each state, and what was done.", activity::operations),
     ("service", "Health of the service, explanations of errors, and this document.", service::operations),
 ];
 

@@ -1,6 +1,7 @@
 //! The handlers, in the modules of `longshore-shared`: extract, one call, view.
 
 pub mod account;
+pub mod activity;
 pub mod attention;
 pub mod catalog;
 pub mod edit;

@@ -13,7 +13,6 @@ use crate::routes::account::{
     account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
     session, token,
 };
-use crate::routes::attention;
 use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
@@ -27,6 +26,7 @@ use crate::routes::problem as problem_page;
 use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
+use crate::routes::{activity, attention};
 
 /// The operations of the API.
 pub fn api() -> Table {
@@ -189,6 +189,9 @@ pub fn api() -> Table {
         .put("/api/job/retry/{id}", control::retry_job)
         .post("/api/job/{id}/error/list", item_error::list_item_errors)
         .get("/api/job/{id}/events", events::follow_job)
+        .get("/api/job/activity/{span}", activity::read_job_activity)
+        .get("/api/worker/activity/{span}", activity::read_worker_activity)
+        .get("/api/counts", activity::read_counts)
         .get("/api/attention", attention::list_attention)
         .put("/api/attention/{id}/acknowledge", attention::acknowledge_attention)
         .put("/api/attention/{id}/mute", attention::mute_attention)

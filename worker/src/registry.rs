@@ -9,7 +9,7 @@ use clap::Args;
 use longshore_shared::expedition::silence;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::ids::{WebhookId, WmsId};
-use longshore_shared::kernel::queue::{Queue, control};
+use longshore_shared::kernel::queue::{Queue, control, process_of};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
@@ -21,7 +21,7 @@ use crate::handover;
 use crate::jobs::{chunk, partner_turn, upkeep};
 use crate::lanes;
 use crate::places::{self, Places};
-use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
+use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn, unique_name};
 use crate::statistics;
 
 /// How long running work may take to end when the process must stop.
@@ -122,6 +122,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     // Redis starts to count now, so that the first call of a partner waits no longer than necessary
     context.partners.baselinker.open().await;
     let activity = context.services.metrics.activity().clone();
+    activity.of_worker(process_of(&unique_name()));
     let counting = tokio::spawn(activity.clone().keep(context.services.db.main.of_work()));
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;

@@ -46,15 +46,26 @@ pub(super) struct Chart<'c> {
 pub(super) enum Unit {
     Count,
     Milliseconds,
+    Megabytes,
 }
 
 impl Unit {
     /// A value in words.
-    fn write(self, value: f64) -> String {
+    pub(super) fn write(self, value: f64) -> String {
         #[expect(clippy::cast_possible_truncation, reason = "counts of two hours are far below")]
         match self {
             Self::Count => number(value as i64),
             Self::Milliseconds => milliseconds(value),
+            Self::Megabytes => format!("{} MB", number(value as i64)),
+        }
+    }
+
+    /// As the script knows it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Count => "",
+            Self::Milliseconds => "ms",
+            Self::Megabytes => "MB",
         }
     }
 }
@@ -125,7 +136,7 @@ impl Chart<'_> {
         let bars = self.bars.iter().map(|one| (one, true));
         let all = bars.chain(self.lines.iter().map(|one| (one, false))).zip(self.legend);
         let all: Vec<_> = all.map(|((one, is_bar), (_, name))| series(one, is_bar, name)).collect();
-        let unit = if self.unit == Unit::Count { "" } else { "ms" };
+        let unit = self.unit.word();
         let (from, step) = (self.from.timestamp(), self.step.num_seconds());
         json!({"from": from, "step": step, "unit": unit, "series": all, "list": self.list}).to_string()
     }

@@ -1,10 +1,10 @@
-//! The recent past in charts, over an hour to a week: of the service, of a queue, an e-shop, a webhook. Where there is a list of
-//! what a chart counts, a click on a step leads to the list of its period.
+//! The recent past in charts, over an hour to a week: of the service, of a queue, a kind of job, a worker, an e-shop, a webhook.
+//! Where there is a list of what a chart counts, a click on a step leads to the list of its period.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
 use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::operate::course::{Calls, Narrow};
+use longshore_shared::operate::course::{Kinds, Narrow, OfWorker, Runs, Workers};
 use maud::{Markup, html};
 
 use super::asset;
@@ -12,23 +12,19 @@ use super::chart::{Chart, Series, Unit};
 use super::form::Asked;
 use super::piece::{milliseconds, number};
 
-/// The word of a span in an address, and its name.
-const SPANS: [(Span, &str, &str); 4] = [
-    (Span::Hour, "hour", "1 h"),
-    (Span::SixHours, "six-hours", "6 h"),
-    (Span::Day, "day", "24 h"),
-    (Span::Week, "week", "7 d"),
-];
-
-/// The word of a span.
-pub(super) fn word(span: Span) -> &'static str {
-    SPANS.iter().find(|(known, ..)| *known == span).map_or("", |(_, word, _)| word)
+/// The name of a span.
+fn name(span: Span) -> &'static str {
+    match span {
+        Span::Hour => "1 h",
+        Span::SixHours => "6 h",
+        Span::Day => "24 h",
+        Span::Week => "7 d",
+    }
 }
 
 /// The span that is asked for.
 pub(super) fn span(asked: &Asked) -> Span {
-    let asked = asked.get("span");
-    SPANS.iter().find(|(_, word, _)| asked == Some(*word)).map_or(Span::Hour, |(span, ..)| *span)
+    asked.get("span").and_then(|word| word.parse().ok()).unwrap_or(Span::Hour)
 }
 
 /// What a page needs to draw charts by script.
@@ -62,7 +58,7 @@ pub(super) fn draw(asked: &Asked, course: &Course, is_service: bool) -> Markup {
             (backlog(steps, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
         }
     };
-    section(asked, "/console", course.span, &charts)
+    activity(asked, "/console", course.span, &charts)
 }
 
 const JOBS: &str = "/console/job";
@@ -77,7 +73,7 @@ pub(super) fn of_jobs(asked: &Asked, here: &str, course: &Course) -> Markup {
         (backlog(steps, "Open jobs", &course.waiting, |waiting| waiting.jobs))
         (latency(steps, "Duration of jobs", &course.jobs))
     };
-    section(asked, here, course.span, &charts)
+    activity(asked, here, course.span, &charts)
 }
 
 /// The charts of the queue of webhooks.
@@ -88,7 +84,7 @@ pub(super) fn of_deliveries(asked: &Asked, here: &str, course: &Course) -> Marku
         (backlog(steps, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
         (latency(steps, "Duration of calls", &course.deliveries))
     };
-    section(asked, here, course.span, &charts)
+    activity(asked, here, course.span, &charts)
 }
 
 /// The charts of a queue whose runs are counted: how many there were, and how long they took.
@@ -104,14 +100,48 @@ pub(super) fn of_runs(
         (throughput(steps, runs, points))
         (latency(steps, durations, points))
     };
-    section(asked, here, course.span, &charts)
+    activity(asked, here, course.span, &charts)
 }
 
 /// The charts of a webhook.
 pub(super) fn of_webhook(asked: &Asked, here: &str, course: &Narrow) -> Markup {
     let list = format!("{here}#ended");
     let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(&list) };
-    section(asked, here, course.span, &calls(steps, &course.calls))
+    activity(asked, here, course.span, &calls(steps, &course.calls))
+}
+
+/// The charts of a kind of job.
+pub(super) fn of_kind(asked: &Asked, here: &str, course: &Kinds, kind: &str) -> Markup {
+    let list = format!("{JOBS}?kind={kind}");
+    let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(&list) };
+    let title = html! { "Activity of " code { (kind) } };
+    let drawn = runs(steps, ["Finished jobs", "Duration of jobs"], &course.of(kind));
+    section(asked, here, course.span, &title, &html! { div.charts { (drawn) } })
+}
+
+/// The charts of a worker.
+pub(super) fn of_worker(asked: &Asked, here: &str, course: &Workers, worker: &OfWorker) -> Markup {
+    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let points = |runs: &[Runs]| runs.iter().map(point).collect::<Vec<_>>();
+    let drawn = html! {
+        (throughput(steps, "Ended jobs", &points(&worker.jobs)))
+        (throughput(steps, "Calls to destinations", &points(&worker.calls)))
+        (memory(steps, worker))
+    };
+    activity(asked, here, course.span, &drawn)
+}
+
+/// The megabytes that a worker used, at its most in each step.
+pub(super) fn megabytes(worker: &OfWorker) -> Vec<Option<f64>> {
+    worker.memory.iter().map(|bytes| bytes.map(|bytes| float(bytes / 1_000_000))).collect()
+}
+
+fn memory(steps: Steps<'_>, worker: &OfWorker) -> Markup {
+    let values = megabytes(worker);
+    let last = values.iter().rev().copied().flatten().next();
+    let summary = last.map_or_else(|| "not known".to_owned(), |last| Unit::Megabytes.write(last));
+    let lines = vec![Series { class: "median", values, apart: false }];
+    chart(steps, "Memory", &summary, (vec![], lines), &[("median", "most")], Unit::Megabytes)
 }
 
 /// The charts of an e-shop: of its webhooks and its jobs, as far as the visitor may see them.
@@ -133,38 +163,47 @@ pub(super) fn of_eshop(
             (latency(steps, "Duration of jobs", &course.jobs))
         }
     };
-    section(asked, here, course.span, &charts)
+    activity(asked, here, course.span, &charts)
 }
 
-fn section(asked: &Asked, here: &str, chosen: Span, charts: &Markup) -> Markup {
+fn activity(asked: &Asked, here: &str, chosen: Span, charts: &Markup) -> Markup {
+    section(asked, here, chosen, &html! { "Activity" }, &html! { div.charts { (charts) } })
+}
+
+/// A part of a page about a span, with the choice of that.
+pub(super) fn section(asked: &Asked, here: &str, chosen: Span, title: &Markup, content: &Markup) -> Markup {
     let address = |word: &str| asked.address(here, &["span", "done", "count"], &[("span", word)]);
     html! {
         section aria-labelledby="course-title" {
             header.title {
-                h2 #course-title { "Activity" }
+                h2 #course-title { (title) }
                 nav.switch aria-label="Span of the charts" {
-                    @for (span, word, name) in SPANS {
-                        a href=(address(word)) aria-current=[(chosen == span).then_some("true")] { (name) }
+                    @for span in Span::ALL {
+                        a href=(address(span.as_str())) aria-current=[(chosen == span).then_some("true")] { (name(span)) }
                     }
                 }
             }
-            div.charts { (charts) }
+            (content)
         }
     }
 }
 
-fn calls(steps: Steps<'_>, calls: &[Calls]) -> Markup {
-    let point = |calls: &Calls| Point {
-        good: calls.delivered,
-        bad: calls.failed,
-        median_ms: calls.mean_ms,
-        p95_ms: calls.slowest_ms,
-    };
-    let points: Vec<Point> = calls.iter().map(point).collect();
+fn calls(steps: Steps<'_>, calls: &[Runs]) -> Markup {
+    runs(steps, ["Calls to destinations", "Duration of calls"], calls)
+}
+
+/// What ran, and how long it took.
+fn runs(steps: Steps<'_>, [count, duration]: [&str; 2], runs: &[Runs]) -> Markup {
+    let points: Vec<Point> = runs.iter().map(point).collect();
     html! {
-        (throughput(steps, "Calls to destinations", &points))
-        (durations(steps, "Duration of calls", &points, ["slowest", "mean"]))
+        (throughput(steps, count, &points))
+        (durations(steps, duration, &points, ["slowest", "mean"]))
     }
+}
+
+/// Runs as a chart draws them.
+fn point(runs: &Runs) -> Point {
+    Point { good: runs.good, bad: runs.bad, median_ms: runs.mean_ms, p95_ms: runs.slowest_ms }
 }
 
 fn throughput(steps: Steps<'_>, title: &str, points: &[Point]) -> Markup {

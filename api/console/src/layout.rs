@@ -13,9 +13,9 @@ use http::{HeaderName, HeaderValue};
 use longshore_http::middleware::compress::AsItIs;
 use maud::{DOCTYPE, Markup, html};
 
-use super::asset;
 use super::form::FORM_TOKEN;
 use super::theme::Theme;
+use super::{asset, counts};
 
 /// Only files from this origin, no inline styles or scripts, and no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -82,6 +82,8 @@ impl Section {
         match room {
             "" | "attention" => Some(Self::Overview),
             "replay" => Some(Self::Webhooks),
+            // workers serve the queues
+            "worker" => Some(Self::Queues),
             // e-shops belong to the section of their syncs
             "eshop" | "organisation" | "schedule" => Some(Self::Syncs),
             // what is shipped by whom, beside where from
@@ -113,6 +115,8 @@ pub(super) struct Chrome<'c> {
     pub(super) theme: Theme,
     /// The page itself, to which a change of the theme leads back.
     pub(super) here: &'c str,
+    /// The counts under the bar.
+    pub(super) counts: &'c Markup,
 }
 
 /// A page, with its section marked in the navigation bar.
@@ -144,6 +148,7 @@ pub(super) fn page(
                 }
             }
         }
+        div id=(counts::ID) { (chrome.counts) }
         main #main data-live=[chrome.live] data-every=[chrome.live.and(every)] {
             // empty while the page is up to date
             @if chrome.live.is_some() { p #stale .stale role="status" {} }
@@ -231,6 +236,7 @@ mod tests {
         assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Deliveries));
         assert_eq!(Section::of("/console/replay"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/worker/host-7"), Some(Section::Queues));
         assert_eq!(Section::of("/console/preference/7/edit"), Some(Section::Warehouses));
         assert_eq!(Section::of("/console/nothing"), None);
     }

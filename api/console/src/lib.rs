@@ -2,13 +2,13 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`job`],
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`worker`], [`job`],
 //!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
 //!   [`account`], [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`] are the parts of pages; [`connection`] shows
+//! - [`layout`], [`counts`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`], [`kind`] are the parts of pages; [`connection`] shows
 //!   the test of a connection; [`secret`] has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
 //!   lists; [`cookie`] reads the cookies of a request; [`problem`] shows errors.
@@ -36,6 +36,7 @@ mod audit;
 mod chart;
 mod connection;
 mod cookie;
+mod counts;
 mod course;
 mod delivery;
 mod eshop;
@@ -44,6 +45,7 @@ mod find;
 mod form;
 mod job;
 mod json;
+mod kind;
 mod layout;
 mod live;
 mod order;
@@ -67,6 +69,7 @@ mod token;
 mod visit;
 mod webhook;
 mod wms;
+mod worker;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -132,6 +135,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/queue/{name}/pause", get(queue::ask_pause).post(queue::pause))
         .route("/console/queue/{name}/resume", get(queue::ask_resume).post(queue::resume))
         .route("/console/queue/{name}/concurrency", get(queue::ask_concurrency).post(queue::set_concurrency))
+        .route("/console/worker", get(worker::show))
+        .route("/console/worker/{name}", get(worker::show_one))
         .route("/console/job", get(job::list::show))
         .route("/console/job/live", get(job::list::follow))
         .route("/console/job/cancel", get(job::bulk::ask_cancel).post(job::bulk::cancel))

@@ -1,4 +1,4 @@
-//! Keeps an open page up to date: sends changed parts as server-sent events.
+//! Keeps an open page up to date: sends changed parts, and the counts of every page, as server-sent events.
 //!
 //! Each successful look is reported (`parts`), even if nothing has changed. A page that gets no such event
 //! for some seconds is not up to date, and the script says so, whether the service, the network or Postgres
@@ -19,8 +19,8 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::refresh;
 use super::visit::Visit;
+use super::{counts, refresh};
 
 /// How often a page is rendered again, if its address does not say that.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -75,7 +75,9 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
             share::as_asker(asker.clone(), app.tokens.authenticate(&following.visit.token)).await.ok()?;
             // reading may succeed two seconds later; meanwhile the page shows how old it is
             let rendered = (following.render)(&following.visit);
-            let Ok(parts) = share::as_asker(asker.clone(), rendered).await else { continue };
+            let Ok(mut parts) = share::as_asker(asker.clone(), rendered).await else { continue };
+            let counted = counts::read(app, &following.visit.may.caller);
+            parts.push((counts::ID.into(), share::as_asker(asker.clone(), counted).await));
             let parts: Vec<_> = parts.into_iter().map(|(id, markup)| (id, markup.into_string())).collect();
             let changed: Map<String, Value> = parts
                 .iter()

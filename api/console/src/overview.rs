@@ -34,7 +34,7 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     let content = html! { (content) (course::script()) };
     let live = match course::span(&visit.asked) {
         Span::Hour => "/console/live".to_owned(),
-        other => format!("/console/live?span={}", course::word(other)),
+        other => format!("/console/live?span={other}"),
     };
     Ok(visit.live_page(Section::Overview, "Overview", &live, &content))
 }

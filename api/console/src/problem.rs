@@ -16,6 +16,7 @@ use longshore_shared::kernel::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Proble
 use maud::{Markup, html};
 use url::form_urlencoded;
 
+use super::counts;
 use super::form::form_token;
 use super::layout::{self, Section};
 use super::piece::sentence;
@@ -79,6 +80,7 @@ async fn with_bar(
         sought: None,
         theme,
         here: "/console",
+        counts: &counts::last(app, &caller),
     };
     Some(layout::page(&chrome, section, title, content))
 }

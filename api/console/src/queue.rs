@@ -8,23 +8,26 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use http::request::Parts as Head;
 use longshore_http::extract::{Failure, Segment, permit};
+use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::activity::{self, Course, Span};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
 use longshore_shared::operate;
+use longshore_shared::operate::course::Kinds;
 use longshore_shared::operate::queue::REASON_LENGTH;
 use longshore_shared::operate::standing::{self, Shown, Verdict};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::chart::spark;
-use super::course;
+use super::form::Asked;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{Tone, badge, none, number, seconds};
 use super::visit::{Act, Done, Question, Visit, done};
+use super::{course, kind};
 
 /// How long Redis may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,7 +39,10 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     let parts = parts(&visit).await?;
     let content = html! {
         h1 { "Queues" }
-        p.muted { "Waiting work and the concurrency of each queue. All work is recorded in Postgres and survives the loss of Redis." }
+        p.muted {
+            "Waiting work and the concurrency of each queue. All work is recorded in Postgres and survives the loss of Redis."
+            @if visit.scope().organisations().is_none() { " What each worker did is on the page of " a href="/console/worker" { "workers" } "." }
+        }
         div.cards { @for (id, part) in &parts { div #(id) { (part) } } }
     };
     Ok(visit.live_page(Section::Queues, "Queues", "/console/queue/live", &content))
@@ -49,14 +55,21 @@ pub(super) async fn show_one(
 ) -> Result<Response, Failure> {
     let here = format!("/console/queue/{name}");
     let span = course::span(&visit.asked);
-    let (parts, past) =
-        tokio::try_join!(parts(&visit), operate::course::read(visit.db(), visit.scope(), span))?;
+    let (db, scope) = (visit.db(), visit.scope());
+    let (parts, past, kinds) =
+        tokio::try_join!(parts(&visit), operate::course::read(db, scope, span), async {
+            let is_of_jobs = name == Queue::Chunk.name();
+            if is_of_jobs { operate::course::by_kind(db, scope, span).await.map(Some) } else { Ok(None) }
+        })?;
     let own = format!("card-{name}");
     let content = html! {
         p.trail { a href=(BACK) { "Queues" } }
         h1.hidden { "Queue " (name) }
         @for (id, part) in parts.iter().filter(|(id, _)| *id == own) { div #(id) { (part) } }
-        (charts(&visit, name, &here, &past))
+        @match &kinds {
+            Some(kinds) => (of_jobs(&visit.asked, &here, &past, kinds)),
+            None => (charts(&visit, name, &here, &past)),
+        }
         (course::script())
     };
     let title = format!("Queue {name}");
@@ -67,17 +80,28 @@ pub(super) async fn show_one(
 fn charts(visit: &Visit<permit::ReadQueues>, name: &str, here: &str, past: &Course) -> Markup {
     let asked = &visit.asked;
     let (points, titles) = match Queue::from_name(name) {
-        Some(Queue::Chunk) => return course::of_jobs(asked, here, past),
         Some(Queue::Lane) => return course::of_deliveries(asked, here, past),
         Some(Queue::Partner) => (&past.partners, ["Turns at partners", "Duration of turns"]),
         Some(Queue::Handover) => (&past.handovers, ["Calls of warehouses", "Duration of calls"]),
         Some(Queue::Upkeep) => (&past.upkeep, ["Tasks", "Duration of tasks"]),
-        None => return html! {},
+        Some(Queue::Chunk) | None => return html! {},
     };
     if visit.scope().organisations().is_some() {
         return html! { p.muted { "This queue is counted for the whole service, and shown to those who see all organisations." } };
     }
     course::of_runs(asked, here, past, points, titles)
+}
+
+/// The charts of jobs, of all kinds or of one, and what each kind did.
+fn of_jobs(asked: &Asked, here: &str, past: &Course, kinds: &Kinds) -> Markup {
+    let chosen: Option<JobKind> = asked.get("kind").and_then(|word| word.parse().ok());
+    html! {
+        @match chosen {
+            Some(_) => (kind::part(asked, here, kinds, chosen)),
+            None => (course::of_jobs(asked, here, past)),
+        }
+        (kind::table(asked, here, kinds, chosen))
+    }
 }
 
 /// `GET /console/queue/live`.

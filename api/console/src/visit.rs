@@ -22,8 +22,8 @@ use uuid::Uuid;
 
 use super::form::{Asked, FORM_TOKEN, Form, OF_ACTION, Refused, form_token, is_same};
 use super::layout::{self, Section};
-use super::refresh;
 use super::theme::Theme;
+use super::{counts, refresh};
 
 /// A visitor with the permission.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(super) struct Visit<P> {
     theme: Theme,
     /// The page, with its query.
     here: String,
+    /// The counts that the page shows.
+    counts: Markup,
 }
 
 /// An action of a visitor with the permission, from a form of the console.
@@ -58,7 +60,11 @@ impl<P: Permit> FromRequestParts<App> for Visit<P> {
         let theme = Theme::chosen(&parts.headers);
         // the page that a form is shown on is not that of its action
         let here = if parts.method == Method::GET { parts.uri.to_string() } else { "/console".to_owned() };
-        Ok(Self { may, app: app.clone(), asked, subject: None, token, theme, here })
+        let counts = match parts.method {
+            Method::GET => counts::read(app, &may.caller).await,
+            _ => counts::last(app, &may.caller),
+        };
+        Ok(Self { may, app: app.clone(), asked, subject: None, token, theme, here, counts })
     }
 }
 
@@ -74,6 +80,8 @@ impl<P: Permit> FromRequest<App> for Act<P> {
             let detail = "the form belongs to another session; reload the page";
             return Err(Problem::new(&FORBIDDEN, detail).into());
         }
+        // what the action changes is in the counts of the next page
+        visit.app.counts.outdate(visit.scope());
         Ok(Self { visit, form })
     }
 }
@@ -159,6 +167,7 @@ impl<P> Visit<P> {
             sought: self.asked.get("q"),
             theme: self.theme,
             here: &self.here,
+            counts: &self.counts,
         };
         layout::page(&chrome, section, title, content).into_response()
     }

@@ -11,6 +11,7 @@ use longshore_shared::job::watch::JobWatch;
 use longshore_shared::kernel::origin::Origins;
 use longshore_shared::kernel::proxy::Proxies;
 use longshore_shared::kernel::services::Services;
+use longshore_shared::operate::counts::Snapshots;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
@@ -32,6 +33,8 @@ pub struct Parts {
     pub orders: Orders,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
+    /// How much is in each state, for the pages of the console.
+    pub counts: Snapshots,
     /// The limits of one caller.
     pub limits: Limits,
     /// Settings about the environment of the process.
@@ -73,7 +76,18 @@ impl App {
         let stopping = CancellationToken::new();
         let services = Arc::new(services);
         let (products, orders) = (Batcher::default(), Orders::default());
-        Self(Arc::new(Parts { services, tokens, products, orders, jobs, limits, surroundings, stopping }))
+        let counts = Snapshots::default();
+        Self(Arc::new(Parts {
+            services,
+            tokens,
+            products,
+            orders,
+            jobs,
+            counts,
+            limits,
+            surroundings,
+            stopping,
+        }))
     }
 }
 

@@ -4,6 +4,8 @@ mod access;
 mod attention;
 mod audit;
 mod bulk;
+mod charts;
+mod counts;
 mod deliveries;
 mod find;
 mod forms;

@@ -34,7 +34,7 @@ const PATIENCE: f64 = 50.0;
 const FIND: &str = "/console/find";
 
 /// The tables that are large.
-const LARGE: &str = "job, delivery_history, delivery, event, audit, expedition, expedition_detail, expedition_item, webhook_activity";
+const LARGE: &str = "job, delivery_history, delivery, event, audit, expedition, expedition_detail, expedition_item, webhook_activity, job_activity, worker_activity, exhausted_activity";
 
 /// The ages of the statistics that the planner has, one after the other, and how to get there.
 fn ages() -> [(&'static str, Option<String>); 3] {
@@ -100,8 +100,13 @@ fn pages(filled: &Filled) -> Vec<(&'static str, String)> {
         ("attention", "/console/attention".to_owned()),
         ("queues", "/console/queue".to_owned()),
         ("queue of jobs", "/console/queue/chunk".to_owned()),
+        ("queue of jobs, a kind for a day", "/console/queue/chunk?kind=product.sync&span=day".to_owned()),
+        ("workers", "/console/worker".to_owned()),
+        ("workers, a day", "/console/worker?span=day".to_owned()),
+        ("worker, a week", format!("/console/worker/{}?span=week", fill::WORKER)),
         ("jobs", "/console/job".to_owned()),
         ("jobs of a shop", format!("/console/job?eshop={eshop}")),
+        ("jobs of a kind", "/console/job?kind=stock.sync".to_owned()),
         ("jobs by error", "/console/job?error=refused".to_owned()),
         ("jobs, oldest first", "/console/job?sort=oldest".to_owned()),
         ("job", of("job", job)),

@@ -1,20 +1,28 @@
 //! Activity by the minute, for charts: ended jobs, calls to destinations, partners and warehouses, tasks of the upkeep, and how much
-//! was waiting. Also the results and the durations of the calls of each destination, by five minutes.
+//! was waiting. Also the results and the durations of the calls of each destination, by five minutes; of the jobs of each kind;
+//! and what each worker did.
 //!
 //! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs almost
 //! nothing to store and to draw, at any load. It is for charts, not for accounting: a process that is killed loses its last
 //! seconds of counts, and a count belongs to the minute in which it is written.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+mod course;
+mod pending;
+mod runs;
+mod worker;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use sqlx::PgPool;
 
+use self::pending::Pending;
+use self::runs::Tallied;
+use self::worker::Doing;
 use super::problem::Problem;
-
 use crate::ids::WebhookId;
+
+pub use self::course::{Course, Point, Span, Waiting, read};
 
 /// How often a process adds what it has counted.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
@@ -64,124 +72,66 @@ struct Key {
     slot: i16,
 }
 
-/// How calls of a destination went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Calls {
-    delivered: i64,
-    failed: i64,
-    /// All of them together.
-    milliseconds: i64,
-    slowest: i64,
-}
-
 /// What a process has done and not written yet; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Activity {
-    done: Arc<Mutex<BTreeMap<Key, i64>>>,
-    calls: Arc<Mutex<BTreeMap<WebhookId, Calls>>>,
+pub struct Activity(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    done: Pending<Key, i64>,
+    calls: Pending<WebhookId, Tallied>,
+    exhausted: Pending<WebhookId, i64>,
+    kinds: Pending<&'static str, Tallied>,
+    worker: Doing,
 }
 
 impl Activity {
+    /// What is counted is that of a worker with this name, too.
+    pub fn of_worker(&self, name: &str) {
+        self.0.worker.is(name);
+    }
+
     /// Counts one.
     pub fn note(&self, subject: Subject, outcome: &'static str, took: Duration) {
-        self.add(Key { subject, outcome, slot: slot(took) }, 1);
+        self.0.done.add(Key { subject, outcome, slot: slot(took) }, 1);
+    }
+
+    /// Counts a job that ended.
+    pub fn note_job(&self, kind: &'static str, outcome: &'static str, took: Duration) {
+        self.note(Subject::Job, outcome, took);
+        let is_good = match outcome {
+            "succeeded" => true,
+            // neither the one nor the other
+            "cancelled" => return,
+            _ => false,
+        };
+        self.0.kinds.add(kind, Tallied::one(is_good, took));
+        self.0.worker.ended_job(is_good);
+    }
+
+    /// Counts an attempt of a delivery.
+    pub fn note_attempt(&self, webhook: WebhookId, outcome: &'static str, took: Duration) {
+        self.note(Subject::Delivery, outcome, took);
+        let is_delivered = outcome == "delivered";
+        self.note_call(webhook, is_delivered, took);
+        self.0.worker.called(is_delivered);
+        if outcome == "exhausted" {
+            self.0.exhausted.add(webhook, 1);
+        }
     }
 
     /// Counts a call of a destination.
     pub fn note_call(&self, webhook: WebhookId, delivered: bool, took: Duration) {
-        let milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX).min(1 << LAST_SLOT);
-        let (delivered, failed) = (i64::from(delivered), i64::from(!delivered));
-        self.add_calls(webhook, Calls { delivered, failed, milliseconds, slowest: milliseconds });
-    }
-
-    fn add(&self, key: Key, count: i64) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += count;
-    }
-
-    fn add_calls(&self, webhook: WebhookId, more: Calls) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let calls = calls.entry(webhook).or_default();
-        calls.delivered += more.delivered;
-        calls.failed += more.failed;
-        calls.milliseconds += more.milliseconds;
-        calls.slowest = calls.slowest.max(more.slowest);
+        self.0.calls.add(webhook, Tallied::one(delivered, took));
     }
 
     /// Adds what was counted to the rows of this minute, and of these five. What cannot be written is kept for the next time.
     pub async fn write(&self, db: &PgPool) -> Result<(), Problem> {
-        self.write_done(db).await?;
-        self.write_calls(db).await
-    }
-
-    async fn write_calls(&self, db: &PgPool) -> Result<(), Problem> {
-        let counted = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
-        if counted.is_empty() {
-            return Ok(());
-        }
-        // in the order of their key, as above
-        let webhooks: Vec<WebhookId> = counted.keys().copied().collect();
-        let (delivered, failed): (Vec<i64>, Vec<i64>) =
-            counted.values().map(|calls| (calls.delivered, calls.failed)).unzip();
-        let (milliseconds, slowest): (Vec<i64>, Vec<i64>) =
-            counted.values().map(|calls| (calls.milliseconds, calls.slowest)).unzip();
-        let written = sqlx::query!(
-            "INSERT INTO webhook_activity AS a (webhook_id, minute, delivered, failed, milliseconds, slowest)
-             SELECT given.webhook_id, date_bin(make_interval(mins => $6), now(), 'epoch'), given.delivered, given.failed,
-                    given.milliseconds, given.slowest
-             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-                  AS given (webhook_id, delivered, failed, milliseconds, slowest)
-             ON CONFLICT (webhook_id, minute) DO UPDATE
-             SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed,
-                 milliseconds = a.milliseconds + excluded.milliseconds, slowest = greatest(a.slowest, excluded.slowest)",
-            &webhooks as &[WebhookId],
-            &delivered,
-            &failed,
-            &milliseconds,
-            &slowest,
-            CALLS_MINUTES,
-        )
-        .execute(db)
-        .await;
-        if let Err(error) = written {
-            for (webhook, calls) in counted {
-                self.add_calls(webhook, calls);
-            }
-            return Err(error.into());
-        }
-        Ok(())
-    }
-
-    async fn write_done(&self, db: &PgPool) -> Result<(), Problem> {
-        let counted = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
-        if counted.is_empty() {
-            return Ok(());
-        }
-        let (mut subjects, mut outcomes, mut slots, mut counts) = (vec![], vec![], vec![], vec![]);
-        // in the order of their key: processes that write at once wait for each other, and never in a circle
-        for (key, count) in &counted {
-            subjects.push(key.subject.as_str());
-            outcomes.push(key.outcome);
-            slots.push(key.slot);
-            counts.push(*count);
-        }
-        let written = sqlx::query!(
-            "INSERT INTO activity AS a (minute, subject, outcome, slot, count)
-             SELECT date_trunc('minute', now()), given.* FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[]) AS given
-             ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
-            &subjects as &[&str],
-            &outcomes as &[&str],
-            &slots,
-            &counts,
-        )
-        .execute(db)
-        .await;
-        if let Err(error) = written {
-            for (key, count) in counted {
-                self.add(key, count);
-            }
-            return Err(error.into());
-        }
-        Ok(())
+        self.0.done.write(|done| write_done(db, done)).await?;
+        self.0.calls.write(|calls| runs::write_calls(db, calls)).await?;
+        self.0.exhausted.write(|exhausted| write_exhausted(db, exhausted)).await?;
+        self.0.kinds.write(|kinds| runs::write_kinds(db, kinds)).await?;
+        self.0.worker.write(db).await
     }
 
     /// Writes every few seconds, for as long as the process lives.
@@ -198,152 +148,48 @@ impl Activity {
     }
 }
 
+/// The counts are given in the order of their key: processes that write at once wait for each other, and never in a circle.
+async fn write_done(db: &PgPool, counted: Vec<(Key, i64)>) -> Result<(), sqlx::Error> {
+    let (mut subjects, mut outcomes, mut slots, mut counts) = (vec![], vec![], vec![], vec![]);
+    for (key, count) in counted {
+        subjects.push(key.subject.as_str());
+        outcomes.push(key.outcome);
+        slots.push(key.slot);
+        counts.push(count);
+    }
+    sqlx::query!(
+        "INSERT INTO activity AS a (minute, subject, outcome, slot, count)
+             SELECT date_trunc('minute', now()), given.* FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[]) AS given
+             ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
+        &subjects as &[&str],
+        &outcomes as &[&str],
+        &slots,
+        &counts,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+async fn write_exhausted(db: &PgPool, counted: Vec<(WebhookId, i64)>) -> Result<(), sqlx::Error> {
+    let (webhooks, counts): (Vec<WebhookId>, Vec<i64>) = counted.into_iter().unzip();
+    sqlx::query!(
+        "INSERT INTO exhausted_activity AS a (minute, webhook_id, deliveries)
+         SELECT date_trunc('minute', now()), given.* FROM unnest($1::uuid[], $2::bigint[]) AS given
+         ON CONFLICT (minute, webhook_id) DO UPDATE SET deliveries = a.deliveries + excluded.deliveries",
+        &webhooks as &[WebhookId],
+        &counts,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
 /// The slot of a duration: the least power of two of milliseconds that holds it.
 fn slot(took: Duration) -> i16 {
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
     let slot = milliseconds.checked_next_power_of_two().map_or(LAST_SLOT, u64::trailing_zeros);
     i16::try_from(slot.min(LAST_SLOT)).unwrap_or_default()
-}
-
-/// A stretch of time, cut into equal steps that end now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
-    /// The last hour, by the minute.
-    Hour,
-    /// The last six hours, by five minutes.
-    SixHours,
-    /// The last day, by the quarter of an hour.
-    Day,
-    /// The last seven days, by two hours.
-    Week,
-}
-
-impl Span {
-    /// Every span, from the shortest.
-    pub const ALL: [Self; 4] = [Self::Hour, Self::SixHours, Self::Day, Self::Week];
-
-    /// Minutes of a step.
-    #[must_use]
-    pub fn step_minutes(self) -> i32 {
-        match self {
-            Self::Hour => 1,
-            Self::SixHours => 5,
-            Self::Day => 15,
-            Self::Week => 120,
-        }
-    }
-
-    /// How many steps it has.
-    #[must_use]
-    pub fn steps(self) -> usize {
-        match self {
-            Self::Hour => 60,
-            Self::SixHours => 72,
-            Self::Day => 96,
-            Self::Week => 84,
-        }
-    }
-}
-
-/// What happened in one step of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
-    /// Jobs, turns, calls and tasks that succeeded, calls that delivered.
-    pub good: i64,
-    /// Everything else, except cancelled ones.
-    pub bad: i64,
-    /// Half of it took no longer, in milliseconds, up to a factor of two.
-    pub median_ms: Option<f64>,
-    /// 95 % of it took no longer.
-    pub p95_ms: Option<f64>,
-}
-
-/// How much was waiting, at its worst in a step of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Waiting {
-    /// Jobs that had not ended.
-    pub jobs: i64,
-    /// Deliveries that were due.
-    pub deliveries: i64,
-    /// For how long the oldest delivery had been due, in seconds.
-    pub oldest_seconds: f64,
-}
-
-/// A span in steps, the oldest first.
-#[derive(Clone, Debug)]
-pub struct Course {
-    /// Where the first step begins.
-    pub from: DateTime<Utc>,
-    /// Which span.
-    pub span: Span,
-    /// Minutes of a step.
-    pub step_minutes: i32,
-    /// Jobs.
-    pub jobs: Vec<Point>,
-    /// Calls to destinations.
-    pub deliveries: Vec<Point>,
-    /// Turns at partners.
-    pub partners: Vec<Point>,
-    /// Calls of the systems of warehouses.
-    pub handovers: Vec<Point>,
-    /// Tasks of the upkeep.
-    pub upkeep: Vec<Point>,
-    /// What was waiting; nothing without a sample.
-    pub waiting: Vec<Option<Waiting>>,
-}
-
-/// Reads a span, up to now.
-pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
-    let steps = i32::try_from(span.steps()).map_err(Problem::internal)?;
-    let step = span.step_minutes();
-    let from = sqlx::query_scalar!(
-        r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $1 * ($2 - 1)) AS "from!""#,
-        step,
-        steps,
-    )
-    .fetch_one(db)
-    .await?;
-    let counted = sqlx::query!(
-        r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", subject, outcome, slot,
-                  sum(count)::bigint AS "count!"
-           FROM activity WHERE minute >= $1 GROUP BY 1, 2, 3, 4"#,
-        from,
-        step,
-    )
-    .fetch_all(db)
-    .await?;
-    let waited = sqlx::query!(
-        r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", max(jobs_open) AS "jobs!",
-                  max(deliveries_due) AS "deliveries!", max(deliveries_oldest_seconds) AS "oldest_seconds!"
-           FROM backlog WHERE minute >= $1 GROUP BY 1"#,
-        from,
-        step,
-    )
-    .fetch_all(db)
-    .await?;
-    let mut tallies = Subject::ALL.map(|subject| (subject.as_str(), vec![Tally::default(); span.steps()]));
-    for row in counted {
-        // a later version may count something else
-        let Some((_, tallies)) = tallies.iter_mut().find(|(subject, _)| *subject == row.subject) else {
-            continue;
-        };
-        if let Some(tally) = usize::try_from(row.step).ok().and_then(|step| tallies.get_mut(step)) {
-            tally.add(&row.outcome, row.slot, row.count);
-        }
-    }
-    let mut waiting = vec![None; span.steps()];
-    for row in waited {
-        if let Some(place) = usize::try_from(row.step).ok().and_then(|step| waiting.get_mut(step)) {
-            *place = Some(Waiting {
-                jobs: row.jobs,
-                deliveries: row.deliveries,
-                oldest_seconds: row.oldest_seconds,
-            });
-        }
-    }
-    let [jobs, deliveries, partners, handovers, upkeep] =
-        tallies.map(|(_, tallies)| tallies.iter().map(Tally::point).collect());
-    Ok(Course { from, span, step_minutes: step, jobs, deliveries, partners, handovers, upkeep, waiting })
 }
 
 /// Sums up what is older than the spans that are shown by less: by five minutes, by quarters of an hour, and by the hour, so that
@@ -372,55 +218,8 @@ pub async fn compact(db: &PgPool) -> Result<(), Problem> {
     )
     .execute(db)
     .await?;
-    sqlx::query!(
-        "WITH old AS (
-             DELETE FROM webhook_activity
-             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
-             RETURNING *
-         )
-         INSERT INTO webhook_activity AS a (webhook_id, minute, delivered, failed, milliseconds, slowest)
-         SELECT webhook_id, date_trunc('hour', minute, 'UTC'), sum(delivered)::bigint, sum(failed)::bigint,
-                sum(milliseconds)::bigint, max(slowest)
-         FROM old GROUP BY 1, 2
-         ON CONFLICT (webhook_id, minute) DO UPDATE
-         SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed,
-             milliseconds = a.milliseconds + excluded.milliseconds, slowest = greatest(a.slowest, excluded.slowest)",
-    )
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
-#[derive(Clone, Debug, Default)]
-struct Tally {
-    good: i64,
-    bad: i64,
-    slots: BTreeMap<i16, i64>,
-}
-
-impl Tally {
-    fn add(&mut self, outcome: &str, slot: i16, count: i64) {
-        match outcome {
-            "succeeded" | "delivered" => self.good += count,
-            "cancelled" => return,
-            _ => self.bad += count,
-        }
-        *self.slots.entry(slot).or_default() += count;
-    }
-
-    fn point(&self) -> Point {
-        Point { good: self.good, bad: self.bad, median_ms: self.quantile(50), p95_ms: self.quantile(95) }
-    }
-
-    /// The end of the slot in which so many of a hundred are.
-    fn quantile(&self, percent: i64) -> Option<f64> {
-        let wanted = ((self.good + self.bad) * percent).div_euclid(100).max(1);
-        let mut seen = 0;
-        self.slots.iter().find_map(|(slot, count)| {
-            seen += count;
-            (seen >= wanted).then(|| 2_f64.powi(i32::from(*slot)))
-        })
-    }
+    runs::compact(db).await?;
+    worker::compact(db).await
 }
 
 #[cfg(test)]
@@ -435,12 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_the_ends_of_their_slots_and_cancelled_jobs_do_not_count() {
-        let mut tally = Tally::default();
-        tally.add("delivered", 3, 94);
-        tally.add("failed", 10, 6);
-        tally.add("cancelled", 20, 1_000);
-        assert_eq!(tally.point(), Point { good: 94, bad: 6, median_ms: Some(8.0), p95_ms: Some(1024.0) });
-        assert_eq!(Tally::default().point(), Point::default());
+    fn a_cancelled_job_is_no_job_of_its_kind() {
+        let activity = Activity::default();
+        for outcome in ["succeeded", "failed", "cancelled", "failed"] {
+            activity.note_job("product.sync", outcome, Duration::from_millis(20));
+        }
+        let kinds = activity.0.kinds.take();
+        assert_eq!(kinds, [("product.sync", Tallied { good: 1, bad: 2, milliseconds: 60, slowest: 20 })]);
     }
 }

@@ -29,7 +29,30 @@ pub fn counted(count: i64, one: &str, many: &str) -> String {
 /// A count that stops at a bound.
 #[must_use]
 pub fn up_to(count: i64, bound: i64) -> String {
-    if count >= bound { format!("{}+", number(bound)) } else { number(count) }
+    AtLeast::up_to(count, bound).in_words()
+}
+
+/// A count that may stop before the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtLeast {
+    /// As many were counted.
+    pub count: i64,
+    /// There may be more.
+    pub is_more: bool,
+}
+
+impl AtLeast {
+    /// A count that stopped at a bound.
+    #[must_use]
+    pub fn up_to(count: i64, bound: i64) -> Self {
+        Self { count: count.min(bound), is_more: count >= bound }
+    }
+
+    /// For people: `12`, or `12+`.
+    #[must_use]
+    pub fn in_words(self) -> String {
+        format!("{}{}", number(self.count), if self.is_more { "+" } else { "" })
+    }
 }
 
 /// A moment, to the second.
@@ -81,5 +104,7 @@ mod tests {
         assert_eq!([5, 59, 90, 7_200, 200_000].map(whole_seconds), ["5 s", "59 s", "2 min", "2 h", "2 d"]);
         assert_eq!(up_to(999, 1_000), "999");
         assert_eq!(up_to(1_000, 1_000), "1,000+");
+        assert_eq!(up_to(7_412, 1_000), "1,000+");
+        assert_eq!(AtLeast { count: 12, is_more: true }.in_words(), "12+");
     }
 }

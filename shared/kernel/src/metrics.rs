@@ -24,7 +24,7 @@ use prometheus_client::registry::Registry;
 
 use self::standing::Gauges;
 pub use self::standing::{Backlog, OrdersStanding};
-use super::activity::{Activity, Subject};
+use super::activity::Activity;
 use super::database::Database;
 use super::problem::Problem;
 use super::skew::Skew;
@@ -280,15 +280,14 @@ impl Metrics {
     pub fn job_ended(&self, kind: &'static str, outcome: &'static str, took: Duration) {
         self.0.jobs.get_or_create(&JobEnd { kind, outcome }).inc();
         self.0.job_seconds.get_or_create(&JobKindLabel { kind }).observe(took.as_secs_f64());
-        self.0.activity.note(Subject::Job, outcome, took);
+        self.0.activity.note_job(kind, outcome, took);
     }
 
     /// A destination was called.
     pub fn webhook_attempted(&self, webhook: WebhookId, outcome: &'static str, took: Duration) {
         self.0.attempts.get_or_create(&AttemptEnd { outcome }).inc();
         self.0.attempt_seconds.observe(took.as_secs_f64());
-        self.0.activity.note(Subject::Delivery, outcome, took);
-        self.0.activity.note_call(webhook, outcome == "delivered", took);
+        self.0.activity.note_attempt(webhook, outcome, took);
     }
 
     /// A login or a request was refused.

@@ -25,7 +25,7 @@ mod probe;
 mod stats;
 mod workers;
 
-pub use beat::{BEATS_EVERY, Beat};
+pub use beat::{BEATS_EVERY, Beat, memory_in_use};
 pub use hand_over::HAND_OVER_CAPACITY;
 pub use keys::{Queue, QueueKeys};
 pub use notice::{Hint, NOTICE_BYTES, NOTICES_WAITING, Notice};

@@ -149,6 +149,26 @@ pub struct Attention {
     pub lines: Vec<Line>,
     /// Mutes of lines that are not there now.
     pub absent: Vec<Silence>,
+    /// What was counted for the lines.
+    pub counted: Counted,
+}
+
+/// What is counted for the lines, each up to the bound of its line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Jobs that failed in the last 24 hours.
+    pub failed_jobs: i64,
+    /// Orders that are incorrect.
+    pub incorrect_orders: i64,
+}
+
+impl Attention {
+    /// How many lines nobody has acknowledged or muted, and the severity of the worst of them.
+    #[must_use]
+    pub fn unheeded(&self) -> (usize, Option<Severity>) {
+        let unheeded = || self.lines.iter().filter(|line| line.silence.is_none());
+        (unheeded().count(), unheeded().map(|line| line.severity).min())
+    }
 }
 
 impl Line {
@@ -209,13 +229,14 @@ fn id_of(kind: Kind, subject: &str) -> Uuid {
 
 /// Everything that needs the attention of a caller with this scope.
 pub async fn read(services: &Services, scope: &Scope, stands: &Standing) -> Result<Attention, Problem> {
-    let lines = lines::read(services, scope, stands).await?;
-    silence::with_silences(&services.db, scope, lines).await
+    let (lines, counted) = lines::read(services, scope, stands).await?;
+    let found = silence::with_silences(&services.db, scope, lines).await?;
+    Ok(Attention { counted, ..found })
 }
 
 /// What of it is about orders.
 pub async fn of_orders(services: &Services, scope: &Scope) -> Result<Attention, Problem> {
-    let mut lines = lines::of_orders(services, scope).await?;
+    let (mut lines, _) = lines::of_orders(services, scope).await?;
     lines.sort_by_key(|line| line.severity);
     let mut found = silence::with_silences(&services.db, scope, lines).await?;
     found.absent.retain(|silence| Kind::OF_ORDERS.contains(&silence.kind));

@@ -58,8 +58,12 @@ pub async fn sample(services: &Services) -> Result<u64, Problem> {
     let gone = sqlx::query_scalar!(
         r#"WITH a AS (DELETE FROM activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
                 b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                c AS (DELETE FROM webhook_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1)
-           SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) AS "gone!""#,
+                c AS (DELETE FROM webhook_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
+                d AS (DELETE FROM job_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
+                e AS (DELETE FROM worker_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
+                f AS (DELETE FROM exhausted_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1)
+           SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c)
+                  + (SELECT count(*) FROM d) + (SELECT count(*) FROM e) + (SELECT count(*) FROM f) AS "gone!""#,
         KEPT_DAYS,
     )
     .fetch_one(&services.db.main)

@@ -1,8 +1,15 @@
 //! The recent past, as a visitor may see it: of the whole service for a caller who sees everything, else of the caller's
 //! organisations; of an e-shop; of a webhook.
 //!
-//! What the service does is counted by the minute. The calls of a webhook are counted by five minutes
-//! ([`CALLS_MINUTES`]). Jobs of organisations and e-shops are read from their records, at most [`JOBS`] of them.
+//! What the service does is counted by the minute, also by the kind of job and by the worker. The calls of a webhook are counted by
+//! five minutes ([`CALLS_MINUTES`]). Jobs of organisations and e-shops are read from their records, at most [`JOBS`] of them.
+
+mod kind;
+pub mod view;
+mod worker;
+
+pub use kind::{Kinds, OfKind, by_kind};
+pub use worker::{OfWorker, SHOWN, Workers, by_worker, of_worker};
 
 use chrono::{DateTime, Utc};
 
@@ -15,13 +22,13 @@ use longshore_kernel::problem::Problem;
 /// Jobs of an organisation or an e-shop that are read: the newest.
 const JOBS: i64 = 20_000;
 
-/// The calls of webhooks in one step of time.
+/// What ran in one step of time: calls of webhooks, jobs of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Calls {
-    /// Those that delivered.
-    pub delivered: i64,
-    /// The others.
-    pub failed: i64,
+pub struct Runs {
+    /// Calls that delivered, jobs that succeeded.
+    pub good: i64,
+    /// The others, except cancelled ones.
+    pub bad: i64,
     /// How long one took, on average.
     pub mean_ms: Option<f64>,
     /// How long the slowest one took.
@@ -38,7 +45,7 @@ pub struct Narrow {
     /// Minutes of a step.
     pub step_minutes: i32,
     /// Calls to destinations.
-    pub calls: Vec<Calls>,
+    pub calls: Vec<Runs>,
     /// Jobs of an e-shop that ended, by their acceptance.
     pub jobs: Vec<Point>,
 }
@@ -53,17 +60,13 @@ struct Steps {
 /// Reads a span of a caller, up to now.
 pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Problem> {
     let Some(organisations) = scope.organisations() else { return activity::read(&db.lists, span).await };
-    let steps = steps(db, span).await?;
+    let steps = steps(db, span, CALLS_MINUTES).await?;
     let (jobs, calls) = tokio::try_join!(
         jobs(db, organisations, scope.eshop(), &steps),
         calls(db, Some(organisations), scope.eshop(), None, &steps),
     )?;
-    let deliveries = calls.iter().map(|calls| Point {
-        good: calls.delivered,
-        bad: calls.failed,
-        median_ms: None,
-        p95_ms: None,
-    });
+    let deliveries =
+        calls.iter().map(|calls| Point { good: calls.good, bad: calls.bad, median_ms: None, p95_ms: None });
     let deliveries = deliveries.collect();
     let (from, step_minutes) = (steps.from, steps.minutes);
     // what is counted for the whole service only
@@ -74,7 +77,7 @@ pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Pr
 
 /// Reads a span of a webhook. The caller must have access to it.
 pub async fn of_webhook(db: &Database, webhook: WebhookId, span: Span) -> Result<Narrow, Problem> {
-    let steps = steps(db, span).await?;
+    let steps = steps(db, span, CALLS_MINUTES).await?;
     let calls = calls(db, None, None, Some(webhook), &steps).await?;
     Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs: Vec::new() })
 }
@@ -86,7 +89,7 @@ pub async fn of_eshop(
     eshop: EshopId,
     span: Span,
 ) -> Result<Narrow, Problem> {
-    let steps = steps(db, span).await?;
+    let steps = steps(db, span, CALLS_MINUTES).await?;
     let organisations = [organisation];
     let (jobs, calls) = tokio::try_join!(
         jobs(db, &organisations, Some(eshop), &steps),
@@ -95,10 +98,10 @@ pub async fn of_eshop(
     Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs })
 }
 
-/// None is shorter than what calls are counted by.
-async fn steps(db: &Database, span: Span) -> Result<Steps, Problem> {
+/// None is shorter than what is counted in it.
+async fn steps(db: &Database, span: Span, shortest: i32) -> Result<Steps, Problem> {
     let whole = span.step_minutes() * i32::try_from(span.steps()).map_err(Problem::internal)?;
-    let minutes = span.step_minutes().max(CALLS_MINUTES);
+    let minutes = span.step_minutes().max(shortest);
     let from = sqlx::query_scalar!(
         r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $2 - $1) AS "from!""#,
         minutes,
@@ -110,11 +113,16 @@ async fn steps(db: &Database, span: Span) -> Result<Steps, Problem> {
 }
 
 impl Steps {
+    /// The place of a step, if it has one.
+    fn place(&self, place: i32) -> Option<usize> {
+        usize::try_from(place).ok().filter(|place| *place < self.count)
+    }
+
     /// One value for each step, from those that have any.
     fn filled<T: Clone + Default>(&self, found: impl Iterator<Item = (i32, T)>) -> Vec<T> {
         let mut all = vec![T::default(); self.count];
         for (place, value) in found {
-            if let Some(step) = usize::try_from(place).ok().and_then(|place| all.get_mut(place)) {
+            if let Some(step) = self.place(place).and_then(|place| all.get_mut(place)) {
                 *step = value;
             }
         }
@@ -166,7 +174,7 @@ async fn calls(
     eshop: Option<EshopId>,
     webhook: Option<WebhookId>,
     steps: &Steps,
-) -> Result<Vec<Calls>, Problem> {
+) -> Result<Vec<Runs>, Problem> {
     let found = sqlx::query!(
         r#"SELECT (extract(epoch FROM a.minute - $4) / 60)::int / $5 AS "place!", sum(a.delivered)::bigint AS "delivered!",
                   sum(a.failed)::bigint AS "failed!",
@@ -187,8 +195,8 @@ async fn calls(
     .fetch_all(&db.lists)
     .await?;
     let points = found.into_iter().map(|step| {
-        let (delivered, failed) = (step.delivered, step.failed);
-        (step.place, Calls { delivered, failed, mean_ms: step.mean_ms, slowest_ms: step.slowest_ms })
+        let (good, bad) = (step.delivered, step.failed);
+        (step.place, Runs { good, bad, mean_ms: step.mean_ms, slowest_ms: step.slowest_ms })
     });
     Ok(steps.filled(points))
 }

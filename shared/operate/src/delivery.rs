@@ -5,7 +5,10 @@
 //! them. Those that did not succeed are few among many, and as old as their last attempt: they are listed by their end, with the
 //! index that each webhook has of them. A page that is cut short by a bound says so, and where the next one begins.
 
+mod count;
 mod source;
+
+pub use count::{States, states};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -17,6 +20,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
+use longshore_kernel::words;
 
 /// Deliveries a page.
 pub const PAGE: usize = 50;
@@ -36,6 +40,8 @@ const UNSUCCESSFUL_WINDOW: usize = 100;
 pub struct Filter {
     /// In this state.
     pub state: Option<DeliveryState>,
+    /// Waiting for this; nothing: whatever it waits for, if it waits at all.
+    pub waits: Option<Waits>,
     /// Of this type of event.
     pub event: Option<String>,
     /// About one of these entities.
@@ -54,6 +60,16 @@ pub struct Filter {
     pub oldest: bool,
     /// Deliveries a page; nothing: [`PAGE`].
     pub size: Option<usize>,
+}
+
+words! {
+    /// What a pending delivery of an active webhook waits for.
+    pub enum Waits ("wait of deliveries") {
+        /// It is due, and waits for a worker, or for its destination.
+        Due = "due",
+        /// Its last attempt failed, and its next one is not due.
+        Retry = "retry",
+    }
 }
 
 /// What a list is ordered by.

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod attention;
 pub mod backlog;
+pub mod counts;
 pub mod course;
 pub mod delivery;
 pub mod doctor;

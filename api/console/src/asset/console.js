@@ -392,7 +392,7 @@ const plotted = (figure) => {
   const axis = { stroke: colour("--muted"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
   const written = (value) => {
     if (value == null) return "–";
-    if (unit !== "ms") return value.toLocaleString("en");
+    if (unit !== "ms") return value.toLocaleString("en") + (unit && ` ${unit}`);
     if (value < 1_000) return `${Math.round(value)} ms`;
     return value < 60_000 ? `${+(value / 1_000).toFixed(1)} s` : `${Math.round(value / 60_000)} min`;
   };

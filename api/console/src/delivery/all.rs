@@ -5,8 +5,9 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::figure::AtLeast;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::delivery::{self, Filter, Line, Order, Page, Place, WEBHOOKS};
+use longshore_shared::operate::delivery::{self, Filter, Line, Order, Page, Place, States, WEBHOOKS, Waits};
 use longshore_shared::operate::named;
 use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::event::{TYPES, is_test};
@@ -17,7 +18,7 @@ use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
     self, OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options,
-    pager_to, rows, select, size, sorting, state, status, unreadable,
+    pager_to, rows, select, size, sorting, state, status, tabs, unreadable,
 };
 use crate::visit::Visit;
 use crate::{period, refresh};
@@ -28,6 +29,10 @@ const HERE: &str = "/console/delivery";
 const STATES: [DeliveryState; 4] =
     [DeliveryState::Exhausted, DeliveryState::Pending, DeliveryState::Cancelled, DeliveryState::Delivered];
 
+/// What pending deliveries wait for.
+const WAITS: [(&str, &str); 3] =
+    [("", "any"), (Waits::Due.as_str(), "due now"), (Waits::Retry.as_str(), "waiting for a retry")];
+
 /// The orders of the list by the time of what it is sorted by.
 const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
 
@@ -37,10 +42,10 @@ type Asking = Visit<permit::ReadWebhooks>;
 pub(crate) async fn show(visit: Asking) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let (wanted, refused) = Refused::of(wanted(&visit).await)?;
-    let list = list(&visit, refused.is_empty().then_some(&wanted)).await?;
+    let [states, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
     let content = html! {
         header.title { h1 { "Deliveries" } (refresh::choice(asked, HERE)) }
-        (states(asked))
+        (part(&states))
         (period::choice(asked, HERE, &OF_PAGE))
         (form(asked, &refused))
         (part(&list))
@@ -55,7 +60,17 @@ pub(crate) async fn follow(visit: Asking) -> Response {
 
 async fn refreshed(visit: &Asking) -> Result<Parts, Problem> {
     let wanted = wanted(visit).await?;
-    Ok(vec![list(visit, Some(&wanted)).await?])
+    Ok(parts(visit, Some(&wanted)).await?.into())
+}
+
+/// How many deliveries are in each state, and those that are wanted.
+async fn parts(visit: &Asking, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
+    let counts = async {
+        let app = &visit.app;
+        Ok(app.counts.of_deliveries(&app.services, visit.scope()).await)
+    };
+    let (counts, list) = tokio::try_join!(counts, list(visit, wanted))?;
+    Ok([("states".into(), states(&visit.asked, counts.as_deref())), list])
 }
 
 async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
@@ -68,8 +83,14 @@ async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
         Some(text) => Some(named::entities(db, scope, "entity", &text).await?),
         None => None,
     };
+    let state = asked.among("state", |word| word.parse().ok())?;
+    let waits = asked.among("waits", |word| word.parse().ok())?;
+    if waits.is_some() && state.is_some_and(|state| state != DeliveryState::Pending) {
+        return Err(Problem::violation("waits", "invalid_value", "is for pending deliveries only"));
+    }
     Ok(Filter {
-        state: asked.among("state", |word| word.parse().ok())?,
+        state: state.or(waits.map(|_| DeliveryState::Pending)),
+        waits,
         event: asked.text("event")?,
         entities,
         eshop,
@@ -82,22 +103,16 @@ async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
     })
 }
 
-/// The states; each leads to its deliveries.
-fn states(asked: &Asked) -> Markup {
-    let without: Vec<&str> = OF_PAGE.into_iter().chain(["state"]).collect();
-    let chosen = asked.get("state");
-    html! {
-        nav.switch aria-label="By state" {
-            a href=(asked.address(HERE, &without, &[])) aria-current=[chosen.is_none().then_some("true")] { "all" }
-            @for state in STATES.map(DeliveryState::as_str) {
-                a href=(asked.address(HERE, &without, &[("state", state)])) aria-current=[(chosen == Some(state)).then_some("true")] { (state) }
-            }
-        }
-    }
+/// How many are in each state, where that could be counted; each leads to its deliveries.
+fn states(asked: &Asked, counts: Option<&States>) -> Markup {
+    let words = |count: Option<AtLeast>| count.map(AtLeast::in_words).unwrap_or_default();
+    let of = STATES.map(|state| (state.as_str(), words(counts.map(|counts| counts.of(state)))));
+    let without: Vec<&str> = OF_PAGE.into_iter().chain(["waits"]).collect();
+    tabs(asked, HERE, &without, "state", "Number of deliveries", &words(counts.map(States::all)), &of)
 }
 
 fn form(asked: &Asked, refused: &Refused) -> Markup {
-    let more = ["eshop", "since", "until", "sort", "size"];
+    let more = ["waits", "eshop", "since", "until", "sort", "size"];
     let is_narrow = more.iter().any(|name| asked.get(name).is_some());
     let states = [("", "any state")].into_iter().chain(STATES.map(|state| (state.as_str(), state.as_str())));
     let types = [("", "any event")].into_iter().chain(TYPES.iter().map(|kind| (kind.name, kind.name)));
@@ -114,6 +129,7 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
             details open[is_narrow] {
                 summary { "More" }
                 div {
+                    (options(asked, refused, "waits", "Pending ones", WAITS))
                     (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
                     (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
                     (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))

@@ -1,10 +1,11 @@
 //! The deliveries of one webhook: waiting and ended ones.
 
 use chrono::{DateTime, Utc};
+use longshore_shared::kernel::figure::AtLeast;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::delivery::search::{COUNTED, Counts, Filter, Line, Page, WINDOW};
+use longshore_shared::webhook::delivery::search::{Counts, Filter, Line, OF_STATES, Page, WINDOW};
 use longshore_shared::webhook::event::is_test;
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
@@ -12,8 +13,7 @@ use uuid::Uuid;
 
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::piece::{
-    self, checked, empty, moment_or_none, number, options, pager, rows, size, state, status, tabs,
-    unreadable, up_to,
+    self, checked, empty, moment_or_none, options, pager, rows, size, state, status, tabs, unreadable, up_to,
 };
 
 /// The states of ended deliveries.
@@ -119,16 +119,18 @@ pub(crate) fn ended(
 
 /// How many ended in each state; each leads to its deliveries.
 fn states(asked: &Asked, here: &str, counts: &Counts) -> Markup {
-    let is_more = counts.newest >= COUNTED;
     let of = STATES.map(|state| {
-        let count = counts.of(state);
-        // of what was delivered, the newest are counted
-        let newest = state == DeliveryState::Delivered && is_more;
-        (state.as_str(), if newest { format!("{}+", number(count)) } else { up_to(count, COUNTED) })
+        // of what was delivered, the newest are counted; of the others, the newest of these
+        let among = if state == DeliveryState::Delivered { counts.newest } else { counts.unsuccessful() };
+        AtLeast { count: counts.of(state), is_more: among >= OF_STATES }
     });
-    let all: i64 = STATES.iter().map(|state| counts.of(*state)).sum();
-    let all = if is_more { format!("{}+", number(all.min(COUNTED))) } else { number(all) };
-    tabs(asked, here, &OF_PAGE, "state", "Number of ended deliveries", &all, &of)
+    let all = AtLeast {
+        count: of.iter().map(|state| state.count).sum(),
+        is_more: of.iter().any(|state| state.is_more),
+    };
+    let states = STATES.map(DeliveryState::as_str);
+    let of: Vec<_> = states.into_iter().zip(of.map(AtLeast::in_words)).collect();
+    tabs(asked, here, &OF_PAGE, "state", "Number of ended deliveries", &all.in_words(), &of)
 }
 
 fn table(webhook: WebhookId, found: &Page, may: bool, now: DateTime<Utc>) -> Markup {

@@ -8,7 +8,7 @@ use longshore_shared::job::kind::{JobKind, JobState};
 use longshore_shared::job::search::{self, COUNTED, Counts, Filter, Line, Page, Place, WINDOW};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::named;
+use longshore_shared::operate::{self, named};
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};
@@ -19,7 +19,7 @@ use crate::piece::{
     organisation, pager_to, progress, rows, select, size, sorting, tabs, took, unreadable, waits,
 };
 use crate::visit::Visit;
-use crate::{period, refresh};
+use crate::{course, kind, period, refresh};
 
 pub(super) const HERE: &str = "/console/job";
 
@@ -45,13 +45,20 @@ const STATES: [JobState; 7] = [
 pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let (wanted, refused) = Refused::of(wanted(&visit, asked).await)?;
-    let [counts, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
+    let kinds = async {
+        let span = course::span(asked);
+        operate::course::by_kind(visit.db(), visit.scope(), span).await
+    };
+    let ([counts, list], kinds) =
+        tokio::try_join!(parts(&visit, refused.is_empty().then_some(&wanted)), kinds)?;
     let content = html! {
         header.title { h1 { "Jobs" } (refresh::choice(asked, HERE)) }
         (part(&counts))
         (period::choice(asked, HERE, &OF_PAGE))
         (form(asked, &refused))
         (part(&list))
+        (kind::part(asked, HERE, &kinds, wanted.kind))
+        (course::script())
     };
     Ok(visit.list_page(Section::Jobs, "Jobs", HERE, &refused, &content))
 }

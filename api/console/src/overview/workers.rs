@@ -15,6 +15,7 @@ use maud::{Markup, html};
 use super::PATIENCE;
 use crate::piece::{Tone, badge, empty, none, number, seconds, time};
 use crate::visit::Visit;
+use crate::worker;
 
 /// Names of the ids on the queues, as far as the visitor may see them.
 struct Known {
@@ -57,7 +58,7 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
     }
     let beats = beats.into_iter().chain(std::iter::repeat(None));
     let workers: Vec<_> = workers.iter().zip(beats).collect();
-    Ok(draw(&table(&workers, &known, visit.now())))
+    Ok(draw(&table(visit, &workers, &known)))
 }
 
 fn draw(content: &Markup) -> Markup {
@@ -69,7 +70,8 @@ fn draw(content: &Markup) -> Markup {
     }
 }
 
-fn table(workers: &[(&Worker, Option<Beat>)], known: &Known, now: DateTime<Utc>) -> Markup {
+fn table<P>(visit: &Visit<P>, workers: &[(&Worker, Option<Beat>)], known: &Known) -> Markup {
+    let sees_all = visit.scope().organisations().is_none();
     html! {
         div.scroll tabindex="0" role="region" aria-label="Workers, table" {
             table {
@@ -77,8 +79,8 @@ fn table(workers: &[(&Worker, Option<Beat>)], known: &Known, now: DateTime<Utc>)
                 tbody {
                     @for (worker, beat) in workers {
                         tr {
-                            td { code { (worker.name) } }
-                            td { (standing(worker, beat.as_ref(), now)) }
+                            td { @if sees_all { a href=(worker::address(&worker.name)) { code { (worker.name) } } } @else { code { (worker.name) } } }
+                            td { (standing(worker, beat.as_ref(), visit.now())) }
                             td.number { @match beat.as_ref().and_then(|beat| beat.memory) { Some(bytes) => (megabytes(bytes)), None => (none()) } }
                             @for queue in Queue::ALL {
                                 td { (runs(worker.readers.iter().filter(|reader| reader.queue == queue), known)) }

@@ -135,10 +135,10 @@ async fn webhooks_eshops_and_queues_have_charts_that_lead_to_lists(
     job(&world, &api.tenant, "succeeded", None).await;
     let course = course::of_webhook(&api.services.db, hook.into(), Span::Hour).await.unwrap();
     assert_eq!((course.calls.len(), course.step_minutes), (12, 5));
-    let calls: Vec<_> = course.calls.iter().filter(|calls| calls.delivered + calls.failed > 0).collect();
+    let calls: Vec<_> = course.calls.iter().filter(|calls| calls.good + calls.bad > 0).collect();
     assert!(!calls.is_empty() && calls.len() <= 2, "{calls:?}");
-    assert_eq!(calls.iter().map(|calls| calls.delivered).sum::<i64>(), 2);
-    assert_eq!(calls.iter().map(|calls| calls.failed).sum::<i64>(), 1);
+    assert_eq!(calls.iter().map(|calls| calls.good).sum::<i64>(), 2);
+    assert_eq!(calls.iter().map(|calls| calls.bad).sum::<i64>(), 1);
     let slowest = calls.iter().filter_map(|calls| calls.slowest_ms).reduce(f64::max);
     assert_eq!(slowest, Some(4_000.0));
     if let [calls] = calls[..] {
@@ -208,7 +208,7 @@ async fn old_calls_of_a_webhook_are_summed_up_by_the_hour(_: PgPoolOptions, opti
     let sum = async |span| {
         let course = course::of_webhook(&api.services.db, hook.into(), span).await.unwrap();
         let slowest = course.calls.iter().filter_map(|calls| calls.slowest_ms).fold(0.0, f64::max);
-        (course.calls.iter().map(|calls| calls.delivered + calls.failed).sum::<i64>(), slowest)
+        (course.calls.iter().map(|calls| calls.good + calls.bad).sum::<i64>(), slowest)
     };
     let spans = [Span::Hour, Span::SixHours, Span::Day, Span::Week];
     let mut before = Vec::new();

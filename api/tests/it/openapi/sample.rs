@@ -178,6 +178,7 @@ impl Sample {
                 filled = filled.replace("{image}", &self.goods.image);
                 filled = filled.replace("{service}", "inbound_localisation_check");
                 filled = filled.replace("{code}", "gone").replace("{file}", "docs.css");
+                filled = filled.replace("{span}", "hour");
                 filled = filled.replace("{name}", "lane").replace("{organisation}", &self.ids[&1]);
                 assert!(!filled.contains('{'), "{path}");
                 let bodies = operation["requestBody"]["content"].as_object().into_iter().flatten();

@@ -303,6 +303,9 @@ async function main() {
     const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
     more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`, example, `/webhook/${hook}/test`);
     const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
+    await page.goto("/console/worker");
+    const worker = await page.getAttribute("main tbody a", "href");
+    pages.push("/worker", worker.replace("/console", ""), "/queue/chunk?kind=product.sync", "/job?kind=product.sync&span=day");
     const state = await page.context().storageState();
     for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
       const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });

@@ -29,6 +29,8 @@ const WEBHOOKS: usize = 5;
 const HUNG: Duration = Duration::from_mins(1);
 /// Products of an organisation.
 const PRODUCTS: usize = 100;
+/// One of the workers of the week.
+pub(super) const WORKER: &str = "box-1";
 
 /// The records that pages are about.
 pub(super) struct Filled {
@@ -248,6 +250,16 @@ fn activity() -> String {
      SELECT h.id, m, 90, 10, 5000, 300
      FROM console_hook h,
           generate_series(date_bin('5 minutes', now(), 'epoch') - interval '1 day', now(), '5 minutes') AS m
+     ON CONFLICT DO NOTHING;
+     INSERT INTO job_activity (kind, minute, succeeded, failed, milliseconds, slowest)
+     SELECT kind, m.at, 90, 10, 5000, 300
+     FROM console_minute m, unnest(ARRAY['product.sync', 'stock.sync', 'stock.send', 'product.activate', 'expedition.sync']) AS kind
+     ON CONFLICT DO NOTHING;
+     INSERT INTO worker_activity (worker, minute, jobs, jobs_failed, calls, calls_failed, memory)
+     SELECT 'box-' || n, m.at, 50, 5, 900, 10, 40000000 + n FROM console_minute m, generate_series(1, 40) AS n
+     ON CONFLICT DO NOTHING;
+     INSERT INTO exhausted_activity (minute, webhook_id, deliveries)
+     SELECT m.at, h.id, 3 FROM console_minute m JOIN console_hook h ON h.number <= 10
      ON CONFLICT DO NOTHING"
         .to_owned()
 }

@@ -31,9 +31,14 @@ impl Beat {
     /// That of this process.
     #[must_use]
     pub fn of_this_process(since: DateTime<Utc>, at: DateTime<Utc>) -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), since, at, memory: resident(&status) }
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), since, at, memory: memory_in_use() }
     }
+}
+
+/// Bytes of memory that this process uses; absent where the system does not say it.
+#[must_use]
+pub fn memory_in_use() -> Option<u64> {
+    resident(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
 
 /// The resident memory in `/proc/<process>/status`, which has it in kilobytes.

@@ -12,7 +12,7 @@ use longshore_kernel::services::Services;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::{Kind, Line, Owner, Severity};
+use super::{Counted, Kind, Line, Owner, Severity};
 use crate::order::attention::{self as orders, Counts, Silent, WAITING};
 use crate::standing::{Shown, Standing, Verdict};
 
@@ -24,14 +24,14 @@ const NAMED: i64 = 50;
 const QUEUES: &str = "/console/queue";
 const ORDERS: &str = "/console/order/attention";
 
-/// All lines for a scope, the worst first.
+/// All lines for a scope, the worst first, and what was counted for them.
 pub(super) async fn read(
     services: &Services,
     scope: &Scope,
     stands: &Standing,
-) -> Result<Vec<Line>, Problem> {
+) -> Result<(Vec<Line>, Counted), Problem> {
     let db = &services.db;
-    let (mut lines, jobs, of_orders, webhooks, unwell) = tokio::try_join!(
+    let (mut lines, jobs, (of_orders, orders), webhooks, unwell) = tokio::try_join!(
         of_service(services, scope, stands),
         jobs::read(db, scope),
         of_orders(services, scope),
@@ -48,16 +48,17 @@ pub(super) async fn read(
     let sums = sums_of_webhooks(&webhooks, named).into_iter().chain(sums_of_jobs(&jobs));
     lines.extend(sums.filter_map(Sum::line));
     lines.sort_by_key(|line| line.severity);
-    Ok(lines)
+    Ok((lines, Counted { failed_jobs: jobs.failed, incorrect_orders: orders.refused.min(COUNTED) }))
 }
 
-/// Lines about orders, their stocks, and the warehouses that they are handed over to.
-pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<Vec<Line>, Problem> {
+/// Lines about orders, their stocks, and the warehouses that they are handed over to; and their counts.
+pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counts), Problem> {
     let (counts, silent) =
         tokio::try_join!(orders::count(&services.db, scope), orders::silent(&services.db, scope))?;
     let now = services.clock.now();
     let warehouses = silent.iter().map(|warehouse| of_warehouse(warehouse, now));
-    Ok(warehouses.chain(sums_of_orders(&counts).into_iter().filter_map(Sum::line)).collect())
+    let lines = warehouses.chain(sums_of_orders(&counts).into_iter().filter_map(Sum::line)).collect();
+    Ok((lines, counts))
 }
 
 /// Lines about the service.

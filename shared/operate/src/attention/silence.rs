@@ -102,7 +102,7 @@ pub(super) async fn with_silences(
     }
     let mut seen = present;
     let absent = silences.into_iter().filter(|one| one.mode == Mode::Muted && seen.insert(one.line));
-    Ok(Attention { absent: absent.collect(), lines })
+    Ok(Attention { absent: absent.collect(), lines, ..Attention::default() })
 }
 
 /// The silences of these lines, and all mutes, as far as the scope goes.

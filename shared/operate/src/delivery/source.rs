@@ -4,7 +4,7 @@
 //! Lists are planned for their values, so `CASE WHEN $n THEN id END, CASE WHEN NOT $n THEN id END DESC` is the order of an index in
 //! one direction or the other.
 
-use super::{Inner, Line, UNSUCCESSFUL_WINDOW, WAITING_WINDOW, WEBHOOKS_WINDOW, WINDOW};
+use super::{Inner, Line, UNSUCCESSFUL_WINDOW, WAITING_WINDOW, WEBHOOKS_WINDOW, WINDOW, Waits};
 use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
@@ -34,7 +34,10 @@ pub(super) async fn waiting(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line
                       AND ($5::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = event_id) = $5)
                       AND ($6::uuid[] IS NULL OR (SELECT e.entity_id FROM event e WHERE e.id = event_id) = ANY ($6))
                       AND ($7::timestamptz IS NULL OR created_at >= $7)
-                      AND ($8::timestamptz IS NULL OR created_at < $8) AS matches
+                      AND ($8::timestamptz IS NULL OR created_at < $8)
+                      AND ($13::text IS NULL OR ((SELECT w.active FROM webhook w WHERE w.id = webhook_id)
+                           AND CASE WHEN $13 = 'due' THEN next_attempt_at <= now()
+                                    ELSE attempt_count > 0 AND next_attempt_at > now() END)) AS matches
                FROM (
                    SELECT * FROM delivery
                    WHERE ($7::timestamptz IS NULL OR id >= uuid_v7_floor($7))
@@ -57,6 +60,7 @@ pub(super) async fn waiting(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line
         inner.wanted.oldest,
         inner.limit,
         WAITING_WINDOW,
+        inner.wanted.waits.map(Waits::as_str),
     )
     .fetch_all(&db.lists)
     .await?;

@@ -161,36 +161,47 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
     Ok(Page { deliveries, cut_short: next.is_some(), next })
 }
 
+/// Ended deliveries of a webhook that are counted for its page: the newest, and the newest of those that did not succeed.
+pub const OF_STATES: i64 = 1_000;
+
 /// How many deliveries of a webhook have ended in each state.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     states: Vec<(DeliveryState, i64)>,
-    /// The newest that were looked at, up to [`COUNTED`].
+    /// The newest that were looked at, up to [`OF_STATES`].
     pub newest: i64,
 }
 
 impl Counts {
-    /// Those in a state, up to [`COUNTED`]; of those that were delivered, the ones among the newest.
+    /// Those that did not succeed, up to [`OF_STATES`].
+    #[must_use]
+    pub fn unsuccessful(&self) -> i64 {
+        self.of(DeliveryState::Exhausted) + self.of(DeliveryState::Cancelled)
+    }
+
+    /// Those in a state; of those that were delivered, the ones among the newest.
     #[must_use]
     pub fn of(&self, state: DeliveryState) -> i64 {
         self.states.iter().find(|(of, _)| *of == state).map_or(0, |(_, deliveries)| *deliveries)
     }
 }
 
-/// Counts them: what did not succeed has an index. The caller must have access to the webhook.
+/// Counts them: what did not succeed has an index. The order names the webhook, so that only its own index has it. The caller must
+/// have access to the webhook.
 pub async fn counts(db: &Database, webhook: WebhookId) -> Result<Counts, Problem> {
     let found = sqlx::query!(
         r#"WITH newest AS MATERIALIZED (
-               SELECT state FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT 10000
+               SELECT state FROM delivery_history WHERE webhook_id BETWEEN $1 AND $1 ORDER BY webhook_id DESC, id DESC LIMIT $2
            ), failed AS MATERIALIZED (
-               SELECT state FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
-               ORDER BY finished_at DESC LIMIT 10000
+               SELECT state FROM delivery_history WHERE webhook_id BETWEEN $1 AND $1 AND state <> 'delivered'
+               ORDER BY webhook_id DESC, finished_at DESC LIMIT $2
            )
            SELECT state AS "state?: DeliveryState", count(*) AS "deliveries!" FROM (
                SELECT state FROM failed UNION ALL SELECT state FROM newest WHERE state = 'delivered'
            ) AS s GROUP BY state
            UNION ALL SELECT NULL, count(*) FROM newest"#,
         webhook.get(),
+        OF_STATES,
     )
     .fetch_all(&db.lists)
     .await?;

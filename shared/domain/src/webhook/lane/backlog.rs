@@ -1,6 +1,8 @@
 //! How much is waiting to be delivered, for monitoring.
 
+use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Deliveries of one webhook that are counted: beyond that, a backlog is a backlog.
@@ -84,4 +86,73 @@ pub async fn unwell(db: &Database) -> Result<Unwell, Problem> {
     .fetch_one(&db.lists)
     .await?;
     Ok(found)
+}
+
+/// Waiting deliveries of a scope that are counted.
+pub const WAITING: i64 = 1_000;
+/// Hours for which exhausted deliveries are counted.
+pub const EXHAUSTED_HOURS: i32 = 24;
+
+/// The deliveries of a scope that are due, of active webhooks, up to [`WAITING`]. Those of the whole service are in [`Backlog`].
+pub async fn due(
+    db: &Database,
+    organisations: &[OrganisationId],
+    eshop: Option<EshopId>,
+) -> Result<i64, Problem> {
+    let due = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "due!" FROM (
+               SELECT FROM webhook w CROSS JOIN LATERAL (
+                   SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()
+                   ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
+               ) AS d
+               WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) AND w.active LIMIT $3
+           ) AS due"#,
+        organisations as &[OrganisationId],
+        eshop as Option<EshopId>,
+        WAITING,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(due)
+}
+
+/// The deliveries of a scope whose last attempt failed and whose next one is not due, of active webhooks, up to [`WAITING`]: of all
+/// webhooks by the index of retries, else of each webhook of the scope.
+pub async fn retrying(db: &Database, scope: &Scope) -> Result<i64, Problem> {
+    let retrying = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "retrying!" FROM (
+               (SELECT FROM delivery d
+                WHERE $1::uuid[] IS NULL AND d.attempt_count > 0 AND d.next_attempt_at > now()
+                  AND (SELECT w.active FROM webhook w WHERE w.id = d.webhook_id)
+                ORDER BY d.next_attempt_at, d.webhook_id LIMIT $3)
+               UNION ALL
+               (SELECT FROM webhook w CROSS JOIN LATERAL (
+                    SELECT d.attempt_count FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at > now()
+                    ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
+                ) AS d
+                WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) AND w.active AND d.attempt_count > 0 LIMIT $3)
+           ) AS retrying"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        WAITING,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(retrying)
+}
+
+/// The deliveries of a scope that were exhausted in the last [`EXHAUSTED_HOURS`], as workers counted them.
+pub async fn exhausted(db: &Database, scope: &Scope) -> Result<i64, Problem> {
+    let exhausted = sqlx::query_scalar!(
+        r#"SELECT coalesce(sum(a.deliveries), 0)::bigint AS "exhausted!" FROM exhausted_activity a
+           WHERE a.minute > now() - make_interval(hours => $3)
+             AND ($1::uuid[] IS NULL OR (SELECT in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                                         FROM webhook w WHERE w.id = a.webhook_id))"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        EXHAUSTED_HOURS,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(exhausted)
 }
