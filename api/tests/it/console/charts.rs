@@ -105,7 +105,7 @@ async fn an_admin_sees_the_kinds_of_jobs_of_its_own_organisations(
             admin.open(&format!("/console/queue/chunk?kind=product.sync&span={span}")).await.expect(200).text;
         assert!(page.contains("1 done, 1 failed") && !page.contains("stock.sync"), "{page}");
     }
-    let shop = Scope::Eshop { organisation: other.organisation.into(), eshop: other.eshop.into() };
+    let shop = Scope::Eshop { organisation: other.organisation, eshop: other.eshop };
     let kinds = course::by_kind(&api.services.db, &shop, Span::Day).await.unwrap();
     assert_eq!(sum(&kinds.of("product.sync")), (1, 0));
 }

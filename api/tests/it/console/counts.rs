@@ -164,7 +164,7 @@ async fn every_page_counts_what_the_visitor_may_see_and_leads_to_it(
                 );
             }
             "exhausted in 24 h" => {
-                assert_eq!(list.matches("<a href=\"/console/delivery/").count(), 2, "{list}")
+                assert_eq!(list.matches("<a href=\"/console/delivery/").count(), 2, "{list}");
             }
             _ => {}
         }
@@ -195,7 +195,7 @@ async fn every_page_counts_what_the_visitor_may_see_and_leads_to_it(
         .execute(&world.owner)
         .await
         .unwrap();
-    let scope = Scope::Organisations([api.tenant.organisation.into()].into());
+    let scope = Scope::Organisations([api.tenant.organisation].into());
     assert_eq!(backlog::retrying(&api.services.db, &scope).await.unwrap(), 0);
     assert_eq!(backlog::retrying(&api.services.db, &Scope::Everything).await.unwrap(), 1);
     let list = admin.open("/console/delivery?waits=due").await.expect(200).text;
@@ -287,12 +287,12 @@ async fn the_states_of_deliveries_are_counted_up_to_a_bound(_: PgPoolOptions, op
             "{page}"
         );
     }
-    let shop = Scope::Eshop { organisation: api.tenant.organisation.into(), eshop: api.tenant.eshop.into() };
+    let shop = Scope::Eshop { organisation: api.tenant.organisation, eshop: api.tenant.eshop };
     let states = delivery::states(&api.services.db, &shop).await.unwrap();
     assert_eq!(states.of(DeliveryState::Delivered).in_words(), "7");
     assert_eq!(states.of(DeliveryState::Exhausted).in_words(), "3");
-    let nobody = Scope::Eshop { organisation: other.organisation.into(), eshop: api.tenant.eshop.into() };
-    assert_eq!(delivery::states(&api.services.db, &nobody).await.unwrap().all().in_words(), "0");
+    let stranger = Scope::Eshop { organisation: other.organisation, eshop: api.tenant.eshop };
+    assert_eq!(delivery::states(&api.services.db, &stranger).await.unwrap().all().in_words(), "0");
 
     // beyond the bound, that is said
     ended(&world, hook, "exhausted", 200).await;
