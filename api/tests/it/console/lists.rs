@@ -136,7 +136,7 @@ async fn a_search_with_few_matches_reads_a_limited_number_and_can_be_continued(
     .await
     .unwrap();
     let browser = Browser::new(api, &api.superadmin);
-    let first = browser.open("/console/job?state=cancelled").await.expect(200).text;
+    let first = browser.open("/console/job?kind=product.sync").await.expect(200).text;
     assert!(first.contains("No job matches.") && first.contains("Search older"), "{first}");
     let second = browser.open(&next_page(&first).unwrap()).await.expect(200).text;
     assert!(second.contains(&wanted.to_string()) && !second.contains("Search older"), "{second}");
