@@ -152,8 +152,9 @@ function said(page) {
   return page.getByRole("status").filter({ hasText: /./ }).textContent();
 }
 
+// of what the page is about: the counts over it name states, too
 async function act(page, name, button) {
-  await page.getByRole("link", { name }).first().click();
+  await page.getByRole("main").getByRole("link", { name }).first().click();
   const dialog = page.getByRole("dialog");
   await dialog.waitFor();
   await dialog.getByRole("button", { name: button }).click();
