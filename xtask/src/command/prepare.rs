@@ -18,7 +18,7 @@ pub(crate) fn prepare(place: &Place) -> anyhow::Result<()> {
     let scratch = Scratch::start(place, &[("fsync", "off")])?;
     scratch.migrate(place)?;
     _ = fs::remove_dir_all(&fresh);
-    if let Err(error) = describe(place, &scratch, &fresh) {
+    if let Err(error) = describe(place, &scratch, &fresh, "check", &[]) {
         _ = fs::remove_dir_all(&fresh);
         return Err(error.context("the queries could not be described"));
     }
@@ -29,21 +29,27 @@ pub(crate) fn prepare(place: &Place) -> anyhow::Result<()> {
 }
 
 /// Writes the descriptions of all queries to a folder, from a migrated database.
-pub(crate) fn describe(place: &Place, scratch: &Scratch, folder: &Path) -> anyhow::Result<()> {
+fn describe(
+    place: &Place,
+    scratch: &Scratch,
+    folder: &Path,
+    command: &str,
+    flags: &[&str],
+) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     // The queries are described while the compiler runs, so it has to run.
     let _touched = Touched::all(roots(&place.root)?)?;
     // All of the workspace, as clippy checks it: some packages alone would ask for other features, and so for all of the
     // dependencies once more.
-    let mut check = place.cargo(&["check", "--locked", "--workspace", "--all-targets"]);
-    check.env("DATABASE_URL", &scratch.database_url).env("SQLX_OFFLINE", "false");
+    let mut check = place.cargo(&[command, "--locked", "--workspace", "--all-targets"]);
+    check.args(flags).env("DATABASE_URL", &scratch.database_url).env("SQLX_OFFLINE", "false");
     run::run(check.env("SQLX_OFFLINE_DIR", folder))
 }
 
-/// Compares `.sqlx` with the queries in the code.
+/// Runs clippy, and compares `.sqlx` with the queries in the code.
 pub(crate) fn check(place: &Place, scratch: &Scratch) -> anyhow::Result<()> {
     let (kept, fresh) = (place.root.join(".sqlx"), scratch.folder.path().join("sqlx"));
-    describe(place, scratch, &fresh)?;
+    describe(place, scratch, &fresh, "clippy", &["--", "-D", "warnings"])?;
     // In a checkout without queries, git has no folder.
     fs::create_dir_all(&kept)?;
     if run::run(run::command("diff").arg("-rq").arg(&kept).arg(&fresh)).is_err() {

@@ -26,14 +26,13 @@ use crate::tools;
 type Check = fn(&mut Test) -> anyhow::Result<()>;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 20] = [
+const CHECKS: [(&str, Check); 19] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
     ("advisories", advisories),
     ("fuzz-lock", fuzz_lock),
     ("migrations", |test| test.need_migrations()),
-    ("queries", queries),
     ("clippy", clippy),
     ("documentation", documentation),
     ("tests", tests),
@@ -248,16 +247,10 @@ fn fuzz_lock(test: &mut Test) -> anyhow::Result<()> {
     test.check(name, |test| run::run(&mut test.place.cargo(&update)))
 }
 
-fn queries(test: &mut Test) -> anyhow::Result<()> {
-    test.need_migrations()?;
-    test.check("queries in .sqlx", |test| prepare::check(test.place, test.started()?))
-}
-
+/// One run of the compiler lints the code and describes its queries.
 fn clippy(test: &mut Test) -> anyhow::Result<()> {
-    test.check("clippy", |test| {
-        let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
-        run::run(&mut test.place.cargo(&clippy))
-    })
+    test.need_migrations()?;
+    test.check("clippy, the queries in .sqlx", |test| prepare::check(test.place, test.started()?))
 }
 
 fn documentation(test: &mut Test) -> anyhow::Result<()> {
@@ -287,11 +280,12 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
     })
 }
 
-/// Builds what is released, with our crates as optimised as in a release: the compiler may then refuse what every other
-/// check accepts (queries that overflow its depth limit).
+/// Builds the programs with our crates as optimised as in a release: the compiler may then refuse what every other check
+/// accepts (queries that overflow its depth limit). The dependencies are those of the tests. Later checks run these programs.
 fn optimised(test: &mut Test) -> anyhow::Result<()> {
     test.check("optimised programs", |test| {
-        run::run(&mut test.place.build("optimised", &["longshore-api", "longshore-cli", "longshore-worker"]))
+        let build = ["build", "--locked", "--workspace", "--bins", "--config", "profile.dev.opt-level=3"];
+        run::run(test.place.cargo(&build).env("CARGO_INCREMENTAL", "0"))
     })
 }
 
