@@ -184,7 +184,7 @@ async fn calls(
                  UNION ALL
                  SELECT w.id FROM webhook w
                  WHERE $3 IS NULL AND w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id)) AS w
-           JOIN webhook_activity a ON a.webhook_id = w.id AND a.minute >= $4
+           JOIN webhook_activity a ON a.webhook_id <= w.id AND (a.webhook_id, a.minute) >= (w.id, $4)
            GROUP BY 1"#,
         organisations as Option<&[OrganisationId]>,
         eshop as Option<EshopId>,

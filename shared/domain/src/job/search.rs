@@ -109,47 +109,57 @@ pub struct Page {
     pub cut_short: bool,
 }
 
-/// States that few jobs are in, and an index knows.
-const INDEXED: [JobState; 5] =
-    [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying, JobState::Failed];
+/// States that few jobs are in.
+const LIVE: [JobState; 4] = [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying];
 
 /// States that jobs end in. An index has all jobs of each in the order of time.
 const ENDED: [JobState; 3] = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
 
-/// The jobs that one search looks at, in an order: newest first, or oldest first; `$1` to `$10` are those of [`Inner`].
+/// The name of the column that this index begins with.
+const STATE: &str = "state";
+
+/// The jobs that one search looks at, in an order: newest first, or oldest first; `$1` to `$10` are those of [`Inner`]. The order
+/// begins with the column that the search names, which is compared as a range, so that only the index of that column has it.
 macro_rules! looked_at {
-    ($output:ident, newest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) < ($8, $9)", " DESC", $($rest)*) };
-    ($output:ident, oldest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) > ($7, $9)", " ASC", $($rest)*) };
-    (@ $output:ident, $behind:literal, $direction:literal, $head:literal, $tail:literal, $end:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
+    ($output:ident, newest, $($rest:tt)*) => {
+        looked_at!(@ $output, ">=", "<", "($8::timestamptz, 'infinity')", "($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')", " DESC", $($rest)*)
+    };
+    ($output:ident, oldest, $($rest:tt)*) => {
+        looked_at!(@ $output, "<=", ">", "($7::timestamptz, '-infinity')", "($9::uuid, '00000000-0000-0000-0000-000000000000')", " ASC", $($rest)*)
+    };
+    (@ $output:ident, $within:literal, $behind:literal, $at:literal, $id:literal, $direction:literal, $head:literal, $tail:literal,
+     $end:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $output,
             $head
             + r#" (
                 SELECT * FROM job
                 WHERE in_scope($1, organisation_id, organisations)
-                  AND in_eshop($2, organisation_id)
-                  AND ($3::uuid IS NULL OR eshop_id = $3)
-                  AND ($4::text IS NULL OR state = $4)
+                  AND CASE WHEN $10::text = 'organisation'
+                      THEN organisation_id "# + $within + " $2 AND (organisation_id, created_at, id) " + $behind
+            + " ($2, coalesce" + $at + ", coalesce" + $id + r#")
+                      ELSE in_eshop($2, organisation_id) END
+                  AND CASE WHEN $10 = 'eshop'
+                      THEN eshop_id "# + $within + " $3 AND (eshop_id, created_at, id) " + $behind
+            + " ($3, coalesce" + $at + ", coalesce" + $id + r#")
+                      ELSE in_eshop($3, eshop_id) END
+                  AND CASE WHEN $10 = 'state'
+                      THEN state "# + $within + " $4 AND (state, created_at, id) " + $behind
+            + " ($4, coalesce" + $at + ", coalesce" + $id + r#")
+                           AND state IN ('succeeded', 'failed', 'cancelled')
+                      ELSE $4::text IS NULL OR state = $4 END
                   AND (NOT $5 OR error IS NOT NULL)
                   AND in_scope($6, id)
                   AND ($7::timestamptz IS NULL OR created_at >= $7)
                   AND ($8::timestamptz IS NULL OR created_at <= $8)
-                  AND ($10::text IS NULL OR state BETWEEN $10 AND $10 AND state IN ('succeeded', 'failed', 'cancelled'))
-                  AND ($9::uuid IS NULL OR "#
-            + $behind
-            + ") ORDER BY CASE WHEN $10 IS NOT NULL THEN state END"
-            + $direction
-            + ", created_at"
-            + $direction
-            + ", id"
-            + $direction
+                  AND ($9::uuid IS NULL OR (created_at, id) "# + $behind
+            + " (coalesce" + $at + ", $9)) ORDER BY CASE $10 WHEN 'state' THEN state END" + $direction
+            + ", CASE $10 WHEN 'eshop' THEN eshop_id WHEN 'organisation' THEN organisation_id END" + $direction
+            + ", created_at" + $direction + ", id" + $direction
             + $tail
-            + " ORDER BY CASE WHEN $10 IS NOT NULL THEN j.state END"
-            + $direction
-            + ", j.created_at"
-            + $direction
-            + ", j.id"
-            + $direction
+            + " ORDER BY CASE $10 WHEN 'state' THEN j.state END" + $direction
+            + ", CASE $10 WHEN 'eshop' THEN j.eshop_id WHEN 'organisation' THEN j.organisation_id END" + $direction
+            + ", j.created_at" + $direction + ", j.id" + $direction
             + $end,
             $inner.organisations as Option<&[OrganisationId]>,
             $inner.organisation as Option<OrganisationId>,
@@ -160,7 +170,7 @@ macro_rules! looked_at {
             $inner.since,
             $inner.until,
             $inner.after as Option<JobId>,
-            $inner.ended
+            $inner.named
             $(, $parameter)*
         )
     };
@@ -227,8 +237,8 @@ struct Inner<'w> {
     since: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
     after: Option<JobId>,
-    /// The state that they ended in; it alone is wanted, of all callers.
-    ended: Option<&'static str>,
+    /// The column whose index has the jobs in their order; nothing: that of time alone, or there are few.
+    named: Option<&'static str>,
 }
 
 struct Id {
@@ -247,11 +257,21 @@ impl<'w> Inner<'w> {
             None => None,
         };
         // one organisation is compared: its index then has the order, too
-        let (organisations, only) = match scope.organisations() {
+        let (organisations, organisation) = match scope.organisations() {
             Some([one]) if wanted.organisation.is_none_or(|wanted| wanted == *one) => (None, Some(*one)),
             several => (several, wanted.organisation),
         };
-        let indexed = wanted.state.filter(|state| INDEXED.contains(state)).map(JobState::as_str);
+        let eshop = scope.eshop().or(wanted.eshop);
+        let state = wanted
+            .state
+            .filter(|state| LIVE.contains(state) || *state == JobState::Failed)
+            .map(JobState::as_str);
+        let named = match (eshop, organisation) {
+            _ if ids.is_some() || wanted.state.is_some_and(|state| LIVE.contains(&state)) => None,
+            (Some(_), _) => Some("eshop"),
+            (None, Some(_)) => Some("organisation"),
+            (None, None) => None,
+        };
         // the bound of a time filter is excluded, but the place where the next page begins may be included
         let until = wanted.until.map(|until| until - chrono::TimeDelta::microseconds(1));
         let place = wanted.after.map(|place| place.at);
@@ -262,15 +282,16 @@ impl<'w> Inner<'w> {
         };
         Ok(Self {
             organisations,
-            organisation: only,
-            eshop: scope.eshop().or(wanted.eshop),
-            state: indexed,
-            with_error: wanted.error.is_some(),
+            organisation,
+            eshop,
+            // that index does not know them: each job is looked at
+            state: state.filter(|_| named.is_none()),
+            with_error: wanted.error.is_some() && named.is_none(),
             ids,
             since,
             until,
             after: wanted.after.map(|place| place.id),
-            ended: None,
+            named,
         })
     }
 
@@ -284,10 +305,14 @@ impl<'w> Inner<'w> {
             || wanted.error.is_some();
         match wanted.state {
             Some(state) if !is_narrow && ENDED.contains(&state) => {
-                Self { state: None, ended: Some(state.as_str()), ..self }
+                Self { state: Some(state.as_str()), named: Some(STATE), ..self }
             }
             _ => self,
         }
+    }
+
+    fn is_of_ended(&self) -> bool {
+        self.named == Some(STATE)
     }
 }
 
@@ -296,11 +321,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     let inner = Inner::of(db, scope, wanted).await?.or_ended(wanted);
     let error = wanted.error.as_deref().map(containing);
     let size = wanted.size.unwrap_or(PAGE);
-    let window = match inner.ended {
-        // a plan for a page of them reads them in their order; one for more would make a bitmap of all
-        Some(_) => i64::try_from(size + 1).map_err(Problem::internal)?,
-        None => WINDOW,
-    };
+    let window =
+        if inner.is_of_ended() { i64::try_from(size + 1).map_err(Problem::internal)? } else { WINDOW };
     let mut jobs = if wanted.oldest {
         page!(oldest, inner, wanted, error, size, window, db)?
     } else {
@@ -311,7 +333,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
         return Ok(Page { jobs, next, cut_short: false });
     }
-    if inner.ended.is_some() {
+    if inner.is_of_ended() {
         return Ok(Page { jobs, next: None, cut_short: false });
     }
     let edge = if wanted.oldest { edge!(oldest, inner, db)? } else { edge!(newest, inner, db)? };

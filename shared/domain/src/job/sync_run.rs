@@ -126,7 +126,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<R
                    SELECT DISTINCT ON (j.kind) j.* FROM (
                        -- the order of the index of the e-shop alone
                        SELECT * FROM job WHERE eshop_id BETWEEN shown.id AND shown.id
-                       ORDER BY eshop_id DESC, created_at DESC LIMIT $6
+                       ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $6
                    ) AS j
                    WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send') ORDER BY j.kind, j.created_at DESC
                ) last ON last.kind = k.kind

@@ -240,7 +240,8 @@ pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem
         Record,
         r#"WITH newest AS (
                SELECT state, finished_at, (attempts -> -1 ->> 'durationMs')::float8 AS ms
-               FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT $2
+               FROM delivery_history
+               WHERE webhook_id BETWEEN $1 AND $1 ORDER BY webhook_id DESC, id DESC LIMIT $2
            )
            SELECT newest.ended AS "ended!", newest.since, newest.median_ms, newest.p95_ms,
                   called.calls AS "calls!", called.delivered AS "delivered!"
@@ -251,7 +252,7 @@ pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem
            CROSS JOIN (SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls,
                               coalesce(sum(delivered), 0)::bigint AS delivered
                        FROM webhook_activity
-                       WHERE webhook_id = $1 AND minute > now() - make_interval(hours => $3)) AS called"#,
+                       WHERE webhook_id <= $1 AND (webhook_id, minute) > ($1, now() - make_interval(hours => $3))) AS called"#,
         webhook.get(),
         SAMPLE,
         CALLS_HOURS,
@@ -286,7 +287,8 @@ pub async fn last_calls(db: &Database, webhook: WebhookId, count: i64) -> Result
                (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
                 ORDER BY created_at, id LIMIT 1000)
                UNION ALL
-               (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT 1000)
+               (SELECT id, attempts FROM delivery_history
+                WHERE webhook_id BETWEEN $1 AND $1 ORDER BY webhook_id DESC, id DESC LIMIT 1000)
                UNION ALL
                (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
                 ORDER BY finished_at DESC LIMIT 1000)

@@ -113,11 +113,10 @@ pub(super) async fn counts_of(
            )
            SELECT s.status AS "status!: ExpeditionStatus", (SELECT count(*) FROM (
                       SELECT FROM having_orders o CROSS JOIN LATERAL (
-                          -- by the index of this order, whose first ones are the same for any statistics
                           SELECT FROM (
                               SELECT eshop_id FROM expedition e
-                              WHERE e.organisation_id BETWEEN o.id AND o.id AND e.status BETWEEN s.status AND s.status
-                              ORDER BY e.organisation_id, e.status, e.status_since, e.id LIMIT $4
+                              WHERE e.organisation_id = o.id AND e.status = s.status
+                              ORDER BY e.status_since, e.id LIMIT $4
                           ) AS looked_at WHERE in_eshop($3, eshop_id)
                       ) AS of_one LIMIT $4) AS counted) AS "orders!"
            FROM unnest($1::text[]) WITH ORDINALITY AS s (status, place) ORDER BY s.place"#,

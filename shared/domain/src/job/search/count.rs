@@ -100,7 +100,7 @@ async fn of_newest(
                 ) AS j WHERE j.organisations <@ $1)
                UNION ALL
                (SELECT state FROM job
-                WHERE eshop_id BETWEEN $2 AND $2 AND organisation_id = ANY ($1) ORDER BY eshop_id DESC, created_at DESC LIMIT $3)
+                WHERE eshop_id BETWEEN $2 AND $2 AND organisation_id = ANY ($1) ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $3)
                LIMIT $3
            )
            SELECT s.state AS "state!: JobState", (SELECT count(*) FROM newest n WHERE n.state = s.state) AS "jobs!",
