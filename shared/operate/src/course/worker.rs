@@ -33,7 +33,7 @@ pub struct Workers {
 pub struct OfWorker {
     /// `<host>-<process id>`.
     pub name: String,
-    /// The last minute in which it was there.
+    /// The last minute in which it was there; of earlier ones, where the step that has them begins.
     pub last: DateTime<Utc>,
     /// Jobs that it ended.
     pub jobs: Vec<Runs>,
