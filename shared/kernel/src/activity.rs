@@ -23,7 +23,7 @@ use self::worker::Doing;
 use super::problem::Problem;
 use crate::ids::WebhookId;
 
-pub use self::course::{Course, Point, Span, Waiting, read};
+pub use self::course::{Course, Point, Span, Steps, Waiting, read};
 pub use self::sum::compact;
 
 /// How often a process adds what it has counted.
