@@ -24,6 +24,7 @@
 //! Postgres, and the dispatcher puts it on the queue again.
 
 mod line;
+mod place;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::line::Line;
+pub(crate) use self::place::Place;
+use self::place::Waiting;
 
 use longshore_shared::kernel::ids::OrganisationId;
 
@@ -346,103 +349,6 @@ impl Places {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A turn that waits for a place. If it gives up, it leaves the line and passes on a place that it was just
-/// given.
-struct Waiting<'p> {
-    places: &'p Places,
-    turn: Uuid,
-    organisation: OrganisationId,
-    slow: bool,
-    signal: Option<oneshot::Receiver<()>>,
-}
-
-impl Waiting<'_> {
-    async fn wait(mut self) -> Option<()> {
-        let signal = self.signal.as_mut()?;
-        let signal = tokio::time::timeout(PATIENCE, signal).await.ok()?;
-        // given a place or turned away: in either case it has left the line
-        self.signal = None;
-        signal.ok()
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let Some(mut signal) = self.signal.take() else { return };
-        let mut state = self.places.lock();
-        state.kind(self.slow).line.leave(self.organisation, self.turn);
-        if signal.try_recv().is_ok() {
-            state.kind(self.slow).leave(self.organisation);
-            state.began(self.organisation);
-            state.admit();
-        }
-    }
-}
-
-/// A place that a turn holds; dropping it gives it back.
-#[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
-    turn: Uuid,
-    organisation: OrganisationId,
-    begins: bool,
-    slow: bool,
-    /// How the lane is remembered when the turn ends.
-    was_slow: bool,
-}
-
-impl Place {
-    /// Counts the turn among the slow ones, or among the others. A turn that becomes slow counts as such even
-    /// if the slow ones then exceed their share; until they no longer do, no further slow turn enters.
-    pub(crate) fn set_slow(&mut self, slow: bool) {
-        if self.slow == slow {
-            return;
-        }
-        self.slow = slow;
-        let mut state = self.places.lock();
-        state.kind(!slow).leave(self.organisation);
-        state.kind(slow).take(self.organisation);
-        state.admit();
-    }
-
-    /// The turn has begun: it has an answer or waits for one. Another turn of the organisation may begin.
-    pub(crate) fn began(&mut self) {
-        if std::mem::take(&mut self.begins) {
-            let mut state = self.places.lock();
-            state.began(self.organisation);
-            state.admit();
-        }
-    }
-
-    /// Whether the turn counts as slow.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.slow
-    }
-
-    /// How the next turn of the lane counts when it enters.
-    pub(crate) fn remember(&mut self, slow: bool) {
-        self.was_slow = slow;
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut state = self.places.lock();
-        state.remember(self.turn, self.was_slow);
-        if let Some(long) = &mut state.long {
-            // the same turn may have entered twice: then the older one, which runs, can still be asked
-            if let Some(at) = long.iter().rposition(|long| long.turn == self.turn) {
-                long.remove(at);
-            }
-        }
-        state.kind(self.slow).leave(self.organisation);
-        if self.begins {
-            state.began(self.organisation);
-        }
-        state.admit();
     }
 }
 

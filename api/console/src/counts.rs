@@ -66,13 +66,12 @@ fn draw(counts: &Counts, caller: &Caller) -> Markup {
 }
 
 fn jobs(live: &Live, failed: i64) -> Markup {
-    let of = |jobs: i64| format!("{}{}", number(jobs), if live.is_more() { "+" } else { "" });
     html! {
         span {
             span.muted { "Jobs" }
-            (count("/console/job?state=queued", &of(live.queued), "queued", false))
-            (count("/console/job?state=running", &of(live.running), "running", false))
-            (count("/console/job?state=retrying", &of(live.retrying), "retrying", false))
+            (count("/console/job?state=queued", &live.queued.in_words(), "queued", false))
+            (count("/console/job?state=running", &live.running.in_words(), "running", false))
+            (count("/console/job?state=retrying", &live.retrying.in_words(), "retrying", false))
             (count("/console/job?state=failed&hours=24", &up_to(failed, FAILED), "failed in 24 h", failed > 0))
         }
     }

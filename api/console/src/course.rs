@@ -1,8 +1,8 @@
 //! The recent past in charts, over an hour to a week: of the service, of a queue, a kind of job, a worker, an e-shop, a webhook.
 //! Where there is a list of what a chart counts, a click on a step leads to the list of its period.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
+use chrono::TimeDelta;
+use longshore_shared::kernel::activity::{Course, Point, Span, Steps, Waiting};
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::operate::course::{Kinds, Narrow, OfWorker, Runs, Workers};
 use maud::{Markup, html};
@@ -35,30 +35,29 @@ pub(super) fn script() -> Markup {
     }
 }
 
-/// The steps of charts, the list that a click leads to.
+/// The steps of charts, and the list that a click on one leads to.
 #[derive(Clone, Copy, Debug)]
-struct Steps<'s> {
-    from: DateTime<Utc>,
-    minutes: i32,
+struct Axis<'s> {
+    steps: Steps,
     list: Option<&'s str>,
 }
 
 /// The charts of the overview; of the service there are more.
 pub(super) fn draw(asked: &Asked, course: &Course, is_service: bool) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
-    let jobs = Steps { list: Some(JOBS), ..steps };
-    let deliveries = Steps { list: Some(DELIVERIES), ..steps };
+    let axis = Axis { steps: course.steps, list: None };
+    let jobs = Axis { list: Some(JOBS), ..axis };
+    let deliveries = Axis { list: Some(DELIVERIES), ..axis };
     let charts = html! {
         (throughput(jobs, "Finished jobs", &course.jobs))
         (throughput(deliveries, "Calls to destinations", &course.deliveries))
         (latency(jobs, "Duration of jobs", &course.jobs))
         @if is_service {
             (latency(deliveries, "Duration of calls", &course.deliveries))
-            (backlog(steps, "Open jobs", &course.waiting, |waiting| waiting.jobs))
-            (backlog(steps, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
+            (backlog(axis, "Open jobs", &course.waiting, |waiting| waiting.jobs))
+            (backlog(axis, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
         }
     };
-    activity(asked, "/console", course.span, &charts)
+    activity(asked, "/console", course.steps.span, &charts)
 }
 
 const JOBS: &str = "/console/job";
@@ -67,24 +66,24 @@ const DELIVERIES: &str = "/console/delivery";
 
 /// The charts of the queue of jobs.
 pub(super) fn of_jobs(asked: &Asked, here: &str, course: &Course) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(JOBS) };
+    let axis = Axis { steps: course.steps, list: Some(JOBS) };
     let charts = html! {
-        (throughput(steps, "Finished jobs", &course.jobs))
-        (backlog(steps, "Open jobs", &course.waiting, |waiting| waiting.jobs))
-        (latency(steps, "Duration of jobs", &course.jobs))
+        (throughput(axis, "Finished jobs", &course.jobs))
+        (backlog(axis, "Open jobs", &course.waiting, |waiting| waiting.jobs))
+        (latency(axis, "Duration of jobs", &course.jobs))
     };
-    activity(asked, here, course.span, &charts)
+    activity(asked, here, course.steps.span, &charts)
 }
 
 /// The charts of the queue of webhooks.
 pub(super) fn of_deliveries(asked: &Asked, here: &str, course: &Course) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(DELIVERIES) };
+    let axis = Axis { steps: course.steps, list: Some(DELIVERIES) };
     let charts = html! {
-        (throughput(steps, "Calls to destinations", &course.deliveries))
-        (backlog(steps, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
-        (latency(steps, "Duration of calls", &course.deliveries))
+        (throughput(axis, "Calls to destinations", &course.deliveries))
+        (backlog(axis, "Due deliveries", &course.waiting, |waiting| waiting.deliveries))
+        (latency(axis, "Duration of calls", &course.deliveries))
     };
-    activity(asked, here, course.span, &charts)
+    activity(asked, here, course.steps.span, &charts)
 }
 
 /// The charts of a queue whose runs are counted: how many there were, and how long they took.
@@ -95,40 +94,40 @@ pub(super) fn of_runs(
     points: &[Point],
     [runs, durations]: [&str; 2],
 ) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let axis = Axis { steps: course.steps, list: None };
     let charts = html! {
-        (throughput(steps, runs, points))
-        (latency(steps, durations, points))
+        (throughput(axis, runs, points))
+        (latency(axis, durations, points))
     };
-    activity(asked, here, course.span, &charts)
+    activity(asked, here, course.steps.span, &charts)
 }
 
 /// The charts of a webhook.
 pub(super) fn of_webhook(asked: &Asked, here: &str, course: &Narrow) -> Markup {
     let list = format!("{here}#ended");
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(&list) };
-    activity(asked, here, course.span, &calls(steps, &course.calls))
+    let axis = Axis { steps: course.steps, list: Some(&list) };
+    activity(asked, here, course.steps.span, &calls(axis, &course.calls))
 }
 
 /// The charts of a kind of job.
 pub(super) fn of_kind(asked: &Asked, here: &str, course: &Kinds, kind: &str) -> Markup {
     let list = format!("{JOBS}?kind={kind}");
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: Some(&list) };
+    let axis = Axis { steps: course.steps, list: Some(&list) };
     let title = html! { "Activity of " code { (kind) } };
-    let drawn = runs(steps, ["Finished jobs", "Duration of jobs"], &course.of(kind));
-    section(asked, here, course.span, &title, &html! { div.charts { (drawn) } })
+    let drawn = runs(axis, ["Finished jobs", "Duration of jobs"], &course.of(kind));
+    section(asked, here, course.steps.span, &title, &html! { div.charts { (drawn) } })
 }
 
 /// The charts of a worker.
 pub(super) fn of_worker(asked: &Asked, here: &str, course: &Workers, worker: &OfWorker) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let axis = Axis { steps: course.steps, list: None };
     let points = |runs: &[Runs]| runs.iter().map(point).collect::<Vec<_>>();
     let drawn = html! {
-        (throughput(steps, "Ended jobs", &points(&worker.jobs)))
-        (throughput(steps, "Calls to destinations", &points(&worker.calls)))
-        (memory(steps, worker))
+        (throughput(axis, "Ended jobs", &points(&worker.jobs)))
+        (throughput(axis, "Calls to destinations", &points(&worker.calls)))
+        (memory(axis, worker))
     };
-    activity(asked, here, course.span, &drawn)
+    activity(asked, here, course.steps.span, &drawn)
 }
 
 /// The megabytes that a worker used, at its most in each step.
@@ -136,12 +135,12 @@ pub(super) fn megabytes(worker: &OfWorker) -> Vec<Option<f64>> {
     worker.memory.iter().map(|bytes| bytes.map(|bytes| float(bytes / 1_000_000))).collect()
 }
 
-fn memory(steps: Steps<'_>, worker: &OfWorker) -> Markup {
+fn memory(axis: Axis<'_>, worker: &OfWorker) -> Markup {
     let values = megabytes(worker);
     let last = values.iter().rev().copied().flatten().next();
     let summary = last.map_or_else(|| "not known".to_owned(), |last| Unit::Megabytes.write(last));
     let lines = vec![Series { class: "median", values, apart: false }];
-    chart(steps, "Memory", &summary, (vec![], lines), &[("median", "most")], Unit::Megabytes)
+    chart(axis, "Memory", &summary, (vec![], lines), &[("median", "most")], Unit::Megabytes)
 }
 
 /// The charts of an e-shop: of its webhooks and its jobs, as far as the visitor may see them.
@@ -153,17 +152,17 @@ pub(super) fn of_eshop(
     jobs: Option<&str>,
     webhooks: bool,
 ) -> Markup {
-    let steps = Steps { from: course.from, minutes: course.step_minutes, list: None };
+    let axis = Axis { steps: course.steps, list: None };
     let deliveries = format!("{DELIVERIES}?eshop={eshop}");
     let charts = html! {
-        @if webhooks { (calls(Steps { list: Some(&deliveries), ..steps }, &course.calls)) }
+        @if webhooks { (calls(Axis { list: Some(&deliveries), ..axis }, &course.calls)) }
         @if let Some(list) = jobs {
-            @let steps = Steps { list: Some(list), ..steps };
-            (throughput(steps, "Finished jobs", &course.jobs))
-            (latency(steps, "Duration of jobs", &course.jobs))
+            @let axis = Axis { list: Some(list), ..axis };
+            (throughput(axis, "Finished jobs", &course.jobs))
+            (latency(axis, "Duration of jobs", &course.jobs))
         }
     };
-    activity(asked, here, course.span, &charts)
+    activity(asked, here, course.steps.span, &charts)
 }
 
 fn activity(asked: &Asked, here: &str, chosen: Span, charts: &Markup) -> Markup {
@@ -188,16 +187,16 @@ pub(super) fn section(asked: &Asked, here: &str, chosen: Span, title: &Markup, c
     }
 }
 
-fn calls(steps: Steps<'_>, calls: &[Runs]) -> Markup {
-    runs(steps, ["Calls to destinations", "Duration of calls"], calls)
+fn calls(axis: Axis<'_>, calls: &[Runs]) -> Markup {
+    runs(axis, ["Calls to destinations", "Duration of calls"], calls)
 }
 
 /// What ran, and how long it took.
-fn runs(steps: Steps<'_>, [count, duration]: [&str; 2], runs: &[Runs]) -> Markup {
+fn runs(axis: Axis<'_>, [count, duration]: [&str; 2], runs: &[Runs]) -> Markup {
     let points: Vec<Point> = runs.iter().map(point).collect();
     html! {
-        (throughput(steps, count, &points))
-        (durations(steps, duration, &points, ["slowest", "mean"]))
+        (throughput(axis, count, &points))
+        (durations(axis, duration, &points, ["slowest", "mean"]))
     }
 }
 
@@ -206,7 +205,7 @@ fn point(runs: &Runs) -> Point {
     Point { good: runs.good, bad: runs.bad, median_ms: runs.mean_ms, p95_ms: runs.slowest_ms }
 }
 
-fn throughput(steps: Steps<'_>, title: &str, points: &[Point]) -> Markup {
+fn throughput(axis: Axis<'_>, title: &str, points: &[Point]) -> Markup {
     let (good, bad) = points.iter().fold((0, 0), |(good, bad), point| (good + point.good, bad + point.bad));
     let summary = match bad {
         0 => format!("{} done, none failed", number(good)),
@@ -216,14 +215,14 @@ fn throughput(steps: Steps<'_>, title: &str, points: &[Point]) -> Markup {
     let bars = vec![Series { class: "good", values: of(|point| point.good), apart: false }];
     // a few failures beside thousands are seen only by a scale of their own
     let lines = vec![Series { class: "bad", values: of(|point| point.bad), apart: true }];
-    chart(steps, title, &summary, (bars, lines), &[("good", "done"), ("bad", "failed")], Unit::Count)
+    chart(axis, title, &summary, (bars, lines), &[("good", "done"), ("bad", "failed")], Unit::Count)
 }
 
-fn latency(steps: Steps<'_>, title: &str, points: &[Point]) -> Markup {
-    durations(steps, title, points, ["p95", "median"])
+fn latency(axis: Axis<'_>, title: &str, points: &[Point]) -> Markup {
+    durations(axis, title, points, ["p95", "median"])
 }
 
-fn durations(steps: Steps<'_>, title: &str, points: &[Point], words: [&'static str; 2]) -> Markup {
+fn durations(axis: Axis<'_>, title: &str, points: &[Point], words: [&'static str; 2]) -> Markup {
     let worst = points.iter().filter_map(|point| point.p95_ms).reduce(f64::max);
     let [long, usual] = words;
     let summary =
@@ -234,23 +233,23 @@ fn durations(steps: Steps<'_>, title: &str, points: &[Point], words: [&'static s
         apart: false,
     };
     let lines = vec![of(|point| point.p95_ms, "p95"), of(|point| point.median_ms, "median")];
-    chart(steps, title, &summary, (vec![], lines), &[("p95", long), ("median", usual)], Unit::Milliseconds)
+    chart(axis, title, &summary, (vec![], lines), &[("p95", long), ("median", usual)], Unit::Milliseconds)
 }
 
-fn backlog(steps: Steps<'_>, title: &str, waiting: &[Option<Waiting>], value: fn(&Waiting) -> i64) -> Markup {
+fn backlog(axis: Axis<'_>, title: &str, waiting: &[Option<Waiting>], value: fn(&Waiting) -> i64) -> Markup {
     let values: Vec<_> = waiting.iter().map(|waiting| waiting.as_ref().map(|w| float(value(w)))).collect();
-    let step = TimeDelta::minutes(steps.minutes.into());
+    let step = TimeDelta::minutes(axis.steps.minutes.into());
     let last = waiting
         .iter()
         .zip(0..)
-        .filter_map(|(waiting, place)| Some((value(waiting.as_ref()?), steps.from + step * place)));
+        .filter_map(|(waiting, place)| Some((value(waiting.as_ref()?), axis.steps.from + step * place)));
     let summary = last.last().map_or_else(
         || "no data".to_owned(),
         |(count, at)| format!("{} at {} UTC", number(count), at.format("%H:%M")),
     );
     let bars = vec![Series { class: "waiting", values, apart: false }];
     chart(
-        Steps { list: None, ..steps },
+        Axis { list: None, ..axis },
         title,
         &summary,
         (bars, vec![]),
@@ -260,15 +259,15 @@ fn backlog(steps: Steps<'_>, title: &str, waiting: &[Option<Waiting>], value: fn
 }
 
 fn chart(
-    steps: Steps<'_>,
+    axis: Axis<'_>,
     title: &str,
     summary: &str,
     (bars, lines): (Vec<Series>, Vec<Series>),
     legend: &[(&'static str, &'static str)],
     unit: Unit,
 ) -> Markup {
-    let step = TimeDelta::minutes(steps.minutes.into());
-    Chart { title, summary, from: steps.from, step, bars, lines, legend, unit, list: steps.list }.draw()
+    let step = TimeDelta::minutes(axis.steps.minutes.into());
+    Chart { title, summary, from: axis.steps.from, step, bars, lines, legend, unit, list: axis.list }.draw()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a chart is drawn to a hundredth")]

@@ -13,9 +13,13 @@ use super::piece::{empty, milliseconds, none, number};
 pub(super) fn part(asked: &Asked, here: &str, kinds: &Kinds, chosen: Option<JobKind>) -> Markup {
     match chosen {
         Some(kind) => course::of_kind(asked, here, kinds, kind.as_str()),
-        None => {
-            course::section(asked, here, kinds.span, &html! { "By kind" }, &rows(asked, here, kinds, None))
-        }
+        None => course::section(
+            asked,
+            here,
+            kinds.steps.span,
+            &html! { "By kind" },
+            &rows(asked, here, kinds, None),
+        ),
     }
 }
 

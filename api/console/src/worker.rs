@@ -50,7 +50,7 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
         p.trail { a href="/console/queue" { "Queues" } }
         h1 { "Workers" }
         p.muted { "The workers that were there in the period, the last ones first. The " a href="/console#workers-title" { "overview" } " shows what they do now." }
-        (course::section(asked, HERE, found.span, &title, &rows))
+        (course::section(asked, HERE, found.steps.span, &title, &rows))
     };
     Ok(visit.page(Section::Queues, "Workers", &content))
 }

@@ -9,6 +9,7 @@
 mod course;
 mod pending;
 mod runs;
+mod sum;
 mod worker;
 
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use self::worker::Doing;
 use super::problem::Problem;
 use crate::ids::WebhookId;
 
-pub use self::course::{Course, Point, Span, Waiting, read};
+pub use self::course::{Course, Point, Span, Steps, Waiting, read};
+pub use self::sum::compact;
 
 /// How often a process adds what it has counted.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
@@ -190,36 +192,6 @@ fn slot(took: Duration) -> i16 {
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
     let slot = milliseconds.checked_next_power_of_two().map_or(LAST_SLOT, u64::trailing_zeros);
     i16::try_from(slot.min(LAST_SLOT)).unwrap_or_default()
-}
-
-/// Sums up what is older than the spans that are shown by less: by five minutes, by quarters of an hour, and by the hour, so that
-/// every span has few rows.
-pub async fn compact(db: &PgPool) -> Result<(), Problem> {
-    sqlx::query!(
-        "WITH step AS (
-             -- whole ones: each is summed up once
-             SELECT date_bin('5 minutes', now() - interval '70 minutes', 'epoch') AS by_five_minutes,
-                    date_bin('15 minutes', now() - interval '7 hours', 'epoch') AS by_quarter,
-                    date_bin('1 hour', now() - interval '25 hours', 'epoch') AS by_hour
-         ), summed AS (
-             SELECT a.minute AS was, date_bin(CASE WHEN a.minute < s.by_hour THEN interval '1 hour'
-                                                  WHEN a.minute < s.by_quarter THEN interval '15 minutes'
-                                                  ELSE interval '5 minutes' END, a.minute, 'epoch') AS minute
-             FROM step s CROSS JOIN LATERAL (
-                 SELECT DISTINCT minute FROM activity WHERE minute < s.by_five_minutes
-             ) AS a
-         ), old AS (
-             DELETE FROM activity a USING summed s WHERE a.minute = s.was AND s.minute <> s.was
-             RETURNING s.minute, a.subject, a.outcome, a.slot, a.count
-         )
-         INSERT INTO activity AS a (minute, subject, outcome, slot, count)
-         SELECT minute, subject, outcome, slot, sum(count)::bigint FROM old GROUP BY 1, 2, 3, 4
-         ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
-    )
-    .execute(db)
-    .await?;
-    runs::compact(db).await?;
-    worker::compact(db).await
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Figures, durations and moments as people read them.
 
+use std::iter::Sum;
+
 use chrono::{DateTime, Utc};
 
 /// A number with its thousands apart.
@@ -55,6 +57,15 @@ impl AtLeast {
     }
 }
 
+impl Sum for AtLeast {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |all, more| Self {
+            count: all.count + more.count,
+            is_more: all.is_more || more.is_more,
+        })
+    }
+}
+
 /// A moment, to the second.
 #[must_use]
 pub fn stamp(at: DateTime<Utc>) -> String {
@@ -105,6 +116,9 @@ mod tests {
         assert_eq!(up_to(999, 1_000), "999");
         assert_eq!(up_to(1_000, 1_000), "1,000+");
         assert_eq!(up_to(7_412, 1_000), "1,000+");
-        assert_eq!(AtLeast { count: 12, is_more: true }.in_words(), "12+");
+        let [some, all] = [true, false].map(|is_more| AtLeast { count: 12, is_more });
+        assert_eq!(some.in_words(), "12+");
+        assert_eq!([all, some].into_iter().sum::<AtLeast>().in_words(), "24+");
+        assert_eq!([all, all].into_iter().sum::<AtLeast>().in_words(), "24");
     }
 }

@@ -53,13 +53,12 @@ impl Counts {
     /// As `GET /api/counts` shows them.
     fn fields(&self) -> Value {
         let counted = |count: AtLeast| json!({"count": count.count, "atLeast": count.is_more});
-        let job = |count| counted(AtLeast { count, is_more: self.jobs.is_more() });
         let bounded = |count| counted(AtLeast::up_to(count, FAILED));
         json!({
             "at": moment(self.at),
             "attention": {"lines": self.attention, "worst": self.worst},
             "jobs": {
-                "queued": job(self.jobs.queued), "running": job(self.jobs.running), "retrying": job(self.jobs.retrying),
+                "queued": counted(self.jobs.queued), "running": counted(self.jobs.running), "retrying": counted(self.jobs.retrying),
                 "failedInADay": bounded(self.failed_jobs),
             },
             "deliveries": {

@@ -11,10 +11,8 @@ mod worker;
 pub use kind::{Kinds, OfKind, by_kind};
 pub use worker::{OfWorker, SHOWN, Workers, by_worker, of_worker};
 
-use chrono::{DateTime, Utc};
-
 use longshore_kernel::access::Scope;
-use longshore_kernel::activity::{self, CALLS_MINUTES, Course, Point, Span};
+use longshore_kernel::activity::{self, CALLS_MINUTES, Course, Point, Span, Steps};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
@@ -38,29 +36,18 @@ pub struct Runs {
 /// A span of a webhook, or of an e-shop, in steps, the oldest first.
 #[derive(Clone, Debug)]
 pub struct Narrow {
-    /// Where the first step begins.
-    pub from: DateTime<Utc>,
-    /// Which span.
-    pub span: Span,
-    /// Minutes of a step.
-    pub step_minutes: i32,
+    /// Its steps.
+    pub steps: Steps,
     /// Calls to destinations.
     pub calls: Vec<Runs>,
     /// Jobs of an e-shop that ended, by their acceptance.
     pub jobs: Vec<Point>,
 }
 
-/// The steps of a span.
-struct Steps {
-    from: DateTime<Utc>,
-    minutes: i32,
-    count: usize,
-}
-
 /// Reads a span of a caller, up to now.
 pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Problem> {
     let Some(organisations) = scope.organisations() else { return activity::read(&db.lists, span).await };
-    let steps = steps(db, span, CALLS_MINUTES).await?;
+    let steps = Steps::of(&db.lists, span, CALLS_MINUTES).await?;
     let (jobs, calls) = tokio::try_join!(
         jobs(db, organisations, scope.eshop(), &steps),
         calls(db, Some(organisations), scope.eshop(), None, &steps),
@@ -68,18 +55,17 @@ pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Pr
     let deliveries =
         calls.iter().map(|calls| Point { good: calls.good, bad: calls.bad, median_ms: None, p95_ms: None });
     let deliveries = deliveries.collect();
-    let (from, step_minutes) = (steps.from, steps.minutes);
     // what is counted for the whole service only
     let (partners, handovers, upkeep) = (Vec::new(), Vec::new(), Vec::new());
     let waiting = vec![None; steps.count];
-    Ok(Course { from, span, step_minutes, jobs, deliveries, partners, handovers, upkeep, waiting })
+    Ok(Course { steps, jobs, deliveries, partners, handovers, upkeep, waiting })
 }
 
 /// Reads a span of a webhook. The caller must have access to it.
 pub async fn of_webhook(db: &Database, webhook: WebhookId, span: Span) -> Result<Narrow, Problem> {
-    let steps = steps(db, span, CALLS_MINUTES).await?;
+    let steps = Steps::of(&db.lists, span, CALLS_MINUTES).await?;
     let calls = calls(db, None, None, Some(webhook), &steps).await?;
-    Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs: Vec::new() })
+    Ok(Narrow { steps, calls, jobs: Vec::new() })
 }
 
 /// Reads a span of an e-shop. The caller must have access to it.
@@ -89,45 +75,13 @@ pub async fn of_eshop(
     eshop: EshopId,
     span: Span,
 ) -> Result<Narrow, Problem> {
-    let steps = steps(db, span, CALLS_MINUTES).await?;
+    let steps = Steps::of(&db.lists, span, CALLS_MINUTES).await?;
     let organisations = [organisation];
     let (jobs, calls) = tokio::try_join!(
         jobs(db, &organisations, Some(eshop), &steps),
         calls(db, Some(&organisations), Some(eshop), None, &steps),
     )?;
-    Ok(Narrow { from: steps.from, span, step_minutes: steps.minutes, calls, jobs })
-}
-
-/// None is shorter than what is counted in it.
-async fn steps(db: &Database, span: Span, shortest: i32) -> Result<Steps, Problem> {
-    let whole = span.step_minutes() * i32::try_from(span.steps()).map_err(Problem::internal)?;
-    let minutes = span.step_minutes().max(shortest);
-    let from = sqlx::query_scalar!(
-        r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $2 - $1) AS "from!""#,
-        minutes,
-        whole,
-    )
-    .fetch_one(&db.lists)
-    .await?;
-    Ok(Steps { from, minutes, count: usize::try_from(whole / minutes).map_err(Problem::internal)? })
-}
-
-impl Steps {
-    /// The place of a step, if it has one.
-    fn place(&self, place: i32) -> Option<usize> {
-        usize::try_from(place).ok().filter(|place| *place < self.count)
-    }
-
-    /// One value for each step, from those that have any.
-    fn filled<T: Clone + Default>(&self, found: impl Iterator<Item = (i32, T)>) -> Vec<T> {
-        let mut all = vec![T::default(); self.count];
-        for (place, value) in found {
-            if let Some(step) = self.place(place).and_then(|place| all.get_mut(place)) {
-                *step = value;
-            }
-        }
-        all
-    }
+    Ok(Narrow { steps, calls, jobs })
 }
 
 /// Jobs that ended, by the time of their acceptance, for that is what an index has.

@@ -4,6 +4,22 @@
 //! never displaces what the caller may see. An index leads to every hit in a table that grows; only what operators set up is
 //! read through, by its names and addresses: e-shops, organisations, webhooks, wms, carrier preferences, access tokens, accounts.
 
+/// The hits of a statement, whose first parameters are the scope of the caller: organisations and e-shop.
+macro_rules! hits {
+    ($db:expr, $wanted:expr, $statement:literal $(, $parameter:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Hit,
+            $statement,
+            $wanted.organisations as Option<&[OrganisationId]>,
+            $wanted.eshop as Option<EshopId>
+            $(, $parameter)*
+        )
+        .fetch_all(&$db.lists)
+        .await
+        .map_err(Problem::from)
+    };
+}
+
 mod set_up;
 
 use longshore_domain::list::criteria::containing;
@@ -136,22 +152,18 @@ fn trace_in(text: &str) -> Option<String> {
 }
 
 async fn eshops(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT s.id, s.name, o.name AS "of?" FROM eshop s JOIN organisation o ON o.id = s.organisation_id
            WHERE in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
              AND CASE WHEN $3::uuid IS NOT NULL THEN s.id = $3 ELSE s.name ILIKE $4 END
            ORDER BY lower(s.name) <> lower($5), s.name, s.id LIMIT $6"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.text,
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 async fn organisations(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
@@ -180,8 +192,9 @@ async fn products(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
         return Ok(of_id);
     }
     let skus = [wanted.text.to_owned(), wanted.text.to_uppercase(), wanted.text.to_lowercase()];
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT p.id AS "id!", p.product_sku || ' · ' || p.name AS "name!", o.name AS "of?"
            FROM organisation o CROSS JOIN LATERAL (
                (SELECT id, product_sku, name, 0 AS place FROM product
@@ -196,41 +209,33 @@ async fn products(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
            ) AS p
            WHERE in_scope($1, o.id)
            ORDER BY p.place, p.name, p.id LIMIT $5"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         &skus,
         wanted.text,
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 async fn product_of_id(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT p.id, p.product_sku || ' · ' || p.name AS "name!", o.name AS "of?"
            FROM (SELECT $3::uuid AS id UNION ALL SELECT product_id FROM product_stock WHERE id = $3) AS named
            JOIN product p ON p.id = ANY (ARRAY[named.id])
            JOIN organisation o ON o.id = p.organisation_id
            WHERE in_scope($1, p.organisation_id)
              AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $2))"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// By id, by number, by the e-shop's own id, and by a tracking number. A number occurs once in an e-shop.
 async fn orders(db: &Database, scope: &Scope, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let mut ids = order::search::numbered(db, scope, wanted.text).await?;
     ids.extend(wanted.id.map(ExpeditionId::from));
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT e.id AS "id!", d.order_number AS "name!", s.name AS "of?"
            FROM unnest($3::uuid[]) AS named (id)
            JOIN expedition e ON e.id = ANY (ARRAY[named.id])
@@ -238,39 +243,31 @@ async fn orders(db: &Database, scope: &Scope, wanted: &Wanted<'_>) -> Result<Vec
            JOIN eshop s ON s.id = e.eshop_id
            WHERE in_scope($1, e.organisation_id) AND in_eshop($2, e.eshop_id)
            ORDER BY e.created_at DESC, e.id DESC LIMIT $4"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         &ids as &[ExpeditionId],
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// By id, and by what the destination contains: its host, say.
 async fn webhooks(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT w.id, w.destination AS name, s.name || ' · ' || w.event AS "of?" FROM webhook w JOIN eshop s ON s.id = w.eshop_id
            WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
              AND CASE WHEN $3::uuid IS NOT NULL THEN w.id = $3 ELSE w.destination ILIKE $4 END
            ORDER BY w.id DESC LIMIT $5"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// By id, by the request that asked for it, and by its trace.
 async fn jobs(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT j.id AS "id!", j.kind || ', ' || j.state AS "name!",
                   (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS of
            FROM (SELECT $3::uuid AS id
@@ -279,24 +276,20 @@ async fn jobs(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
            JOIN job j ON j.id = ANY (ARRAY[named.id])
            WHERE in_scope($1, j.organisation_id, j.organisations) AND in_eshop($2, j.eshop_id)
            ORDER BY j.created_at DESC, j.id DESC LIMIT $6"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         wanted.text,
         wanted.trace.as_deref(),
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// By id, and by the id of the event, which receivers know as `webhook-id`: by the index of entities where they have ended,
 /// and among the next ones of each webhook of the organisation where they wait.
 async fn deliveries(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let Some(id) = wanted.id else { return Ok(Vec::new()) };
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"WITH about AS MATERIALIZED (
                SELECT id, entity_id, organisation_id, type FROM event WHERE id = $3 AND in_scope($1, organisation_id)
            ), found AS (
@@ -321,15 +314,10 @@ async fn deliveries(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Prob
            FROM found f LEFT JOIN webhook w ON w.id = f.webhook_id
            WHERE in_scope($1, f.organisation_id) AND in_eshop($2, f.eshop_id)
            ORDER BY f.id DESC LIMIT $4"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         id,
         wanted.limit,
         WAITING,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// The request with this id, or of this trace, if it changed something itself: one hit, with its newest record.

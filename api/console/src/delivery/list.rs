@@ -124,10 +124,7 @@ fn states(asked: &Asked, here: &str, counts: &Counts) -> Markup {
         let among = if state == DeliveryState::Delivered { counts.newest } else { counts.unsuccessful() };
         AtLeast { count: counts.of(state), is_more: among >= OF_STATES }
     });
-    let all = AtLeast {
-        count: of.iter().map(|state| state.count).sum(),
-        is_more: of.iter().any(|state| state.is_more),
-    };
+    let all: AtLeast = of.into_iter().sum();
     let states = STATES.map(DeliveryState::as_str);
     let of: Vec<_> = states.into_iter().zip(of.map(AtLeast::in_words)).collect();
     tabs(asked, here, &OF_PAGE, "state", "Number of ended deliveries", &all.in_words(), &of)

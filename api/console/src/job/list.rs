@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::kind::{JobKind, JobState};
-use longshore_shared::job::search::{self, COUNTED, Counts, Filter, Line, Page, Place, WINDOW};
+use longshore_shared::job::search::{self, Counts, Filter, Line, Page, Place, WINDOW};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::{self, named};
@@ -15,7 +15,7 @@ use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, moment, none, number, options,
+    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, moment, none, options,
     organisation, pager_to, progress, rows, select, size, sorting, tabs, took, unreadable, waits,
 };
 use crate::visit::Visit;
@@ -117,11 +117,8 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
 
 /// How many are in each state; each leads to its jobs.
 fn states(asked: &Asked, counts: &Counts) -> Markup {
-    let at_least = |(jobs, is_more): (i64, bool)| {
-        format!("{}{}", number(jobs.min(COUNTED)), if is_more { "+" } else { "" })
-    };
-    let of = STATES.map(|state| (state.as_str(), at_least(counts.of(state))));
-    tabs(asked, HERE, &OF_PAGE, "state", "Number of jobs", &at_least(counts.all()), &of)
+    let of = STATES.map(|state| (state.as_str(), counts.of(state).in_words()));
+    tabs(asked, HERE, &OF_PAGE, "state", "Number of jobs", &counts.all().in_words(), &of)
 }
 
 fn form(asked: &Asked, refused: &Refused) -> Markup {

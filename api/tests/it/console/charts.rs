@@ -183,7 +183,7 @@ async fn each_worker_has_its_charts(_: PgPoolOptions, options: PgConnectOptions)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn old_counts_of_kinds_and_workers_are_summed_up_by_the_hour_and_removed(
+async fn old_counts_of_kinds_and_workers_are_summed_up_in_the_steps_of_charts_and_removed(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -223,7 +223,10 @@ async fn old_counts_of_kinds_and_workers_are_summed_up_by_the_hour_and_removed(
             .fetch_one(&world.owner)
             .await
             .unwrap();
-        assert!(rows < 1_700, "{table}: 25 hours by the minute, and the rest by the hour: {rows}");
+        assert!(
+            rows < 300,
+            "{table}: an hour by the minute, a day in fewer steps, and the rest by the hour: {rows}"
+        );
     }
     assert_eq!(world.count("SELECT count(*) FROM exhausted_activity").await, 7);
     assert_eq!(read().await, before);

@@ -134,7 +134,7 @@ async fn webhooks_eshops_and_queues_have_charts_that_lead_to_lists(
     }
     job(&world, &api.tenant, "succeeded", None).await;
     let course = course::of_webhook(&api.services.db, hook.into(), Span::Hour).await.unwrap();
-    assert_eq!((course.calls.len(), course.step_minutes), (12, 5));
+    assert_eq!((course.calls.len(), course.steps.minutes), (12, 5));
     let calls: Vec<_> = course.calls.iter().filter(|calls| calls.good + calls.bad > 0).collect();
     assert!(!calls.is_empty() && calls.len() <= 2, "{calls:?}");
     assert_eq!(calls.iter().map(|calls| calls.good).sum::<i64>(), 2);

@@ -14,8 +14,8 @@ use longshore_shared::kernel::unfold::{Coding, fold};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::socket::{Server, answer, chunk, head, write};
-use super::{MIGRATIONS, PATIENCE, PRODUCTS, census, limited};
+use super::socket::{Server, head};
+use super::{MIGRATIONS, PRODUCTS, census, limited};
 use crate::product::World;
 use crate::support::Reply;
 
@@ -172,30 +172,12 @@ async fn the_compressed_bytes_decide_whether_a_client_stalls(_: PgPoolOptions, o
     let (world, app) = limited(&options, limits).await;
     let server = Server::start(app).await;
     let before = census(&world).await;
-    let (mut reader, mut writer) = server.connect().await.into_split();
     let fields = [("Content-Type", NDJSON), ("Content-Encoding", "zstd"), ("Transfer-Encoding", "chunked")];
     let head = head("POST", PRODUCTS, &world.api.connector, &fields);
     // a few of its bytes decompress to more than the minimum of a stall
     let mut lines = rows(&world, 0);
     lines.resize(4 * 1024 * 1024, b'\n');
-    let body = fold(Coding::Zstd, &lines).unwrap();
-    let dripping = async {
-        assert!(write(&mut writer, head.as_bytes()).await);
-        let mut tick = tokio::time::interval(Duration::from_millis(20));
-        for byte in &body {
-            tick.tick().await;
-            if !write(&mut writer, &chunk(&[*byte])).await {
-                break;
-            }
-        }
-    };
-    let answered = async {
-        tokio::select! {
-            answered = answer(&mut reader) => answered,
-            () = dripping => panic!("it could drip to the end"),
-        }
-    };
-    let (status, problem) = tokio::time::timeout(PATIENCE, answered).await.unwrap();
+    let (status, problem) = server.drip(&head, &fold(Coding::Zstd, &lines).unwrap()).await;
     // as a stall or as a bomb, whichever comes first
     assert!(status == 400 || status == 413, "{status} {problem}");
     assert_eq!(census(&world).await, before);

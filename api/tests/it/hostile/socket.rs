@@ -1,6 +1,7 @@
 //! The service behind a real socket, and clients that control every byte.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use longshore_api::serve;
 use longshore_http::app::App;
@@ -42,6 +43,29 @@ impl Server {
 
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
+    }
+
+    /// Sends a body byte by byte, in chunks of one each; returns the answer, which comes before the end.
+    pub(crate) async fn drip(&self, head: &str, body: &[u8]) -> (u16, Value) {
+        let (mut reader, mut writer) = self.connect().await.into_split();
+        let dripping = async {
+            assert!(write(&mut writer, head.as_bytes()).await);
+            // one byte per tick is the behaviour of the client; no test waits for it
+            let mut tick = tokio::time::interval(Duration::from_millis(20));
+            for byte in body {
+                tick.tick().await;
+                if !write(&mut writer, &chunk(&[*byte])).await {
+                    break;
+                }
+            }
+        };
+        let answered = async {
+            tokio::select! {
+                answered = answer(&mut reader) => answered,
+                () = dripping => panic!("it could drip to the end"),
+            }
+        };
+        tokio::time::timeout(super::PATIENCE, answered).await.unwrap()
     }
 }
 

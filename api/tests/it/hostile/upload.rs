@@ -90,28 +90,8 @@ async fn a_client_that_drips_is_refused_like_one_that_stops(_: PgPoolOptions, op
     let server = Server::start(app).await;
     let before = census(&world).await;
     for content_type in ["application/x-ndjson", "application/json"] {
-        let (mut reader, mut writer) = server.connect().await.into_split();
-        let fields = [("Content-Type", content_type), CHUNKED];
-        let head = head("POST", PRODUCTS, &world.api.connector, &fields);
-        let body = rows(&world, 1_500);
-        let dripping = async {
-            assert!(write(&mut writer, head.as_bytes()).await);
-            // one byte per tick is the behaviour of the client; the test does not wait for it
-            let mut tick = tokio::time::interval(Duration::from_millis(20));
-            for byte in &body {
-                tick.tick().await;
-                if !write(&mut writer, &chunk(&[*byte])).await {
-                    break;
-                }
-            }
-        };
-        let answered = async {
-            tokio::select! {
-                answered = answer(&mut reader) => answered,
-                () = dripping => panic!("it could drip to the end"),
-            }
-        };
-        let (status, problem) = tokio::time::timeout(PATIENCE, answered).await.unwrap();
+        let head = head("POST", PRODUCTS, &world.api.connector, &[("Content-Type", content_type), CHUNKED]);
+        let (status, problem) = server.drip(&head, &rows(&world, 1_500)).await;
         assert_eq!(status, 400, "{problem}");
         assert_eq!(problem["detail"], "the body stalled for 0.5 s", "{content_type}");
         assert_eq!(census(&world).await, before);

@@ -3,6 +3,7 @@
 use super::kind::JobState;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::figure::AtLeast;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
@@ -35,19 +36,11 @@ pub const COUNTED: i64 = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// None of it was executed.
-    pub queued: i64,
+    pub queued: AtLeast,
     /// Some of it was, or is, executed.
-    pub running: i64,
+    pub running: AtLeast,
     /// A chunk waits for its next attempt.
-    pub retrying: i64,
-}
-
-impl Live {
-    /// Whether there are more than were counted.
-    #[must_use]
-    pub fn is_more(&self) -> bool {
-        self.queued + self.running + self.retrying >= COUNTED
-    }
+    pub retrying: AtLeast,
 }
 
 /// Counts the live jobs of a scope: those of each organisation by the indexes of its lines, without those of others. The order names
@@ -86,7 +79,11 @@ pub async fn live(db: &Database, scope: &Scope) -> Result<Live, Problem> {
     )
     .fetch_all(&db.lists)
     .await?;
-    let of = |state: JobState| found.iter().find(|row| row.state == state).map_or(0, |row| row.jobs);
+    let is_more = found.iter().map(|row| row.jobs).sum::<i64>() >= COUNTED;
+    let of = |state: JobState| AtLeast {
+        count: found.iter().find(|row| row.state == state).map_or(0, |row| row.jobs),
+        is_more,
+    };
     Ok(Live {
         queued: of(JobState::Queued),
         running: of(JobState::Running),

@@ -47,6 +47,53 @@ impl Span {
     }
 }
 
+/// The equal steps of a span, which end now.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps {
+    /// Where the first one begins.
+    pub from: DateTime<Utc>,
+    /// Which span.
+    pub span: Span,
+    /// Minutes of a step.
+    pub minutes: i32,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Steps {
+    /// The steps of a span, none shorter than what is counted in it.
+    pub async fn of(db: &PgPool, span: Span, shortest: i32) -> Result<Self, Problem> {
+        let whole = span.step_minutes() * i32::try_from(span.steps()).map_err(Problem::internal)?;
+        let minutes = span.step_minutes().max(shortest);
+        let from = sqlx::query_scalar!(
+            r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $2 - $1) AS "from!""#,
+            minutes,
+            whole,
+        )
+        .fetch_one(db)
+        .await?;
+        let count = usize::try_from(whole / minutes).map_err(Problem::internal)?;
+        Ok(Self { from, span, minutes, count })
+    }
+
+    /// The place of a step, if it has one.
+    #[must_use]
+    pub fn place(&self, place: i32) -> Option<usize> {
+        usize::try_from(place).ok().filter(|place| *place < self.count)
+    }
+
+    /// One value for each step, from those that have any.
+    pub fn filled<T: Clone + Default>(&self, found: impl Iterator<Item = (i32, T)>) -> Vec<T> {
+        let mut all = vec![T::default(); self.count];
+        for (place, value) in found {
+            if let Some(place) = self.place(place) {
+                all[place] = value;
+            }
+        }
+        all
+    }
+}
+
 /// What happened in one step of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
@@ -74,12 +121,8 @@ pub struct Waiting {
 /// A span in steps, the oldest first.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// Where the first step begins.
-    pub from: DateTime<Utc>,
-    /// Which span.
-    pub span: Span,
-    /// Minutes of a step.
-    pub step_minutes: i32,
+    /// Its steps.
+    pub steps: Steps,
     /// Jobs.
     pub jobs: Vec<Point>,
     /// Calls to destinations.
@@ -96,21 +139,13 @@ pub struct Course {
 
 /// Reads a span, up to now.
 pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
-    let steps = i32::try_from(span.steps()).map_err(Problem::internal)?;
-    let step = span.step_minutes();
-    let from = sqlx::query_scalar!(
-        r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $1 * ($2 - 1)) AS "from!""#,
-        step,
-        steps,
-    )
-    .fetch_one(db)
-    .await?;
+    let steps = Steps::of(db, span, 1).await?;
     let counted = sqlx::query!(
         r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", subject, outcome, slot,
                   sum(count)::bigint AS "count!"
            FROM activity WHERE minute >= $1 GROUP BY 1, 2, 3, 4"#,
-        from,
-        step,
+        steps.from,
+        steps.minutes,
     )
     .fetch_all(db)
     .await?;
@@ -118,34 +153,28 @@ pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
         r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", max(jobs_open) AS "jobs!",
                   max(deliveries_due) AS "deliveries!", max(deliveries_oldest_seconds) AS "oldest_seconds!"
            FROM backlog WHERE minute >= $1 GROUP BY 1"#,
-        from,
-        step,
+        steps.from,
+        steps.minutes,
     )
     .fetch_all(db)
     .await?;
-    let mut tallies = Subject::ALL.map(|subject| (subject.as_str(), vec![Tally::default(); span.steps()]));
+    let mut tallies = Subject::ALL.map(|subject| (subject.as_str(), vec![Tally::default(); steps.count]));
     for row in counted {
         // a later version may count something else
         let Some((_, tallies)) = tallies.iter_mut().find(|(subject, _)| *subject == row.subject) else {
             continue;
         };
-        if let Some(tally) = usize::try_from(row.step).ok().and_then(|step| tallies.get_mut(step)) {
-            tally.add(&row.outcome, row.slot, row.count);
+        if let Some(place) = steps.place(row.step) {
+            tallies[place].add(&row.outcome, row.slot, row.count);
         }
     }
-    let mut waiting = vec![None; span.steps()];
-    for row in waited {
-        if let Some(place) = usize::try_from(row.step).ok().and_then(|step| waiting.get_mut(step)) {
-            *place = Some(Waiting {
-                jobs: row.jobs,
-                deliveries: row.deliveries,
-                oldest_seconds: row.oldest_seconds,
-            });
-        }
-    }
+    let waiting = steps.filled(waited.into_iter().map(|row| {
+        let (jobs, deliveries, oldest_seconds) = (row.jobs, row.deliveries, row.oldest_seconds);
+        (row.step, Some(Waiting { jobs, deliveries, oldest_seconds }))
+    }));
     let [jobs, deliveries, partners, handovers, upkeep] =
         tallies.map(|(_, tallies)| tallies.iter().map(Tally::point).collect());
-    Ok(Course { from, span, step_minutes: step, jobs, deliveries, partners, handovers, upkeep, waiting })
+    Ok(Course { steps, jobs, deliveries, partners, handovers, upkeep, waiting })
 }
 
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,6 @@ use sqlx::PgPool;
 use super::pending::Tally;
 use super::{CALLS_MINUTES, LAST_SLOT};
 use crate::ids::WebhookId;
-use crate::problem::Problem;
 
 /// How runs went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,42 +100,6 @@ pub(super) async fn write_kinds(
         &columns.bad,
         &columns.milliseconds,
         &columns.slowest,
-    )
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
-pub(super) async fn compact(db: &PgPool) -> Result<(), Problem> {
-    sqlx::query!(
-        "WITH old AS (
-             DELETE FROM webhook_activity
-             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
-             RETURNING *
-         )
-         INSERT INTO webhook_activity AS a (webhook_id, minute, delivered, failed, milliseconds, slowest)
-         SELECT webhook_id, date_trunc('hour', minute, 'UTC'), sum(delivered)::bigint, sum(failed)::bigint,
-                sum(milliseconds)::bigint, max(slowest)
-         FROM old GROUP BY 1, 2
-         ON CONFLICT (webhook_id, minute) DO UPDATE
-         SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed,
-             milliseconds = a.milliseconds + excluded.milliseconds, slowest = greatest(a.slowest, excluded.slowest)",
-    )
-    .execute(db)
-    .await?;
-    sqlx::query!(
-        "WITH old AS (
-             DELETE FROM job_activity
-             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
-             RETURNING *
-         )
-         INSERT INTO job_activity AS a (kind, minute, succeeded, failed, milliseconds, slowest)
-         SELECT kind, date_trunc('hour', minute, 'UTC'), sum(succeeded)::bigint, sum(failed)::bigint,
-                sum(milliseconds)::bigint, max(slowest)
-         FROM old GROUP BY 1, 2
-         ON CONFLICT (kind, minute) DO UPDATE
-         SET succeeded = a.succeeded + excluded.succeeded, failed = a.failed + excluded.failed,
-             milliseconds = a.milliseconds + excluded.milliseconds, slowest = greatest(a.slowest, excluded.slowest)",
     )
     .execute(db)
     .await?;

@@ -91,24 +91,3 @@ async fn write(db: &PgPool, name: &str, done: Vec<((), Done)>) -> Result<(), sql
     .await?;
     Ok(())
 }
-
-pub(super) async fn compact(db: &PgPool) -> Result<(), Problem> {
-    sqlx::query!(
-        "WITH old AS (
-             DELETE FROM worker_activity
-             WHERE minute < date_trunc('hour', now() - interval '25 hours', 'UTC') AND minute <> date_trunc('hour', minute, 'UTC')
-             RETURNING *
-         )
-         INSERT INTO worker_activity AS a (worker, minute, jobs, jobs_failed, calls, calls_failed, memory)
-         SELECT worker, date_trunc('hour', minute, 'UTC'), sum(jobs)::bigint, sum(jobs_failed)::bigint,
-                sum(calls)::bigint, sum(calls_failed)::bigint, max(memory)
-         FROM old GROUP BY 1, 2
-         ON CONFLICT (worker, minute) DO UPDATE
-         SET jobs = a.jobs + excluded.jobs, jobs_failed = a.jobs_failed + excluded.jobs_failed,
-             calls = a.calls + excluded.calls, calls_failed = a.calls_failed + excluded.calls_failed,
-             memory = greatest(a.memory, excluded.memory)",
-    )
-    .execute(db)
-    .await?;
-    Ok(())
-}

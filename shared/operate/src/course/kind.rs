@@ -2,24 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
 use longshore_kernel::access::Scope;
-use longshore_kernel::activity::Span;
+use longshore_kernel::activity::{Span, Steps};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
-use super::{JOBS, Runs, Steps, steps};
+use super::{JOBS, Runs};
 
 /// A span of the jobs of each kind, in steps.
 #[derive(Clone, Debug)]
 pub struct Kinds {
-    /// Where the first step begins.
-    pub from: DateTime<Utc>,
-    /// Which span.
-    pub span: Span,
-    /// Minutes of a step.
-    pub step_minutes: i32,
+    /// Its steps.
+    pub steps: Steps,
     /// The kinds of which jobs ended, those with most first.
     pub kinds: Vec<OfKind>,
 }
@@ -46,7 +41,7 @@ impl Kinds {
     #[must_use]
     pub fn of(&self, kind: &str) -> Vec<Runs> {
         let found = self.kinds.iter().find(|known| known.kind == kind);
-        found.map_or_else(|| vec![Runs::default(); self.span.steps()], |found| found.jobs.clone())
+        found.map_or_else(|| vec![Runs::default(); self.steps.count], |found| found.jobs.clone())
     }
 }
 
@@ -63,7 +58,7 @@ struct Found {
 /// Reads a span of a caller, up to now: of the whole service as it was counted, else from the jobs of the caller's organisations
 /// by their acceptance.
 pub async fn by_kind(db: &Database, scope: &Scope, span: Span) -> Result<Kinds, Problem> {
-    let steps = steps(db, span, 1).await?;
+    let steps = Steps::of(&db.lists, span, 1).await?;
     let found = match scope.organisations() {
         None => counted(db, &steps).await?,
         Some(organisations) => recorded(db, organisations, scope.eshop(), &steps).await?,
@@ -81,7 +76,7 @@ pub async fn by_kind(db: &Database, scope: &Scope, span: Span) -> Result<Kinds, 
     }
     let mut kinds: Vec<OfKind> = kinds.into_iter().map(|(kind, jobs)| OfKind { kind, jobs }).collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.total()));
-    Ok(Kinds { from: steps.from, span, step_minutes: steps.minutes, kinds })
+    Ok(Kinds { steps, kinds })
 }
 
 async fn counted(db: &Database, steps: &Steps) -> Result<Vec<Found>, Problem> {

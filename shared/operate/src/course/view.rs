@@ -15,7 +15,8 @@ pub async fn jobs(db: &Database, scope: &Scope, span: &str) -> Result<String, Pr
     let of =
         |kind: &OfKind| json!({"kind": kind.kind, "steps": kind.jobs.iter().map(step).collect::<Vec<_>>()});
     let kinds: Vec<Value> = found.kinds.iter().map(of).collect();
-    Ok(json!({"from": moment(found.from), "stepMinutes": found.step_minutes, "kinds": kinds}).to_string())
+    Ok(json!({"from": moment(found.steps.from), "stepMinutes": found.steps.minutes, "kinds": kinds})
+        .to_string())
 }
 
 fn step(jobs: &Runs) -> Value {
@@ -26,7 +27,8 @@ fn step(jobs: &Runs) -> Value {
 pub async fn workers(db: &Database, scope: &Scope, span: &str) -> Result<String, Problem> {
     let found = by_worker(db, scope, read(span)?).await?;
     let workers: Vec<Value> = found.workers.iter().map(of_worker).collect();
-    Ok(json!({"from": moment(found.from), "stepMinutes": found.step_minutes, "workers": workers}).to_string())
+    Ok(json!({"from": moment(found.steps.from), "stepMinutes": found.steps.minutes, "workers": workers})
+        .to_string())
 }
 
 fn of_worker(worker: &OfWorker) -> Value {

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use longshore_kernel::access::Scope;
-use longshore_kernel::activity::Span;
+use longshore_kernel::activity::{Span, Steps};
 use longshore_kernel::database::Database;
 use longshore_kernel::problem::Problem;
 
-use super::{Runs, Steps, steps};
+use super::Runs;
 
 /// Workers that are shown: those that were there last.
 pub const SHOWN: i64 = 30;
@@ -18,12 +18,8 @@ const LOOKED_AT: i64 = 20_000;
 /// A span of the workers, in steps.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    /// Where the first step begins.
-    pub from: DateTime<Utc>,
-    /// Which span.
-    pub span: Span,
-    /// Minutes of a step.
-    pub step_minutes: i32,
+    /// Its steps.
+    pub steps: Steps,
     /// Those that were there in it, the last ones first, at most [`SHOWN`].
     pub workers: Vec<OfWorker>,
 }
@@ -33,7 +29,7 @@ pub struct Workers {
 pub struct OfWorker {
     /// `<host>-<process id>`.
     pub name: String,
-    /// The last minute in which it was there.
+    /// The last minute in which it was there; of earlier ones, where the step that has them begins.
     pub last: DateTime<Utc>,
     /// Jobs that it ended.
     pub jobs: Vec<Runs>,
@@ -62,7 +58,7 @@ pub async fn of_worker(db: &Database, scope: &Scope, name: &str, span: Span) -> 
 }
 
 async fn read(db: &Database, scope: &Scope, span: Span, name: Option<&str>) -> Result<Workers, Problem> {
-    let steps = steps(db, span, 1).await?;
+    let steps = Steps::of(&db.lists, span, 1).await?;
     let sees_all = scope.organisations().is_none();
     let mut workers = if sees_all { last(db, name, &steps).await? } else { Vec::new() };
     let places: HashMap<String, usize> = workers.iter().map(|worker| worker.name.clone()).zip(0..).collect();
@@ -86,7 +82,7 @@ async fn read(db: &Database, scope: &Scope, span: Span, name: Option<&str>) -> R
         worker.calls[place] = runs(row.calls, row.calls_failed);
         worker.memory[place] = row.memory;
     }
-    Ok(Workers { from: steps.from, span, step_minutes: steps.minutes, workers })
+    Ok(Workers { steps, workers })
 }
 
 fn runs(all: i64, bad: i64) -> Runs {

@@ -29,29 +29,26 @@ pub(super) async fn all(db: &Database, role: Role, wanted: &Wanted<'_>) -> Resul
 
 /// A wms by id, and by what its name or the address of its system contains: the host, say. It belongs to no e-shop.
 async fn systems(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT m.id, m.name, concat_ws(' · ', o.name, s.base_url) AS "of?"
            FROM wms m JOIN organisation o ON o.id = m.organisation_id LEFT JOIN wms_setting s ON s.wms_id = m.id
            WHERE in_scope($1, m.organisation_id) AND $2::uuid IS NULL
              AND CASE WHEN $3::uuid IS NOT NULL THEN m.id = $3 ELSE m.name ILIKE $4 OR s.base_url ILIKE $4 END
            ORDER BY lower(m.name) <> lower($5), m.name, m.id LIMIT $6"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.text,
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// A carrier preference by id, and by what the name of its carrier or service contains.
 async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT o.id, concat_ws(' · ', c.name, v.name) || ', position ' || p.position AS "name!",
                   concat_ws(' · ', o.name, e.name) AS "of?"
            FROM carrier_preference p
@@ -62,36 +59,27 @@ async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Pro
            WHERE in_scope($1, p.organisation_id) AND ($2::uuid IS NULL OR p.eshop_id IS NULL OR p.eshop_id = $2)
              AND CASE WHEN $3::uuid IS NOT NULL THEN p.id = $3 ELSE c.name ILIKE $4 OR v.name ILIKE $4 END
            ORDER BY o.name, o.id, e.name NULLS LAST, p.position, p.id LIMIT $5"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// An access token by id, and by what its name contains. Those of logins are no program's, and are left out.
 async fn tokens(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT coalesce(t.organisation_id, '00000000-0000-0000-0000-000000000000') AS "id!", t.name || ', ' || t.role AS "name!",
                   (SELECT name FROM organisation o WHERE o.id = t.organisation_id) AS of
            FROM access_token t
            WHERE t.admin_id IS NULL AND t.business_user_id IS NULL AND in_scope($1, t.organisation_id) AND in_eshop($2, t.eshop_id)
              AND CASE WHEN $3::uuid IS NOT NULL THEN t.id = $3 ELSE t.name ILIKE $4 END
            ORDER BY t.created_at DESC, t.id DESC LIMIT $5"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }
 
 /// An admin or a business user by id, by what the name contains, and by the address. An admin of some organisations sees
@@ -102,8 +90,9 @@ async fn accounts(
     admins: bool,
     users: bool,
 ) -> Result<Vec<Hit>, Problem> {
-    let found = sqlx::query_as!(
-        Hit,
+    hits!(
+        db,
+        wanted,
         r#"SELECT a.id AS "id!", a.name AS "name!", a.of FROM (
                SELECT d.id, d.first_name || ' ' || d.last_name AS name, d.role AS of, d.email FROM admin d
                WHERE $6 AND ($1::uuid[] IS NULL OR EXISTS (
@@ -116,8 +105,6 @@ async fn accounts(
            WHERE $2::uuid IS NULL
              AND CASE WHEN $3::uuid IS NOT NULL THEN a.id = $3 ELSE a.name ILIKE $4 OR lower(a.email) = lower($5) END
            ORDER BY a.name, a.id LIMIT $8"#,
-        wanted.organisations as Option<&[OrganisationId]>,
-        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.text,
@@ -125,7 +112,4 @@ async fn accounts(
         users,
         wanted.limit,
     )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
 }

@@ -1,34 +1,27 @@
 //! Stocks sent to a partner: which ones, when, and with what result.
 
-use longshore_shared::job::chunk::{self, Claimed};
+mod feed;
+mod list;
+
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
-use longshore_shared::partner::send_out::items::{self, Comparison, Listed};
-use longshore_shared::partner::send_out::{self, Extent, changes, listing};
-use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
-use longshore_testkit::receiver::Receiver;
-use longshore_worker::context::WorkerContext;
+use longshore_shared::partner::send_out::{self, Extent, changes};
+use longshore_testkit::baselinker::{BaseLinker, Mischief, WAREHOUSE};
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use std::time::Duration;
 
 use super::baselinker::{store_setting, world_with};
-use super::support::DUE;
 use crate::job::support::World;
 
 const UPDATE: &str = "updateInventoryProductsStock";
-const LIST: &str = "getInventoryProductsList";
 
 /// Ends the pause between two send-outs.
 const AGAIN: &str = "UPDATE stock_send_out SET next_at = now()";
-
-const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
 /// This many products, in the service and at the partner.
 async fn start(options: &PgConnectOptions, count: u32) -> (World, BaseLinker) {
@@ -70,6 +63,17 @@ pub(crate) async fn accept(world: &World, extent: Extent) -> JobId {
         send_out::accept(&mut change, &world.context.origin, organisation, eshop, &extent).await.unwrap();
     change.commit().await.unwrap();
     job
+}
+
+/// A worker begins a job, and dies while the partner does not answer: at this many calls of all.
+async fn die(world: &World, partner: &BaseLinker, job: JobId, calls: usize) {
+    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    partner.wait_for(calls, Duration::from_mins(1)).await.unwrap();
+    running.abort();
+    let _ = running.await;
+    world
+        .execute("UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'")
+        .await;
 }
 
 /// The products of the last call with stocks.
@@ -311,234 +315,9 @@ async fn a_send_out_that_dies_half_way_is_completed_by_the_next_worker(
     changes::dispatch(&world.services).await.unwrap();
     let job = last_job(&world).await;
     partner.next(UPDATE, Mischief::Silence);
-    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
     // the list, and the call without an answer
-    partner.wait_for(2, Duration::from_mins(1)).await.unwrap();
-    running.abort();
-    let _ = running.await;
-    world.execute(LAPSE).await;
+    die(&world, &partner, job, 2).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await.0, "succeeded");
     assert_eq!([1_000, 1_001].map(|id| partner.stock(id)), [Some(3), Some(4)]);
-}
-
-/// The requested pages of the partner's list, in order.
-fn pages(partner: &BaseLinker) -> Vec<u64> {
-    let asked = partner.asked().into_iter().filter(|asked| asked.method == LIST);
-    asked.map(|asked| asked.parameters["page"].as_u64().unwrap()).collect()
-}
-
-/// A world with the first and the last product of a list of three pages, both with five pieces to send.
-async fn start_with_three_pages(options: &PgConnectOptions) -> (World, BaseLinker) {
-    let (world, partner) = start(options, 2).await;
-    partner.fill(2_100);
-    partner.put(LAST, "LAST", "The last", json!({}));
-    world.execute("UPDATE product SET product_sku = 'LAST' WHERE product_sku = 'P1'").await;
-    let rows = ["P0", "LAST"].map(|sku| json!({"productSku": sku, "quantity": 5}).to_string());
-    world.sync(Push::Stocks, rows).await;
-    world.drain().await;
-    (world, partner)
-}
-
-/// The partner's id of the product on the third page.
-const LAST: u64 = 9_000;
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_that_breaks_off_is_continued_and_later_items_are_sent(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let (world, partner) = start_with_three_pages(&options).await;
-    partner.next_but_one(LIST, Mischief::Status(503));
-    partner.next(LIST, Mischief::Status(503));
-    partner.next(LIST, Mischief::Status(503));
-    assert_eq!(dispatch(&world).await, 1);
-    assert_eq!(partner.calls(UPDATE), 0, "nothing is sent before everything is known");
-    world.execute(DUE).await;
-    world.drain().await;
-    assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
-    assert_eq!([1_000, LAST].map(|id| partner.stock(id)), [Some(5), Some(5)]);
-    assert_eq!(pages(&partner), [1, 2, 2, 2, 2, 3]);
-    // a listed item is not listed again
-    world.execute(AGAIN).await;
-    count_stock(&world, &[(0, 6)]).await;
-    assert_eq!(dispatch(&world).await, 1);
-    assert_eq!((partner.stock(1_000), pages(&partner).len()), (Some(6), 6));
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_page_is_not_mistaken_for_the_end_of_the_list(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let (world, partner) = start_with_three_pages(&options).await;
-    partner.next_but_one(LIST, Mischief::PageBefore);
-    assert_eq!(dispatch(&world).await, 1);
-    assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
-    assert_eq!((partner.stock(LAST), pages(&partner)), (Some(5), vec![1, 2, 2, 3]));
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn items_seen_by_a_pull_are_not_mistaken_for_the_whole_list(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let (world, partner) = start_with_three_pages(&options).await;
-    // the first page arrives, the second does not
-    partner.next_but_one(LIST, Mischief::Refuse("ERROR_INVENTORY_ID".to_owned(), "no".to_owned()));
-    let pulled = super::baselinker::pull(&world).await;
-    world.drain().await;
-    assert_eq!(world.outcome(pulled).await.0, "failed");
-    assert_eq!(dispatch(&world).await, 1);
-    assert_eq!(partner.stock(LAST), Some(5));
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_inventory_that_is_added_later_is_listed(_: PgPoolOptions, options: PgConnectOptions) {
-    let (world, partner) = start(&options, 1).await;
-    count_stock(&world, &[(0, 5)]).await;
-    assert_eq!(dispatch(&world).await, 1);
-    // the partner reads the same number, but it is another name for the service
-    let inventories = json!({"inventories": [{"inventoryId": INVENTORY}, {"inventoryId": "0307"}]});
-    store_setting(&world, partner.url(), inventories.clone()).await;
-    world.execute(AGAIN).await;
-    count_stock(&world, &[(0, 6)]).await;
-    dispatch(&world).await;
-    let known = "SELECT count(*) FROM partner_stock WHERE inventory = '0307' AND taken = 6";
-    assert_eq!(world.count(known).await, 1);
-    // an inventory removed from the setting is no longer used, and is listed again when it returns
-    store_setting(&world, partner.url(), json!({})).await;
-    store_setting(&world, partner.url(), inventories).await;
-    world.execute(AGAIN).await;
-    count_stock(&world, &[(0, 7)]).await;
-    dispatch(&world).await;
-    assert_eq!(pages(&partner).len(), 3);
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_successor_of_a_comparison_that_dies_while_it_lists_continues_at_its_page(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let (world, partner) = start_with_three_pages(&options).await;
-    dispatch(&world).await;
-    partner.set_stock(1_000, 99);
-    partner.set_stock(LAST, 98);
-    let (asked, listed) = (partner.asked().len(), pages(&partner).len());
-    let job = accept(&world, Extent::Comparison).await;
-    partner.next_but_one(LIST, Mischief::Silence);
-    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
-    partner.wait_for(asked + 2, Duration::from_mins(1)).await.unwrap();
-    running.abort();
-    let _ = running.await;
-    world.execute(LAPSE).await;
-    world.drain().await;
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 2, 0]));
-    assert_eq!([1_000, LAST].map(|id| partner.stock(id)), [Some(5), Some(5)]);
-    assert_eq!(pages(&partner)[listed..], [1, 2, 2, 3]);
-    // the next one starts again
-    accept(&world, Extent::Comparison).await;
-    world.drain().await;
-    assert_eq!(pages(&partner)[listed + 4..], [1, 2, 3]);
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_longer_than_the_limit_allows_is_completed(_: PgPoolOptions, options: PgConnectOptions) {
-    let (mut world, partner) = start_with_three_pages(&options).await;
-    let job = accept(&world, Extent::Comparison).await;
-    // three pages and a call, with room for one request at a time
-    for requests in 1..=4 {
-        let limit = Limit { requests, ..DOCUMENTED };
-        world.worker.partners.baselinker = Window::new(&world.services.queues, limit);
-        world.execute(DUE).await;
-        world.drain().await;
-        assert_eq!(partner.asked().len(), requests as usize);
-    }
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
-    assert_eq!(pages(&partner), [1, 2, 3]);
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_worker_that_stops_interrupts_a_list_between_two_pages(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let (mut world, partner) = start_with_three_pages(&options).await;
-    let job = accept(&world, Extent::Comparison).await;
-    world.worker.stop.cancel();
-    run(world.worker.clone(), format!("{job}:0")).await;
-    assert_eq!(pages(&partner), [1]);
-    world.worker = WorkerContext::new(world.services.clone()).unwrap();
-    world.drain().await;
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
-    assert_eq!(pages(&partner), [1, 2, 3]);
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn items_of_a_former_account_are_not_recorded(_: PgPoolOptions, options: PgConnectOptions) {
-    let (world, partner) = start(&options, 1).await;
-    let eshop = world.tenant.eshop;
-    let job = accept(&world, Extent::Everything).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, &[Queue::Partner]).await.unwrap()
-    else {
-        panic!("no other worker runs it");
-    };
-    let listing = listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().unwrap();
-    store_setting(&world, partner.url(), json!({"credentials": {"token": "another"}})).await;
-    let page = listing::Page {
-        items: vec![Listed { item: "1000".to_owned(), product_sku: "P0".to_owned(), stock: Vec::new() }],
-        next: None,
-    };
-    let found = items::found(&world.services, &claim, eshop, &listing, &page).await.unwrap();
-    assert_eq!(found, Comparison::Moved);
-    assert_eq!(world.count("SELECT count(*) FROM partner_item").await, 0);
-    assert!(listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().is_some());
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_comparison_of_several_turns_sends_nothing_twice(_: PgPoolOptions, options: PgConnectOptions) {
-    let receiver = Receiver::start().await.unwrap();
-    let mut world = World::new(&options).await;
-    let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
-    store_setting(&world, &receiver.url("/feed"), fields).await;
-    world.products(2).await;
-    count_stock(&world, &[(0, 3), (1, 4)]).await;
-    dispatch(&world).await;
-    let job = accept(&world, Extent::Comparison).await;
-    // the turn is over after one call
-    world.worker.stop.cancel();
-    run(world.worker.clone(), format!("{job}:0")).await;
-    assert_eq!(receiver.receipts().len(), 2);
-    world.worker = WorkerContext::new(world.services.clone()).unwrap();
-    world.drain().await;
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
-    assert_eq!(receiver.receipts().len(), 2);
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn stocks_are_sent_to_a_feed_line_by_line(_: PgPoolOptions, options: PgConnectOptions) {
-    let receiver = Receiver::start().await.unwrap();
-    let world = World::new(&options).await;
-    let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
-    store_setting(&world, &receiver.url("/feed"), fields).await;
-    world.products(2).await;
-    count_stock(&world, &[(0, 3), (1, 4)]).await;
-    dispatch(&world).await;
-    assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
-    let receipts = receiver.receipts();
-    assert_eq!(receipts.len(), 1);
-    let lines: Vec<Value> = receipts[0]
-        .body
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).unwrap())
-        .collect();
-    assert_eq!(
-        lines,
-        [json!({"productSku": "P0", "quantity": 3}), json!({"productSku": "P1", "quantity": 4})]
-    );
-    // its quantities cannot be read: a comparison sends everything
-    accept(&world, Extent::Comparison).await;
-    world.drain().await;
-    assert_eq!(receiver.receipts().len(), 2);
 }

@@ -12,9 +12,7 @@ use super::support::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrency_is_never_exceeded_even_with_prefetched_entries() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = Place::shared().opened();
     let config = Config { prefetch: 20, ..patient(5) };
     let wanted = ids("a", 400);
     put(&queues, &wanted).await;
@@ -42,9 +40,7 @@ async fn two_workers_share_a_backlog_fairly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_queue_starts_nothing_gives_waiting_entries_back_and_finishes_running_ones() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, Config { prefetch: 4, ..patient(2) }, gated(&gate, &journal));
     put(&queues, &ids("a", 10)).await;
@@ -66,9 +62,7 @@ async fn a_paused_queue_starts_nothing_gives_waiting_entries_back_and_finishes_r
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_ends_the_blocked_read_and_a_resumed_queue_reads_at_once() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let config = Config { block: Duration::from_mins(1), ..patient(2) };
     let worker = Worker::start(&queues, config, taking(Duration::ZERO, &journal));
     put(&queues, &ids("a", 1)).await;
@@ -95,9 +89,7 @@ async fn a_pause_ends_the_blocked_read_and_a_resumed_queue_reads_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrency_can_be_raised_and_lowered_while_the_worker_runs() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = Place::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, patient(2), gated(&gate, &journal));
     put(&queues, &ids("a", 60)).await;

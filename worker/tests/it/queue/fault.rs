@@ -11,16 +11,12 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::child::Process;
-use super::support::{
-    Journal, QUEUE, Server, Worker, eventually, gated, ids, patient, put, quick, taking, until,
-};
+use super::support::{QUEUE, Server, Worker, eventually, gated, ids, patient, put, quick, taking, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flushed_redis_stops_no_idle_worker() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     // it shows signs of life so rarely that its first one comes from reading
     let rarely = Config { visibility: Duration::from_hours(1), ..patient(4) };
     let worker = Worker::start(&queues, rarely, taking(Duration::ZERO, &journal));
@@ -42,9 +38,7 @@ async fn a_flushed_redis_stops_no_idle_worker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_flush_of_a_busy_redis_entries_can_be_put_again_and_none_is_lost() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
     let wanted = ids("a", 300);
@@ -57,7 +51,7 @@ async fn after_a_flush_of_a_busy_redis_entries_can_be_put_again_and_none_is_lost
     assert_eq!((running.len(), put(&queues, &due).await), (8, 292));
     gate.add_permits(300);
     journal.all_ended(&wanted).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     worker.stop().await;
     journal.assert_once(&wanted);
 }
@@ -65,9 +59,7 @@ async fn after_a_flush_of_a_busy_redis_entries_can_be_put_again_and_none_is_lost
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_that_kept_its_log_loses_no_entry() {
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, patient(4), taking(Duration::from_millis(5), &journal));
     let wanted = ids("a", 400);
     put(&queues, &wanted).await;
@@ -75,16 +67,14 @@ async fn a_killed_redis_that_kept_its_log_loses_no_entry() {
     server.kill();
     server.up().await;
     journal.all_ended(&wanted).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     worker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_restarted_empty_is_filled_again_and_its_entries_are_handled() {
     let mut server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, patient(4), taking(Duration::from_millis(5), &journal));
     let wanted = ids("a", 400);
     put(&queues, &wanted).await;
@@ -100,9 +90,7 @@ async fn a_redis_restarted_empty_is_filled_again_and_its_entries_are_handled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_started_before_redis_begins_when_redis_starts() {
     let mut server = Server::down(&[]);
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, patient(4), taking(Duration::ZERO, &journal));
     until("it has tried in vain", || worker.control.stats().errors > 2).await;
     server.up().await;
@@ -128,9 +116,7 @@ async fn a_worker_stopped_while_redis_is_away_ends_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, patient(8), taking(Duration::from_millis(5), &journal));
     let wanted = ids("a", 600);
     put(&queues, &wanted).await;
@@ -139,7 +125,7 @@ async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing
     place.ask::<()>(&["CLIENT", "PAUSE", "4500", "ALL"]).await;
     until("time-outs are survived", || worker.control.stats().errors > 0).await;
     journal.all_ended(&wanted).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     worker.stop().await;
     journal.assert_once(&wanted);
 }
@@ -147,9 +133,7 @@ async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, patient(16), taking(Duration::from_millis(2), &journal));
     let wanted = ids("a", 2000);
     let mut next = wanted.chunks(100);
@@ -162,7 +146,7 @@ async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
         until("the cut was survived", || journal.ended() > round * 50).await;
     }
     journal.all_ended(&wanted).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     assert!(worker.control.stats().errors > 0, "connections were cut indeed");
     worker.stop().await;
     journal.assert_once(&wanted);
@@ -171,9 +155,7 @@ async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twice() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let gate = Arc::new(Semaphore::new(0));
     // Slots stay free, so that the re-created group delivers the running entries again.
     let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
@@ -187,7 +169,7 @@ async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twi
     gate.add_permits(8);
     let all = [running, later].concat();
     journal.all_ended(&all).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     worker.stop().await;
     journal.assert_once(&all);
 }
@@ -195,9 +177,7 @@ async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twi
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_returns_to_its_initial_size() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, quick(64), taking(Duration::ZERO, &journal));
     let used = async || -> u64 {
         let memory: String = place.ask(&["INFO", "memory"]).await;
@@ -208,7 +188,7 @@ async fn memory_returns_to_its_initial_size() {
         let wanted = ids(name, 10_000);
         put(&queues, &wanted).await;
         journal.all_ended(&wanted).await;
-        eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+        place.emptied().await;
     };
     round("warm").await;
     eventually("the markers are gone", async || (place.ask::<usize>(&["DBSIZE"]).await == 1).then_some(()))
@@ -276,9 +256,7 @@ async fn an_outage_of_redis_is_logged_once_and_so_is_its_end() {
     let log = Log::default();
     let _logging = tracing::subscriber::set_default(log.clone());
     let mut server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = server.place().opened();
     let worker = Worker::start(&queues, quick(2), taking(Duration::ZERO, &journal));
     let before = ids("before", 2);
     put(&queues, &before).await;

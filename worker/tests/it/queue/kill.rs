@@ -26,7 +26,7 @@ async fn entries_of_a_killed_worker_are_taken_over() {
     for id in &held {
         assert_eq!(journal.deliveries(id), [2], "{id}");
     }
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     worker.stop().await;
     journal.assert_once(&wanted);
 }
@@ -56,7 +56,7 @@ async fn a_task_that_kills_its_process_is_put_aside_and_its_neighbours_are_not()
     .await;
     let dead: Vec<String> = place.ask(&["LRANGE", &dead(&place), "0", "-1"]).await;
     assert_eq!((crashes, dead), (3, vec![POISON.to_owned()]));
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     let aside: usize = place.ask(&["XLEN", queues.keys(super::support::QUEUE).dead()]).await;
     assert_eq!(aside, 1);
 }

@@ -100,9 +100,7 @@ async fn the_same_id_may_be_on_two_queues() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_can_be_put_again_as_soon_as_its_handler_runs() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let (again, written) = (queues.clone(), Arc::clone(&journal));
     let work = handler(move |job| {
         let (queues, journal) = (again.clone(), Arc::clone(&written));
@@ -259,7 +257,7 @@ async fn a_server_in_cluster_mode_serves_every_path() {
         .await;
     let aside = dead.recv().await.unwrap();
     assert_eq!(aside.reason, DeadReason::Undecodable);
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     second.stop().await;
     assert_eq!(place.ask::<usize>(&["XLEN", queues.keys(QUEUE).dead()]).await, 1);
 }

@@ -14,9 +14,7 @@ use super::support::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let written = Arc::clone(&journal);
     let work = handler(move |job| {
         let journal = Arc::clone(&written);
@@ -34,7 +32,7 @@ async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
     put(&queues, &[&good[..25], &ids("panic", 3), &["sync-panic".to_owned()]].concat()).await;
     put(&queues, &[&ids("fail", 3), &good[25..]].concat()).await;
     journal.all_ended(&[good, ids("fail", 3)].concat()).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     assert!(worker.is_alive());
     // counted when Redis has answered, a little after the entries are deleted
     until("each is counted once", || {
@@ -65,7 +63,7 @@ async fn a_panic_does_not_end_the_worker_even_without_a_layer_that_catches_it() 
     let run = tokio::spawn(bare.run());
     put(&queues, &[ids("panic", 2), vec!["sync-panic".to_owned()], ids("good", 20)].concat()).await;
     until("the others ended", || ended.load(SeqCst) == 20).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     assert!(!run.is_finished());
     // Not with a graceful stop: apalis counts a task that panicked before it returned its future as running
     // for ever.
@@ -111,9 +109,7 @@ async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_called_until_it
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_longer_than_the_visibility_is_not_taken_over_by_a_second_worker() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = Place::shared().opened();
     let long = quick(4).visibility * 3;
     let first = Worker::start(&queues, quick(4), taking(long, &journal));
     let second = Worker::start(&queues, quick(4), taking(long, &journal));
@@ -128,9 +124,7 @@ async fn a_task_longer_than_the_visibility_is_not_taken_over_by_a_second_worker(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_deleted_while_it_is_pending_does_no_harm() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, quick(2), gated(&gate, &journal));
     put(&queues, &ids("a", 4)).await;
@@ -149,9 +143,7 @@ async fn an_entry_deleted_while_it_is_pending_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_can_ask_for_the_same_entry_again_without_becoming_a_suspect() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let written = Arc::clone(&journal);
     let work = handler(move |job| {
         let journal = Arc::clone(&written);
@@ -167,7 +159,7 @@ async fn a_task_can_ask_for_the_same_entry_again_without_becoming_a_suspect() {
     let worker = Worker::start(&queues, quick(2), work);
     put(&queues, &ids("again", 1)).await;
     until("it ran five times", || journal.ended() == 5).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     assert!(journal.deliveries("again-0").iter().all(|deliveries| *deliveries == 1));
     worker.stop().await;
 }

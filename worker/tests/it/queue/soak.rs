@@ -1,13 +1,12 @@
 //! All faults in random order for a while: without a dispatcher, the queue alone must not lose an entry.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longshore_worker::queue::Config;
 
 use super::child::{Process, finished};
-use super::support::{Journal, QUEUE, Server, Worker, eventually, ids, put, quick, setting, taking};
+use super::support::{QUEUE, Server, Worker, ids, put, quick, setting, taking};
 
 /// SplitMix64: small, seeded, and identical on every machine.
 struct Dice(u64);
@@ -34,9 +33,7 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
     println!("soak of {length:?}, seed {seed} (LONGSHORE_SOAK_SECONDS, LONGSHORE_SOAK_SEED)");
     let mut dice = Dice(seed);
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = server.place().opened();
     // The entries do not cause the kills, so none may be put aside.
     let config = Config { max_deliveries: 1000, prefetch: 4, ..quick(8) };
     let start = || Worker::start(&queues, config.clone(), taking(Duration::from_millis(3), &journal));
@@ -80,7 +77,7 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
     for worker in &workers {
         worker.control.set_paused(false);
     }
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     child.terminate();
     child.wait().await;
     let mut done: BTreeSet<String> = journal.counts().into_keys().collect();

@@ -6,13 +6,11 @@ use std::time::Duration;
 use longshore_worker::queue::Config;
 use tokio::sync::Semaphore;
 
-use super::support::{Journal, Place, QUEUE, Worker, eventually, gated, ids, patient, put, taking, until};
+use super::support::{Place, QUEUE, Worker, gated, ids, patient, put, taking, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let config = Config { prefetch: 10, ..patient(4) };
     let worker = Worker::start(&queues, config, gated(&gate, &journal));
@@ -30,7 +28,7 @@ async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
     assert_eq!(journal.started(), 4);
     let next = Worker::start(&queues, patient(8), taking(Duration::ZERO, &journal));
     journal.all_ended(&wanted).await;
-    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    place.emptied().await;
     next.stop().await;
     journal.assert_once(&wanted);
     assert_eq!(journal.deliveries("a-5"), [1], "a stop is no delivery");
@@ -38,9 +36,7 @@ async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_at_its_time_limit_gives_dropped_entries_back_and_no_task_continues() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = Place::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let wanted = ids("a", 12);
     put(&queues, &wanted).await;
@@ -65,9 +61,7 @@ async fn a_stop_at_its_time_limit_gives_dropped_entries_back_and_no_task_continu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_given_back_is_merged_with_one_that_was_put_meanwhile() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (place, queues, journal) = Place::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, patient(1), gated(&gate, &journal));
     put(&queues, &ids("a", 1)).await;
@@ -79,9 +73,7 @@ async fn an_entry_given_back_is_merged_with_one_that_was_put_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_worker_stops_without_waiting_for_its_blocked_read() {
-    let place = Place::shared();
-    let queues = place.queues();
-    let journal = Arc::new(Journal::default());
+    let (_place, queues, journal) = Place::shared().opened();
     let config = Config { block: Duration::from_mins(1), ..patient(4) };
     let worker = Worker::start(&queues, config, taking(Duration::ZERO, &journal));
     put(&queues, &ids("a", 1)).await;

@@ -102,6 +102,12 @@ impl Place {
         Queues::new(self.client.clone(), &self.prefix).unwrap()
     }
 
+    /// The place with a writing side, and a journal for its workers.
+    pub(crate) fn opened(self) -> (Self, Queues, Arc<Journal>) {
+        let queues = self.queues();
+        (self, queues, Arc::default())
+    }
+
     /// Sends one command on a new connection.
     pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
@@ -120,6 +126,11 @@ impl Place {
 
     pub(crate) async fn is_empty(&self) -> bool {
         self.depth().await == 0
+    }
+
+    /// Waits until its queue is empty.
+    pub(crate) async fn emptied(&self) {
+        eventually("the queue is empty", async || self.is_empty().await.then_some(())).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use longshore_shared::webhook::lane::{self, Renewed};
 use longshore_shared::webhook::subscription;
 use longshore_testkit::receiver::Answer;
@@ -16,10 +17,39 @@ use super::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
-async fn rotate(world: &World, hook: &Hook) -> Verifier {
+pub(super) async fn rotate(world: &World, hook: &Hook) -> Verifier {
     let answer = subscription::rotate_secret(&world.services, &world.context(), hook.id).await.unwrap();
     let shown: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
     Verifier::new(shown["secret"].as_str().unwrap()).unwrap()
+}
+
+/// Checks that each event was sent once, and that the calls which began after the answer to a rotation have both signatures; returns
+/// how many these are.
+pub(super) async fn signed_by_both(
+    world: &World,
+    hook: &Hook,
+    new: &Verifier,
+    answered: DateTime<Utc>,
+) -> usize {
+    let begun: Vec<(String, bool)> = sqlx::query_as(
+        "SELECT event_id::text, (attempts -> 0 ->> 'at')::timestamptz > $2 FROM delivery_history WHERE webhook_id = $1",
+    )
+    .bind(hook.id)
+    .bind(answered)
+    .fetch_all(&world.pool)
+    .await
+    .unwrap();
+    let after: HashMap<String, bool> = begun.into_iter().collect();
+    let mut checked = 0;
+    for receipt in world.receiver.receipts() {
+        hook.verifier.verify(&receipt).unwrap();
+        if after[receipt.header("webhook-id").unwrap()] {
+            new.verify(&receipt).unwrap();
+            checked += 1;
+        }
+    }
+    assert!(world.receiver.counts_by("webhook-id").into_values().all(|calls| calls == 1));
+    checked
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -39,25 +69,8 @@ async fn every_call_that_begins_after_a_rotation_was_answered_has_both_signature
     let ((new, answered), ()) = tokio::join!(rotating, world.drain(&hook));
 
     assert_eq!(world.ended(&hook, "delivered").await, 3_000);
-    let begun: Vec<(String, bool)> = sqlx::query_as(
-        "SELECT event_id::text, (attempts -> 0 ->> 'at')::timestamptz > $2 FROM delivery_history WHERE webhook_id = $1",
-    )
-    .bind(hook.id)
-    .bind(answered)
-    .fetch_all(&world.pool)
-    .await
-    .unwrap();
-    let after: HashMap<String, bool> = begun.into_iter().collect();
-    let mut checked = 0;
-    for receipt in world.receiver.receipts() {
-        hook.verifier.verify(&receipt).unwrap();
-        if after[receipt.header("webhook-id").unwrap()] {
-            new.verify(&receipt).unwrap();
-            checked += 1;
-        }
-    }
+    let checked = signed_by_both(&world, &hook, &new, answered).await;
     assert!(checked > 100, "{checked} calls began after the answer");
-    assert!(world.receiver.counts_by("webhook-id").into_values().all(|calls| calls == 1));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

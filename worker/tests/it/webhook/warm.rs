@@ -12,6 +12,7 @@ use longshore_shared::kernel::queue::{Hint, Notice, Queue};
 use longshore_worker::lanes::{self, LaneContext};
 use redis::AsyncTypedCommands as _;
 use serde_json::Value;
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgConnection, Row as _};
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
@@ -52,6 +53,15 @@ impl Holder {
         // the look after the registration ends before what a test does next is due
         until("nothing is left", async || world.live(hook).await == 0).await;
     }
+}
+
+/// A webhook of a world of its own whose lane is warm, and the holder of that.
+async fn warm_lane(options: &PgConnectOptions, fields: Value) -> (World, Hook, Holder) {
+    let world = World::new(options).await;
+    let hook = world.hook("/hook", fields).await;
+    let holder = Holder::start(&world);
+    holder.warm(&world, &hook).await;
+    (world, hook, holder)
 }
 
 /// Waits until something is so.

@@ -6,6 +6,7 @@
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::figure::AtLeast;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
@@ -27,18 +28,22 @@ struct OfState {
 }
 
 impl Counts {
-    /// Those in a state that were counted, and whether there may be more.
+    /// Those in a state.
     #[must_use]
-    pub fn of(&self, state: JobState) -> (i64, bool) {
-        let found = self.0.iter().find(|of| of.state == state);
-        found.map_or((0, false), |of| (of.jobs, of.is_more))
+    pub fn of(&self, state: JobState) -> AtLeast {
+        self.0.iter().find(|of| of.state == state).map(OfState::count).unwrap_or_default()
     }
 
     /// All of them.
     #[must_use]
-    pub fn all(&self) -> (i64, bool) {
-        let jobs = self.0.iter().map(|of| of.jobs).sum();
-        (jobs, self.0.iter().any(|of| of.is_more))
+    pub fn all(&self) -> AtLeast {
+        self.0.iter().map(OfState::count).sum()
+    }
+}
+
+impl OfState {
+    fn count(&self) -> AtLeast {
+        AtLeast { count: self.jobs, is_more: self.is_more }
     }
 }
 
@@ -114,4 +119,19 @@ async fn of_newest(
     .fetch_all(&db.main)
     .await?;
     Ok(Counts(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_jobs_are_those_of_each_state() {
+        let of = |state, jobs, is_more| OfState { state, jobs, is_more };
+        let mut counts = Counts(vec![of(JobState::Succeeded, 900, false), of(JobState::Failed, 900, false)]);
+        assert_eq!(counts.all().in_words(), "1,800");
+        counts.0.push(of(JobState::Cancelled, COUNTED, true));
+        assert_eq!(counts.all().in_words(), "2,800+");
+        assert_eq!(counts.of(JobState::Queued), AtLeast::default());
+    }
 }

@@ -1,17 +1,18 @@
 //! A webhook that is changed while its lane is warm.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::{delivery, subscription};
-use longshore_testkit::signature::Verifier;
 use longshore_worker::lanes;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Holder, announce, changes, hand_over, is_leased, notices, registration, token, until};
+use super::{
+    Holder, announce, changes, hand_over, is_leased, notices, registration, token, until, warm_lane,
+};
+use crate::webhook::rotation::{rotate, signed_by_both};
 use crate::webhook::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
@@ -46,16 +47,23 @@ async fn begun(world: &World, hook: &Hook) -> Vec<DateTime<Utc>> {
     .unwrap()
 }
 
+/// Waits until a holder with that name has sent what it is told last, so that it has read all that it was told before.
+async fn send_behind(world: &World, holder: &Holder, name: &str) {
+    let other = world.hook("/other", json!({})).await;
+    holder.warm(world, &other).await;
+    let (theirs, _) = registration(world, &other).await.unwrap();
+    let behind = changes(world, &other, 1).await;
+    announce(world, name, other.id, theirs, behind[0].notice().unwrap()).await;
+    until("what is behind is sent", async || world.receiver.receipts_at("/other").len() == 2).await;
+}
+
 async fn now(world: &World) -> DateTime<Utc> {
     sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&world.pool).await.unwrap()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn nothing_begins_after_a_deactivation_was_answered(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({})).await;
     let (former, name) = registration(&world, &hook).await.unwrap();
     let mut answered = None;
     let made = keep_changing(&world, &hook, async || {
@@ -70,12 +78,7 @@ async fn nothing_begins_after_a_deactivation_was_answered(_: PgPoolOptions, opti
     for hint in &waiting {
         announce(&world, &name, hook.id, former, hint.notice().unwrap()).await;
     }
-    let other = world.hook("/other", json!({})).await;
-    holder.warm(&world, &other).await;
-    let (theirs, _) = registration(&world, &other).await.unwrap();
-    let behind = changes(&world, &other, 1).await;
-    announce(&world, &name, other.id, theirs, behind[0].notice().unwrap()).await;
-    until("what is behind them is sent", async || world.receiver.receipts_at("/other").len() == 2).await;
+    send_behind(&world, &holder, &name).await;
     until("all outcomes are recorded", async || {
         usize::try_from(world.ended(&hook, "delivered").await).unwrap()
             == world.receiver.receipts_at("/hook").len()
@@ -95,10 +98,7 @@ async fn nothing_begins_after_a_deactivation_was_answered(_: PgPoolOptions, opti
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn nothing_begins_after_a_deletion_was_answered(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({})).await;
     let (former, name) = registration(&world, &hook).await.unwrap();
     let waiting = {
         let mut open = world.pool.begin().await.unwrap();
@@ -113,12 +113,7 @@ async fn nothing_begins_after_a_deletion_was_answered(_: PgPoolOptions, options:
     })
     .await;
     announce(&world, &name, hook.id, former, &waiting[0].1).await;
-    let other = world.hook("/other", json!({})).await;
-    holder.warm(&world, &other).await;
-    let (theirs, _) = registration(&world, &other).await.unwrap();
-    let behind = changes(&world, &other, 1).await;
-    announce(&world, &name, other.id, theirs, behind[0].notice().unwrap()).await;
-    until("what is behind it is sent", async || world.receiver.receipts_at("/other").len() == 2).await;
+    send_behind(&world, &holder, &name).await;
     assert!(begun(&world, &hook).await.into_iter().all(|at| at <= answered.unwrap()));
     let sent = world.receiver.receipts();
     let event: Value = serde_json::from_str(&waiting[0].1).unwrap();
@@ -164,10 +159,7 @@ async fn a_lease_that_begins_beside_a_deactivation_sends_nothing(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_change_after_a_new_destination_goes_there(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/old", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({})).await;
     for n in 0..5 {
         let path = format!("/new{n}");
         let lease = token(&world, &hook).await;
@@ -192,10 +184,7 @@ async fn every_call_after_a_rotation_was_answered_has_both_signatures(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({})).await;
     let mut rotated = None;
     let running = async {
         // what the queue would do
@@ -206,9 +195,7 @@ async fn every_call_after_a_rotation_was_answered_has_both_signatures(
     };
     let changing = keep_changing(&world, &hook, async || {
         world.receiver.wait_for(20, PATIENCE).await.unwrap();
-        let answer = subscription::rotate_secret(&world.services, &world.context(), hook.id).await.unwrap();
-        let shown: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
-        rotated = Some((Verifier::new(shown["secret"].as_str().unwrap()).unwrap(), now(&world).await));
+        rotated = Some((rotate(&world, &hook).await, now(&world).await));
         world.receiver.wait_for(100, PATIENCE).await.unwrap();
     });
     let (made, ()) = tokio::join!(changing, running);
@@ -218,25 +205,7 @@ async fn every_call_after_a_rotation_was_answered_has_both_signatures(
         usize::try_from(world.ended(&hook, "delivered").await).unwrap() == made + 1
     })
     .await;
-    let begun: Vec<(String, bool)> = sqlx::query_as(
-        "SELECT event_id::text, (attempts -> 0 ->> 'at')::timestamptz > $2 FROM delivery_history WHERE webhook_id = $1",
-    )
-    .bind(hook.id)
-    .bind(answered)
-    .fetch_all(&world.pool)
-    .await
-    .unwrap();
-    let after: HashMap<String, bool> = begun.into_iter().collect();
-    let mut checked = 0;
-    for receipt in world.receiver.receipts() {
-        hook.verifier.verify(&receipt).unwrap();
-        if after[receipt.header("webhook-id").unwrap()] {
-            new.verify(&receipt).unwrap();
-            checked += 1;
-        }
-    }
-    assert!(checked > 0);
-    assert!(world.receiver.counts_by("webhook-id").into_values().all(|calls| calls == 1));
+    assert!(signed_by_both(&world, &hook, &new, answered).await > 0);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -244,10 +213,7 @@ async fn an_example_is_marked_on_a_warm_lane_and_the_changes_around_it_are_not(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let lease = token(&world, &hook).await;
     let before = world.receiver.requests();
     hand_over(&world, changes(&world, &hook, 1).await);

@@ -10,7 +10,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tempfile::TempDir;
 
-use super::{Holder, changes, hand_over, is_leased, notices, registration, token, until};
+use super::{changes, hand_over, is_leased, notices, registration, token, until, warm_lane};
 use crate::program;
 use crate::webhook::support::{Hook, PATIENCE, World};
 
@@ -75,10 +75,7 @@ async fn a_holder_that_stood_still_past_its_lease_sends_nothing_more(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_emptied_redis_costs_a_second_and_no_change(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let mut connection = world.services.queues.connection();
     for round in 0..20 {
         hand_over(&world, changes(&world, &hook, 3).await);
@@ -101,10 +98,7 @@ async fn an_emptied_redis_costs_a_second_and_no_change(_: PgPoolOptions, options
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_breaker_that_opens_leaves_what_waits_to_the_probe(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({"maxInFlight": 1})).await;
     world.receiver.answer("/hook", Answer::Status(500));
     hand_over(&world, changes(&world, &hook, 50).await);
     until("the lease is given back", async || !is_leased(&world, &hook).await).await;
@@ -130,10 +124,7 @@ async fn a_breaker_that_opens_leaves_what_waits_to_the_probe(_: PgPoolOptions, o
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_retry_in_a_warm_lane_is_sent_when_it_is_due(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({})).await;
     world.receiver.answer("/hook", Answer::Sequence(vec![Answer::Status(500), Answer::Status(204)]));
     hand_over(&world, changes(&world, &hook, 1).await);
     world.receiver.wait_for(2, PATIENCE).await.unwrap();
@@ -149,10 +140,7 @@ async fn a_retry_in_a_warm_lane_is_sent_when_it_is_due(_: PgPoolOptions, options
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_notice_beside_a_backlog_waits_for_its_row(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({"maxInFlight": 1})).await;
     let (lease, name) = registration(&world, &hook).await.unwrap();
     let gate = world.receiver.hold("/hook", Answer::Status(204));
     // more than one fetch brings

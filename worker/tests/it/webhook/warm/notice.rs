@@ -9,7 +9,9 @@ use redis::AsyncTypedCommands as _;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Holder, announce, changes, hand_over, is_leased, notices, registration, token, until};
+use super::{
+    Holder, announce, changes, hand_over, is_leased, notices, registration, token, until, warm_lane,
+};
 use crate::webhook::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
@@ -51,10 +53,7 @@ async fn changes_of_a_warm_lane_are_sent_under_one_lease_as_they_are_stored(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn contents_are_used_without_a_look_at_the_row(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let (token, name) = registration(&world, &hook).await.unwrap();
     // no look can find what is not committed
     let mut open = world.pool.begin().await.unwrap();
@@ -69,10 +68,7 @@ async fn a_lost_notice_is_found_by_the_look_and_holds_up_no_other(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let lease = token(&world, &hook).await;
     // the process of the change died between its commit and its entry
     world.events(&hook, 1).await;
@@ -85,10 +81,7 @@ async fn a_lost_notice_is_found_by_the_look_and_holds_up_no_other(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_notice_that_comes_again_is_sent_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let (token, name) = registration(&world, &hook).await.unwrap();
     let hints = changes(&world, &hook, 10).await;
     for _ in 0..3 {
@@ -110,10 +103,7 @@ async fn a_late_notice_of_what_an_earlier_lease_has_sent_is_not_sent_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let first = Holder::start(&world);
-    first.warm(&world, &hook).await;
+    let (world, hook, first) = warm_lane(&options, json!({})).await;
     // the process of the change stalls between its commit and its entry, and the look finds the row
     let late = changes(&world, &hook, 1).await;
     until("it is recorded", async || world.ended(&hook, "delivered").await == 2).await;
@@ -129,10 +119,7 @@ async fn a_late_notice_of_what_an_earlier_lease_has_sent_is_not_sent_again(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_notice_after_its_lease_makes_the_lane_leased_anew(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let (former, name) = registration(&world, &hook).await.unwrap();
     sqlx::query(
         "UPDATE webhook_lane SET token = token + 1, leased_until = '-infinity' WHERE webhook_id = $1",
@@ -186,10 +173,7 @@ async fn an_old_notice_or_one_of_another_lease_only_makes_the_holder_look(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let (token, name) = registration(&world, &hook).await.unwrap();
     let mut open = world.pool.begin().await.unwrap();
     world.events_in(&mut open, &hook, 3).await;
@@ -261,11 +245,8 @@ async fn what_waits_for_a_holder_is_bounded_and_the_rest_is_an_id_on_the_queue(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn redis_holds_no_secret(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
     let authentication = json!({"type": "bearer", "token": "a-very-secret-token"});
-    let hook = world.hook("/hook", json!({"authentication": authentication})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({"authentication": authentication})).await;
     let (_, name) = registration(&world, &hook).await.unwrap();
     // it has no reader any more
     holder.stop().await;
@@ -290,10 +271,7 @@ async fn redis_holds_no_secret(_: PgPoolOptions, options: PgConnectOptions) {
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn no_registration_outlives_its_lease(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let hook = world.hook("/hook", json!({})).await;
-    let holder = Holder::start(&world);
-    holder.warm(&world, &hook).await;
+    let (world, hook, holder) = warm_lane(&options, json!({})).await;
     let key = world.services.queues.keys(Queue::Lane).holder(&hook.id.to_string());
     let mut connection = world.services.queues.connection();
     let mut compared = 0;
