@@ -124,6 +124,11 @@ impl Scratch {
         })
     }
 
+    /// The URL of a database of its Postgres.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://{}@127.0.0.1:{}/{database}", postgres::OWNER, self.postgres_port)
+    }
+
     /// Applies the migrations of the checkout. Only for what comes before a build: the service migrates by itself
     /// (`longshore-api migrate`).
     pub(crate) fn migrate(&self, place: &Place) -> anyhow::Result<()> {

@@ -60,7 +60,7 @@ pub(crate) fn cargo_tool(name: &str, version: &str) -> anyhow::Result<OsString> 
         // settings are not for it.
         let mut install = run::command("cargo");
         install.args(["install", "--locked", "--debug", "--root"]).arg(&folder).current_dir("/");
-        run::run(install.arg(format!("{name}@{version}")))?;
+        run::run(install.arg(format!("{name}@{version}")).env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
     }
     path_with(&[folder.join("bin")])
 }

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::command::run;
+use crate::migrate::empty;
 use crate::support::Api;
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
@@ -257,6 +258,7 @@ async fn a_database_login_that_cannot_migrate_is_reported_with_the_missing_privi
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
+    empty(&options).await;
     let owner = PgPool::connect_with(options.clone()).await.unwrap();
     let login = format!("doctor_{}", ids::new_id().simple());
     let execute = async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&owner).await.unwrap();

@@ -26,6 +26,15 @@ fn migrations(statements: &[&str]) -> Migrator {
     Migrator::with_migrations((1..).zip(statements).map(|(version, sql)| migration(version, sql)).collect())
 }
 
+/// Makes the database of a test anew, without anything in it: it may be a copy of one that is migrated.
+pub(crate) async fn empty(options: &PgConnectOptions) {
+    let name = options.get_database().unwrap();
+    let mut connection = PgConnection::connect_with(&options.clone().database("postgres")).await.unwrap();
+    for sql in [format!("DROP DATABASE {name:?}"), format!("CREATE DATABASE {name:?} TEMPLATE template0")] {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    }
+}
+
 /// A transaction that has read a table, and stays open.
 async fn report(options: &PgConnectOptions, begin: &str, table: &str) -> PgConnection {
     let mut connection = PgConnection::connect_with(options).await.unwrap();
@@ -47,6 +56,7 @@ async fn waiting(pool: &PgPool) -> i64 {
 
 #[sqlx::test(migrations = false)]
 async fn a_migration_that_waits_for_a_reader_blocks_no_writer(_: PgPoolOptions, options: PgConnectOptions) {
+    empty(&options).await;
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     migrate_by(&migrations(&["CREATE TABLE sample (n int)"]), &options, PATIENCE).await.unwrap();
     let report = report(&options, "BEGIN", "sample").await;
@@ -76,6 +86,7 @@ async fn a_migration_gives_up_after_its_time_limit_and_changes_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
+    empty(&options).await;
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::query("CREATE TABLE sample (n int)").execute(&pool).await.unwrap();
     let _report = report(&options, "BEGIN", "sample").await;
@@ -103,6 +114,7 @@ async fn an_index_is_built_behind_a_long_transaction_and_two_migrate_at_once(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
+    empty(&options).await;
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::raw_sql("CREATE TABLE sample (n int); INSERT INTO sample VALUES (1)").execute(&pool).await.unwrap();
     // it keeps its snapshot, which the index build waits for at its end
@@ -134,6 +146,7 @@ async fn an_index_is_built_behind_a_long_transaction_and_two_migrate_at_once(
 
 #[sqlx::test(migrations = false)]
 async fn an_index_that_was_left_incomplete_is_built_again(_: PgPoolOptions, options: PgConnectOptions) {
+    empty(&options).await;
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::raw_sql("CREATE TABLE sample (n int)").execute(&pool).await.unwrap();
     let report = report(&options, "BEGIN; LOCK TABLE sample IN ROW EXCLUSIVE MODE", "sample").await;
@@ -149,6 +162,7 @@ async fn a_database_from_before_the_first_release_is_refused_with_a_message(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
+    empty(&options).await;
     let before = migrations(&["CREATE TABLE organisation (n int)", "CREATE TABLE eshop (n int)"]);
     migrate_by(&before, &options, PATIENCE).await.unwrap();
     let url = options.to_url_lossy().to_string();

@@ -273,6 +273,9 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
     test.need_programs()?;
     test.check("tests", |test| {
         let scratch = test.started()?;
+        // Each test has a database of its own, which Postgres copies from this one: to migrate each takes longer than most tests.
+        let mut migrate = test.place.command(test.place.program("dev", "longshore-api"));
+        run::run(migrate.arg("migrate").env("DATABASE_URL", scratch.url("template1")))?;
         let mut tests = test.place.cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
         tests.env("DATABASE_URL", &scratch.database_url).env("REDIS_URL", &scratch.redis_url);
         // Without backtraces, which would hide the message of a failed test.

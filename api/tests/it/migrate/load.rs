@@ -9,7 +9,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
-use super::{PATIENCE, migration, report, waiting};
+use super::{PATIENCE, empty, migration, report, waiting};
 
 const PRODUCTS: i64 = 1_000_000;
 
@@ -28,6 +28,7 @@ const SAMPLE: [&str; 4] = [
 
 /// Creates a database at the baseline with an organisation of this many products; returns their ids.
 async fn fill(options: &PgConnectOptions) -> Vec<uuid::Uuid> {
+    empty(options).await;
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     MIGRATIONS.run_direct(Some(BASELINE), &mut connection, false).await.unwrap();
     let mut tx = connection.begin().await.unwrap();

@@ -11,7 +11,7 @@ use sqlx::migrate::Migration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection};
 
-use super::migration;
+use super::{empty, migration};
 
 /// Marks a migration that removes what no released version uses any more.
 const CONTRACT: &str = "-- contract: ";
@@ -182,6 +182,7 @@ async fn has_default(connection: &mut PgConnection, table: &str, column: &str) -
 
 /// A database at the baseline.
 async fn baseline(options: &PgConnectOptions) -> PgConnection {
+    empty(options).await;
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     MIGRATIONS.run_direct(Some(BASELINE), &mut connection, false).await.unwrap();
     connection
