@@ -1,6 +1,6 @@
--- A page of jobs asks this for each job. Lists are planned for their values, and so were its statements, each time: that took longer
--- than all else on the page. They look up keys, so one plan serves. The job is found by its key, and not among those that are under
--- way, which Postgres takes to be few while its statistics are old.
+-- A page of jobs calls this for each job, and its statements were planned anew each time: a list is planned for its values. That took
+-- longer than all else on the page. They look up keys, so one plan serves. The job is found by its key, and not among those that are
+-- under way, which Postgres takes to be few while its statistics are old.
 CREATE OR REPLACE FUNCTION job_waits_for(waiting uuid) RETURNS json
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan
 AS $$
@@ -25,14 +25,12 @@ BEGIN
     SELECT next_attempt_at, waits_since INTO calling
     FROM job_chunk WHERE job_id = waiting AND state IN ('queued', 'running') AND calls_partner ORDER BY number LIMIT 1;
     IF next.place IS NOT NULL OR (j.kind = 'stock.send' AND j.out_of_line_until IS NULL) THEN
-        -- the first of the others in the line, by the index that begins with the line
-        SELECT first.id, first.eshop_id INTO ahead, eshop FROM (
-            SELECT e.id, e.eshop_id, e.acceptance FROM job e
-            WHERE e.sequence BETWEEN j.sequence AND j.sequence AND e.id <> j.id
-              AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL
-              AND (e.kind = 'stock.send') = (j.kind = 'stock.send')
-            ORDER BY e.sequence, e.acceptance LIMIT 1) AS first
-        WHERE first.acceptance < coalesce(next.place, j.acceptance);
+        -- the order begins with the line, so that no other index has it
+        SELECT e.id, e.eshop_id INTO ahead, eshop FROM job e
+        WHERE e.sequence = ANY (ARRAY[j.sequence]) AND e.acceptance < coalesce(next.place, j.acceptance) AND e.id <> j.id
+          AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL
+          AND (e.kind = 'stock.send') = (j.kind = 'stock.send')
+        ORDER BY e.sequence, e.acceptance LIMIT 1;
     ELSIF j.kind <> 'stock.send' AND j.state = 'queued' THEN
         -- pulls of one source follow each other
         SELECT e.id, e.eshop_id INTO ahead, eshop FROM job e

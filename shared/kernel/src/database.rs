@@ -3,7 +3,8 @@
 //! # Plans
 //!
 //! Queries by key ([`Database::main`]) are planned once, and the plan is kept while the tables grow. Lists ([`Database::lists`]) are
-//! planned for their values. Neither may depend on the statistics: those are old after an import, and absent after a restore.
+//! planned for their values. Neither may depend on the statistics: those are old after an import, and absent after a restore. Of queries
+//! by key:
 //!
 //! - A table is neither scanned, nor are bitmaps made of its rows: both are cheap in a table of fifty, and cost as much as the
 //!   table is large. A bitmap takes any index that begins right, such as all products of an organisation for one SKU.
@@ -16,12 +17,15 @@
 //!   long transaction keeps. A queue that a vacuum found empty has a hash index for its key (`delivery_by_id`): Postgres then expects
 //!   no row, and takes any index that has the key among its columns for as cheap.
 //!
-//! - A list reads its first rows in the order of one index, and never all rows to sort them. Its order ends in all columns of
-//!   that index; where others end alike, it begins with a column that only the wanted one has. Of a column that is compared by `=`,
-//!   Postgres would leave that out, so it is compared as a range: `eshop_id BETWEEN $1 AND $1 ORDER BY eshop_id, created_at, id`.
-//!   An index is entered at one place for one such column only. So what is behind a place, or a span of time, is
-//!   `eshop_id <= $1 AND (eshop_id, created_at) > ($1, $2)`, which no other index can answer. Two such ranges read all between them:
-//!   where two columns are compared, and their index alone has the order, both are compared by `=`.
+//! Of lists:
+//!
+//! - A list reads its first rows in the order of one index, and never all rows to sort them. Its order ends in all columns of that
+//!   index; where others end alike, it begins with a column that only the wanted one has. Of a column that is compared by `=`, Postgres
+//!   would leave that out, so it is compared by `= ANY`: `eshop_id = ANY (ARRAY[$1]) ORDER BY eshop_id, created_at, id`. Two ranges
+//!   (`BETWEEN`) do not serve: an index is entered at the second only after a single value of the first.
+//! - Where many rows are looked at for few, Postgres may expect fewer rows than that, and then makes a bitmap of all and sorts it. A bound
+//!   that it does not know when it plans (`LIMIT (SELECT $3)`) counts as a tenth of the rows, for which the order of the index is cheaper.
+//! - What is looked up for each row says `LIMIT 1`, or a join may read and hash the whole table.
 //!
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
@@ -121,13 +125,9 @@ impl Database {
             ("max_parallel_workers_per_gather", "0"),
             ("statement_timeout", "120s"),
         ]);
-        let listed = base.clone().options([
-            ("plan_cache_mode", "force_custom_plan"),
-            ("enable_seqscan", "off"),
-            ("enable_bitmapscan", "off"),
-            ("max_parallel_workers_per_gather", "0"),
-            ("statement_timeout", LIST_PATIENCE),
-        ]);
+        let listed = base
+            .clone()
+            .options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", LIST_PATIENCE)]);
         // a stream lives as long as its reader reads; the writer of the answer has the time-out
         let streamed =
             base.clone().options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "0")]);

@@ -150,8 +150,8 @@ pub async fn runs(db: &Database, id: EshopId) -> Result<Vec<Run>, Problem> {
         r#"SELECT r.id AS "id!", r.kind AS "kind!", r.state AS "state!: JobState", r.total AS "total!", r.failed AS "failed!",
                   r.created_at AS "created_at!"
            FROM (SELECT j.*, row_number() OVER (PARTITION BY j.kind ORDER BY j.created_at DESC) AS place
-                 FROM (SELECT id, kind, state, total, failed, created_at FROM job WHERE eshop_id BETWEEN $1 AND $1
-                       ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $2) AS j
+                 FROM (SELECT id, kind, state, total, failed, created_at FROM job WHERE eshop_id = ANY (ARRAY[$1::uuid])
+                       ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $2::bigint)) AS j
                  WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send')) AS r
            WHERE r.place <= $3 ORDER BY r.kind, r.created_at DESC"#,
         id.get(),
@@ -192,7 +192,7 @@ pub async fn last(db: &Database, id: EshopId) -> Result<Option<Last>, Problem> {
         Last,
         r#"SELECT d.id AS "delivery!", d.event AS "event!", d.state AS "state!: DeliveryState", d.created_at AS "at!", d.finished_at
            FROM ((SELECT id, event_type AS event, state, created_at, finished_at FROM delivery_history
-                  WHERE eshop_id BETWEEN $1 AND $1 ORDER BY eshop_id DESC, id DESC LIMIT 1)
+                  WHERE eshop_id = ANY (ARRAY[$1::uuid]) ORDER BY eshop_id DESC, id DESC LIMIT 1)
                  UNION ALL
                  (SELECT d.id, (SELECT type FROM event v WHERE v.id = d.event_id), 'pending', d.created_at, NULL
                   FROM webhook w CROSS JOIN LATERAL (
@@ -212,7 +212,7 @@ pub async fn last_success(db: &Database, id: EshopId) -> Result<Option<DateTime<
     let found = sqlx::query_scalar!(
         r#"SELECT max(finished_at) FROM (
                SELECT finished_at, state FROM delivery_history
-               WHERE eshop_id BETWEEN $1 AND $1 ORDER BY eshop_id DESC, id DESC LIMIT $2
+               WHERE eshop_id = ANY (ARRAY[$1::uuid]) ORDER BY eshop_id DESC, id DESC LIMIT (SELECT $2::bigint)
            ) AS newest WHERE state = 'delivered'"#,
         id.get(),
         LOOKED_AT,

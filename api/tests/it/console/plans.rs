@@ -6,8 +6,10 @@ use longshore_shared::job::sync_run::{self, Filter};
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::figure::AtLeast;
+use longshore_shared::kernel::ids::{self, WebhookId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::operate::order::search;
+use longshore_shared::webhook::delivery::{DeliveryState, search as deliveries};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use sqlx::PgPool;
@@ -31,6 +33,23 @@ async fn published(services: &Services, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(&services.db.lists).await.unwrap()
 }
 
+/// Jobs that were accepted this many hours ago.
+async fn insert_jobs(owner: &PgPool, tenant: &Tenant, state: &str, count: i32, hours_ago: i32) {
+    sqlx::query(
+        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, actor_type, actor_name, created_at, finished_at)
+         SELECT uuid_v7(), 'product.sync', $1, $2, $3, nextval('acceptance'), 'token', 'x', now() - make_interval(hours => $5), now()
+         FROM generate_series(1, $4)",
+    )
+    .bind(state)
+    .bind(tenant.organisation)
+    .bind(tenant.eshop)
+    .bind(count)
+    .bind(hours_ago)
+    .execute(owner)
+    .await
+    .unwrap();
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_last_syncs_of_a_small_shop_are_not_looked_for_among_the_jobs_of_all(
     _: PgPoolOptions,
@@ -41,15 +60,7 @@ async fn the_last_syncs_of_a_small_shop_are_not_looked_for_among_the_jobs_of_all
         Tenant::create(&services, "Small").await.unwrap(),
         Tenant::create(&services, "Large").await.unwrap(),
     ];
-    let insert = "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, actor_type, actor_name, created_at, finished_at)
-                  SELECT uuid_v7(), 'product.sync', 'succeeded', $1, $2, nextval('acceptance'), 'token', 'x',
-                         now() - make_interval(hours => $4), now()
-                  FROM generate_series(1, $3)";
-    let jobs = async |tenant: &Tenant, count: i32, hours_ago: i32| {
-        let query =
-            sqlx::query(insert).bind(tenant.organisation).bind(tenant.eshop).bind(count).bind(hours_ago);
-        query.execute(&owner).await.unwrap();
-    };
+    let jobs = async |tenant, count, hours| insert_jobs(&owner, tenant, "succeeded", count, hours).await;
     // as far as the statistics know, each has half of the jobs
     jobs(&small, 30, 2).await;
     jobs(&large, 30, 2).await;
@@ -83,6 +94,9 @@ async fn deliver_orders(owner: &PgPool, tenant: &Tenant) {
 const JOBS_READ: &str =
     "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'job')::bigint + seq_tup_read
                          FROM pg_stat_user_tables WHERE relname = 'job'";
+const DELIVERIES_READ: &str =
+    "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'delivery_history%')::bigint
+            + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'delivery_history%')::bigint";
 const ORDERS_READ: &str = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'expedition')::bigint + seq_tup_read
                            FROM pg_stat_user_tables WHERE relname = 'expedition'";
 
@@ -93,21 +107,7 @@ async fn jobs_of_a_state_are_listed_and_counted_without_reading_the_others(
 ) {
     let (services, owner) = with_one_connection(&options).await;
     let tenant = Tenant::create(&services, "Large").await.unwrap();
-    let insert = async |state: &str, count: i32, hours_ago: i32| {
-        sqlx::query(
-            "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, actor_type, actor_name, created_at, finished_at)
-             SELECT uuid_v7(), 'product.sync', $1, $2, $3, nextval('acceptance'), 'token', 'x', now() - make_interval(hours => $5), now()
-             FROM generate_series(1, $4)",
-        )
-        .bind(state)
-        .bind(tenant.organisation)
-        .bind(tenant.eshop)
-        .bind(count)
-        .bind(hours_ago)
-        .execute(&owner)
-        .await
-        .unwrap();
-    };
+    let insert = async |state, count, hours| insert_jobs(&owner, &tenant, state, count, hours).await;
     // as far as the statistics know, half of the jobs were cancelled
     insert("cancelled", 30, 2).await;
     insert("succeeded", 30, 2).await;
@@ -138,6 +138,83 @@ async fn jobs_of_a_state_are_listed_and_counted_without_reading_the_others(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn pages_of_the_jobs_of_a_shop_are_read_in_their_order(_: PgPoolOptions, options: PgConnectOptions) {
+    let (services, owner) = with_one_connection(&options).await;
+    let tenant = Tenant::create(&services, "Large").await.unwrap();
+    // as far as the statistics know, there are few to sort
+    sqlx::query("ANALYZE job").execute(&owner).await.unwrap();
+    for hours in 1..=4 {
+        insert_jobs(&owner, &tenant, "succeeded", 5_000, hours).await;
+    }
+    let by_shop = jobs::Filter { eshop: Some(tenant.eshop), ..jobs::Filter::default() };
+    let by_organisation = jobs::Filter { organisation: Some(tenant.organisation), ..jobs::Filter::default() };
+    let by_state = jobs::Filter { state: Some(JobState::Succeeded), ..jobs::Filter::default() };
+    for filter in [by_shop, by_organisation, by_state] {
+        for oldest in [false, true] {
+            let mut after = None;
+            for page in 0..3 {
+                let filter = jobs::Filter { oldest, after, ..filter.clone() };
+                let before = services::pages_looked_at(&services.db.lists, 1, &owner).await.unwrap();
+                let found = jobs::search(&services.db, &Scope::Everything, &filter).await.unwrap();
+                let pages = services::pages_looked_at(&services.db.lists, 1, &owner).await.unwrap() - before;
+                assert_eq!(found.jobs.len(), jobs::PAGE, "{filter:?}");
+                // of each job its row, its organisation and its e-shop; and the catalogue, once
+                assert!(pages < 700, "page {page} of {filter:?} looked at {pages} pages of Postgres");
+                after = found.next;
+            }
+        }
+    }
+}
+
+/// Deliveries of a webhook that ended, without the rows that they belong to.
+async fn insert_ended(owner: &PgPool, tenant: &Tenant, webhook: WebhookId, state: &str, count: i32) {
+    sqlx::query(
+        "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7(), $1, $2, $3, uuid_v7(), 'product_change', uuid_v7(), $4, 1, '[]', now(), now() FROM generate_series(1, $5)",
+    )
+    .bind(webhook)
+    .bind(tenant.eshop)
+    .bind(tenant.organisation)
+    .bind(state)
+    .bind(count)
+    .execute(owner)
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn pages_of_the_deliveries_of_a_webhook_are_read_in_their_order(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let tenant = Tenant::create(&services, "Large").await.unwrap();
+    let webhook: WebhookId = ids::new_id().into();
+    insert_ended(&owner, &tenant, webhook, "exhausted", 3).await;
+    insert_ended(&owner, &tenant, webhook, "delivered", 30_000).await;
+    // without statistics, few are taken to be of this webhook: as cheap to sort all of them
+    let mut after = None;
+    for page in 0..3 {
+        let before = services::pages_looked_at(&services.db.lists, 1, &owner).await.unwrap();
+        let filter = deliveries::Filter { after, ..deliveries::Filter::default() };
+        let found = deliveries::ended(&services.db, webhook, &filter).await.unwrap();
+        let pages = services::pages_looked_at(&services.db.lists, 1, &owner).await.unwrap() - before;
+        assert_eq!(found.deliveries.len(), deliveries::PAGE);
+        assert!(pages < 1_000, "page {page} looked at {pages} pages of Postgres");
+        after = found.next;
+    }
+    // a search looks at as many as it may, and says so
+    let before = published(&services, DELIVERIES_READ).await;
+    let filter =
+        deliveries::Filter { state: Some(DeliveryState::Exhausted), ..deliveries::Filter::default() };
+    let found = deliveries::ended(&services.db, webhook, &filter).await.unwrap();
+    assert_eq!((found.deliveries.len(), found.cut_short), (0, true));
+    let read = published(&services, DELIVERIES_READ).await - before;
+    assert!(read <= 2 * deliveries::WINDOW, "{read}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn orders_of_a_status_are_counted_without_reading_all_of_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
@@ -147,12 +224,16 @@ async fn orders_of_a_status_are_counted_without_reading_all_of_them(
     deliver_orders(&owner, &tenant).await;
     // without statistics, few are taken to be in a status: as cheap to read all of them as the first ones
     let before = published(&services, ORDERS_READ).await;
+    let pages = services::pages_looked_at(&services.db.lists, 1, &owner).await.unwrap();
     for scope in [Scope::Everything, Scope::Organisations([tenant.organisation].into())] {
         let counts = search::counts(&services.db, &scope).await.unwrap();
         assert_eq!(counts.iter().map(|(_, orders)| orders).sum::<i64>(), search::COUNTED, "{counts:?}");
     }
     let read = published(&services, ORDERS_READ).await - before;
     assert!(read < 3_000, "{read}");
+    // nor is what is in another status gone through in the index
+    let pages = services::pages_looked_at(&services.db.lists, 1, &owner).await.unwrap() - pages;
+    assert!(pages < 4_000, "{pages}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -253,10 +253,10 @@ fn activity() -> String {
      ON CONFLICT DO NOTHING;
      INSERT INTO job_activity (kind, minute, succeeded, failed, milliseconds, slowest)
      SELECT kind, m.at, 90, 10, 5000, 300
-     FROM console_minute m, unnest(ARRAY['product.sync', 'stock.sync', 'stock.send', 'product.activate', 'expedition.sync']) AS kind
+     FROM console_step m, unnest(ARRAY['product.sync', 'stock.sync', 'stock.send', 'product.activate', 'expedition.sync']) AS kind
      ON CONFLICT DO NOTHING;
      INSERT INTO worker_activity (worker, minute, jobs, jobs_failed, calls, calls_failed, memory)
-     SELECT 'box-' || n, m.at, 50, 5, 900, 10, 40000000 + n FROM console_minute m, generate_series(1, 40) AS n
+     SELECT 'box-' || n, m.at, 50, 5, 900, 10, 40000000 + n FROM console_step m, generate_series(1, 40) AS n
      ON CONFLICT DO NOTHING;
      INSERT INTO exhausted_activity (minute, webhook_id, deliveries)
      SELECT m.at, h.id, 3 FROM console_minute m JOIN console_hook h ON h.number <= 10

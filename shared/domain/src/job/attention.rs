@@ -146,11 +146,13 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
                   s.name AS "eshop!", g.jobs AS "jobs!", g.since AS "since!", g.error,
                   (SELECT max(j.created_at) FROM (
                        SELECT kind, state, created_at FROM job
-                       WHERE eshop_id = g.eshop_id AND created_at < g.last ORDER BY created_at DESC LIMIT $5
+                       WHERE eshop_id = ANY (ARRAY[g.eshop_id]) AND created_at < g.last
+                       ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $5
                    ) AS j WHERE j.kind = g.kind AND j.state = 'succeeded') AS succeeded_at
            FROM grouped g JOIN eshop s ON s.id = g.eshop_id
-           WHERE NOT EXISTS (SELECT FROM job j WHERE j.eshop_id = g.eshop_id AND j.created_at > g.last
-                             AND j.kind = g.kind AND j.state = 'succeeded')
+           -- looked up for each: a join may read all jobs that succeeded
+           WHERE (SELECT true FROM job j WHERE j.eshop_id = ANY (ARRAY[g.eshop_id]) AND j.created_at > g.last
+                  AND j.kind = g.kind AND j.state = 'succeeded' ORDER BY j.eshop_id, j.created_at, j.id LIMIT 1) IS NULL
            ORDER BY g.jobs DESC, g.since LIMIT $4"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,

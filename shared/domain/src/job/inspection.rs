@@ -275,7 +275,7 @@ async fn deeds(db: &Database, job: JobId) -> Result<Vec<Deed>, Problem> {
     let found = sqlx::query_as!(
         Deed,
         "SELECT at, action, actor_name AS actor FROM audit
-         WHERE entity_id BETWEEN $1 AND $1 AND entity_type = 'job' ORDER BY entity_id DESC, id DESC LIMIT $2",
+         WHERE entity_id = ANY (ARRAY[$1::uuid]) AND entity_type = 'job' ORDER BY entity_id DESC, id DESC LIMIT $2",
         job.get(),
         DEEDS,
     )

@@ -109,8 +109,9 @@ pub struct Page {
     pub cut_short: bool,
 }
 
-/// States that few jobs are in.
-const LIVE: [JobState; 4] = [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying];
+/// States that few jobs are in, and an index knows.
+const INDEXED: [JobState; 5] =
+    [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying, JobState::Failed];
 
 /// States that jobs end in. An index has all jobs of each in the order of time.
 const ENDED: [JobState; 3] = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
@@ -119,47 +120,46 @@ const ENDED: [JobState; 3] = [JobState::Succeeded, JobState::Failed, JobState::C
 const STATE: &str = "state";
 
 /// The jobs that one search looks at, in an order: newest first, or oldest first; `$1` to `$10` are those of [`Inner`]. The order
-/// begins with the column that the search names, which is compared as a range, so that only the index of that column has it.
+/// begins with the column that the search names, so that only the index of that column has it. Few jobs may match where none is named:
+/// then the bound is known when Postgres plans, so that it finds them by their index and sorts them.
 macro_rules! looked_at {
-    ($output:ident, newest, $($rest:tt)*) => {
-        looked_at!(@ $output, ">=", "<", "($8::timestamptz, 'infinity')", "($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')", " DESC", $($rest)*)
-    };
-    ($output:ident, oldest, $($rest:tt)*) => {
-        looked_at!(@ $output, "<=", ">", "($7::timestamptz, '-infinity')", "($9::uuid, '00000000-0000-0000-0000-000000000000')", " ASC", $($rest)*)
-    };
-    (@ $output:ident, $within:literal, $behind:literal, $at:literal, $id:literal, $direction:literal, $head:literal, $tail:literal,
-     $end:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
+    ($output:ident, newest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) < ($8, $9)", " DESC", $($rest)*) };
+    ($output:ident, oldest, $($rest:tt)*) => { looked_at!(@ $output, "(created_at, id) > ($7, $9)", " ASC", $($rest)*) };
+    (@ $output:ident, $behind:literal, $direction:literal, $head:literal, $tail:literal, $end:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $output,
             $head
             + r#" (
                 SELECT * FROM job
                 WHERE in_scope($1, organisation_id, organisations)
-                  AND CASE WHEN $10::text = 'organisation'
-                      THEN organisation_id "# + $within + " $2 AND (organisation_id, created_at, id) " + $behind
-            + " ($2, coalesce" + $at + ", coalesce" + $id + r#")
+                  AND CASE WHEN $10::text = 'organisation' THEN organisation_id = ANY (ARRAY[$2::uuid])
                       ELSE in_eshop($2, organisation_id) END
-                  AND CASE WHEN $10 = 'eshop'
-                      THEN eshop_id "# + $within + " $3 AND (eshop_id, created_at, id) " + $behind
-            + " ($3, coalesce" + $at + ", coalesce" + $id + r#")
-                      ELSE in_eshop($3, eshop_id) END
-                  AND CASE WHEN $10 = 'state'
-                      THEN state "# + $within + " $4 AND (state, created_at, id) " + $behind
-            + " ($4, coalesce" + $at + ", coalesce" + $id + r#")
-                           AND state IN ('succeeded', 'failed', 'cancelled')
-                      ELSE $4::text IS NULL OR state = $4 END
+                  AND CASE WHEN $10 = 'eshop' THEN eshop_id = ANY (ARRAY[$3::uuid]) ELSE in_eshop($3, eshop_id) END
+                  AND CASE WHEN $10 = 'state' THEN state = ANY (ARRAY[$4::text]) AND state IN ('succeeded', 'failed', 'cancelled')
+                      ELSE $4 IS NULL OR state = $4 END
                   AND (NOT $5 OR error IS NOT NULL)
                   AND in_scope($6, id)
                   AND ($7::timestamptz IS NULL OR created_at >= $7)
                   AND ($8::timestamptz IS NULL OR created_at <= $8)
-                  AND ($9::uuid IS NULL OR (created_at, id) "# + $behind
-            + " (coalesce" + $at + ", $9)) ORDER BY CASE $10 WHEN 'state' THEN state END" + $direction
-            + ", CASE $10 WHEN 'eshop' THEN eshop_id WHEN 'organisation' THEN organisation_id END" + $direction
-            + ", created_at" + $direction + ", id" + $direction
+                  AND ($9::uuid IS NULL OR "#
+            + $behind
+            + ") ORDER BY CASE $10 WHEN 'state' THEN state END"
+            + $direction
+            + ", CASE $10 WHEN 'eshop' THEN eshop_id WHEN 'organisation' THEN organisation_id END"
+            + $direction
+            + ", created_at"
+            + $direction
+            + ", id"
+            + $direction
             + $tail
-            + " ORDER BY CASE $10 WHEN 'state' THEN j.state END" + $direction
-            + ", CASE $10 WHEN 'eshop' THEN j.eshop_id WHEN 'organisation' THEN j.organisation_id END" + $direction
-            + ", j.created_at" + $direction + ", j.id" + $direction
+            + " ORDER BY CASE $10 WHEN 'state' THEN j.state END"
+            + $direction
+            + ", CASE $10 WHEN 'eshop' THEN j.eshop_id WHEN 'organisation' THEN j.organisation_id END"
+            + $direction
+            + ", j.created_at"
+            + $direction
+            + ", j.id"
+            + $direction
             + $end,
             $inner.organisations as Option<&[OrganisationId]>,
             $inner.organisation as Option<OrganisationId>,
@@ -192,7 +192,7 @@ macro_rules! page {
                           AS "waits_for: Json<WaitsFor>",
                       j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
                FROM"#,
-            r#" LIMIT $11) AS j
+            r#" LIMIT CASE WHEN $10 IS NULL THEN $11 ELSE (SELECT $11::bigint) END) AS j
                WHERE ($12::text IS NULL OR j.kind = $12) AND ($13::text IS NULL OR j.state = $13)
                  AND ($14::text IS NULL OR j.error ILIKE $14) AND ($15::uuid IS NULL OR j.eshop_id = $15)"#,
             " LIMIT $16",
@@ -216,7 +216,7 @@ macro_rules! edge {
             Edge,
             $order,
             r#"SELECT j.created_at AS "at!", j.id AS "id!" FROM"#,
-            " LIMIT 1 OFFSET $11) AS j",
+            " LIMIT 1 OFFSET CASE WHEN $10 IS NULL THEN $11 ELSE (SELECT $11::bigint) END) AS j",
             "",
             $inner,
             WINDOW - 1,
@@ -262,12 +262,10 @@ impl<'w> Inner<'w> {
             several => (several, wanted.organisation),
         };
         let eshop = scope.eshop().or(wanted.eshop);
-        let state = wanted
-            .state
-            .filter(|state| LIVE.contains(state) || *state == JobState::Failed)
-            .map(JobState::as_str);
+        let state = wanted.state.filter(|state| INDEXED.contains(state)).map(JobState::as_str);
         let named = match (eshop, organisation) {
-            _ if ids.is_some() || wanted.state.is_some_and(|state| LIVE.contains(&state)) => None,
+            // few are in such a state, have an error, or changed one entity
+            _ if state.is_some() || wanted.error.is_some() || ids.is_some() => None,
             (Some(_), _) => Some("eshop"),
             (None, Some(_)) => Some("organisation"),
             (None, None) => None,
@@ -284,9 +282,8 @@ impl<'w> Inner<'w> {
             organisations,
             organisation,
             eshop,
-            // that index does not know them: each job is looked at
-            state: state.filter(|_| named.is_none()),
-            with_error: wanted.error.is_some() && named.is_none(),
+            state,
+            with_error: wanted.error.is_some(),
             ids,
             since,
             until,
@@ -359,7 +356,7 @@ pub async fn matching(
         Id,
         newest,
         r#"SELECT j.id AS "id!" FROM"#,
-        r#" LIMIT $11) AS j
+        r#" LIMIT CASE WHEN $10 IS NULL THEN $11 ELSE (SELECT $11::bigint) END) AS j
            WHERE ($12::text IS NULL OR j.kind = $12) AND ($13::text IS NULL OR j.state = $13)
              AND ($14::text IS NULL OR j.error ILIKE $14) AND ($15::uuid IS NULL OR j.eshop_id = $15)
              AND j.state = ANY ($16) AND (j.state <> 'succeeded' OR j.failed > 0)"#,

@@ -241,7 +241,7 @@ pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem
         r#"WITH newest AS (
                SELECT state, finished_at, (attempts -> -1 ->> 'durationMs')::float8 AS ms
                FROM delivery_history
-               WHERE webhook_id BETWEEN $1 AND $1 ORDER BY webhook_id DESC, id DESC LIMIT $2
+               WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT (SELECT $2::bigint)
            )
            SELECT newest.ended AS "ended!", newest.since, newest.median_ms, newest.p95_ms,
                   called.calls AS "calls!", called.delivered AS "delivered!"
@@ -288,7 +288,7 @@ pub async fn last_calls(db: &Database, webhook: WebhookId, count: i64) -> Result
                 ORDER BY created_at, id LIMIT 1000)
                UNION ALL
                (SELECT id, attempts FROM delivery_history
-                WHERE webhook_id BETWEEN $1 AND $1 ORDER BY webhook_id DESC, id DESC LIMIT 1000)
+                WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT (SELECT 1000))
                UNION ALL
                (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
                 ORDER BY finished_at DESC LIMIT 1000)

@@ -97,7 +97,7 @@ macro_rules! ended {
                          AND ($10::uuid IS NULL OR CASE WHEN $11 THEN id > $10 ELSE id < $10 END) AND "#
                 + $index
                 + r#"
-                       ORDER BY CASE WHEN $11 THEN id END, CASE WHEN NOT $11 THEN id END DESC LIMIT $13
+                       ORDER BY CASE WHEN $11 THEN id END, CASE WHEN NOT $11 THEN id END DESC LIMIT (SELECT $13::bigint)
                    ) AS looked_at
                  ) AS numbered
                  WHERE matches OR place = $13

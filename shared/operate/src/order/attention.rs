@@ -255,9 +255,9 @@ async fn last_refused(db: &Database, scope: &Scope) -> Result<Option<DateTime<Ut
     let last = sqlx::query_scalar!(
         r#"SELECT max(e.status_since) FROM organisation o CROSS JOIN LATERAL (
                SELECT status_since FROM expedition e
-               WHERE e.organisation_id = o.id AND e.status = 'incorrect'
+               WHERE e.organisation_id = ANY (ARRAY[o.id]) AND e.status = 'incorrect'
                  AND in_eshop($2, e.eshop_id)
-               ORDER BY e.status_since DESC, e.id DESC LIMIT 1
+               ORDER BY e.organisation_id DESC, e.status_since DESC, e.id DESC LIMIT 1
            ) AS e WHERE in_scope($1, o.id)"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
@@ -277,8 +277,8 @@ async fn refused(db: &Database, scope: &Scope) -> Result<Vec<Refused>, Problem> 
            ), looked_at AS (
                SELECT e.* FROM having_orders o CROSS JOIN LATERAL (
                    SELECT e.id, e.eshop_id, e.errors, e.status_since FROM expedition e
-                   WHERE e.organisation_id = o.id AND e.status = 'incorrect'
-                   ORDER BY e.status_since, e.id LIMIT $3
+                   WHERE e.organisation_id = ANY (ARRAY[o.id]) AND e.status = 'incorrect'
+                   ORDER BY e.organisation_id, e.status_since, e.id LIMIT (SELECT $3::bigint)
                ) AS e WHERE in_eshop($2, e.eshop_id)
            ), error AS (
                SELECT l.id, l.status_since, coalesce(x ->> 'code', '') AS code,
@@ -309,8 +309,8 @@ async fn awaited(db: &Database, scope: &Scope) -> Result<Vec<Awaited>, Problem> 
            ), looked_at AS (
                SELECT e.* FROM having_orders o CROSS JOIN LATERAL (
                    SELECT e.id, e.eshop_id, e.waits_for_id, e.waits_quantity, e.status_since FROM expedition e
-                   WHERE e.organisation_id = o.id AND e.status = 'waiting_for_goods'
-                   ORDER BY e.status_since, e.id LIMIT $3
+                   WHERE e.organisation_id = ANY (ARRAY[o.id]) AND e.status = 'waiting_for_goods'
+                   ORDER BY e.organisation_id, e.status_since, e.id LIMIT (SELECT $3::bigint)
                ) AS e WHERE in_eshop($2, e.eshop_id)
            ), stock AS (
                SELECT waits_for_id AS id, count(*) AS orders, sum(waits_quantity)::bigint AS pieces,
@@ -369,9 +369,9 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
                CROSS JOIN unnest(ARRAY['awaiting_processing', 'take_out', 'completion', 'waiting_for_cancel']) AS s (status)
                CROSS JOIN LATERAL (
                    SELECT e.id, e.warehouse_id, e.wms_id FROM expedition e LEFT JOIN expedition_handover n ON n.id = e.id
-                   WHERE e.organisation_id = o.id AND e.status = s.status
+                   WHERE e.organisation_id = ANY (ARRAY[o.id]) AND e.status = s.status
                      AND is_handed_over(e.status, n.handover_state)
-                   ORDER BY e.status_since, e.id LIMIT $3
+                   ORDER BY e.organisation_id, e.status_since, e.id LIMIT (SELECT $3::bigint)
                ) AS e
            ), taken AS (
                SELECT i.product_id, e.warehouse_id, e.wms_id, sum(i.quantity)::bigint AS held,

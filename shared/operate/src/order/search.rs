@@ -115,8 +115,8 @@ pub(super) async fn counts_of(
                       SELECT FROM having_orders o CROSS JOIN LATERAL (
                           SELECT FROM (
                               SELECT eshop_id FROM expedition e
-                              WHERE e.organisation_id = o.id AND e.status = s.status
-                              ORDER BY e.status_since, e.id LIMIT $4
+                              WHERE e.organisation_id = ANY (ARRAY[o.id]) AND e.status = s.status
+                              ORDER BY e.organisation_id, e.status_since, e.id LIMIT (SELECT $4::bigint)
                           ) AS looked_at WHERE in_eshop($3, eshop_id)
                       ) AS of_one LIMIT $4) AS counted) AS "orders!"
            FROM unnest($1::text[]) WITH ORDINALITY AS s (status, place) ORDER BY s.place"#,

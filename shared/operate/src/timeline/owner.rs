@@ -270,7 +270,7 @@ async fn webhooks(
                SELECT h.id, h.destination, a.minute AS at, CASE WHEN a.fails THEN 'failing' ELSE 'recovered' END AS turn, NULL AS why
                FROM hook h CROSS JOIN LATERAL (
                    SELECT minute, delivered = 0 AS fails, lag(delivered = 0) OVER (ORDER BY webhook_id, minute) AS failed
-                   FROM webhook_activity WHERE webhook_id BETWEEN h.id AND h.id
+                   FROM webhook_activity WHERE webhook_id = ANY (ARRAY[h.id])
                ) AS a
                WHERE a.fails IS DISTINCT FROM a.failed AND (a.fails OR a.failed) AND a.minute < h.fails_in
                UNION ALL

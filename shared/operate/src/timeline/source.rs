@@ -24,7 +24,7 @@ pub(super) async fn records(db: &Database, scope: &Scope, about: &About) -> Resu
                   a.job_id AS "job: JobId", (SELECT kind FROM job j WHERE j.id = a.job_id) AS job_kind
            FROM (SELECT r.* FROM unnest($2::uuid[]) AS e (id) CROSS JOIN LATERAL (
                      SELECT * FROM audit
-                     WHERE entity_id BETWEEN e.id AND e.id AND in_scope($1, organisation_id)
+                     WHERE entity_id = ANY (ARRAY[e.id]) AND in_scope($1, organisation_id)
                        AND ($4::timestamptz IS NULL OR id >= uuid_v7_floor($4))
                        AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
                      ORDER BY entity_id DESC, id DESC LIMIT $6
@@ -32,7 +32,7 @@ pub(super) async fn records(db: &Database, scope: &Scope, about: &About) -> Resu
                  UNION ALL
                  SELECT r.* FROM unnest($3::uuid[]) AS e (id) CROSS JOIN LATERAL (
                      SELECT * FROM audit
-                     WHERE entity_id BETWEEN e.id AND e.id AND in_scope($1, organisation_id)
+                     WHERE entity_id = ANY (ARRAY[e.id]) AND in_scope($1, organisation_id)
                        AND ($4::timestamptz IS NULL OR id >= uuid_v7_floor($4))
                        AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
                      ORDER BY entity_id DESC, id DESC LIMIT $7

@@ -127,9 +127,8 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
                   h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
                   NULL::timestamptz AS next_attempt_at, h.finished_at
            FROM (SELECT * FROM delivery_history
-                 WHERE webhook_id >= $1 AND (webhook_id, id) < ($1, coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-                   AND ($2::uuid IS NULL OR id < $2)
-                 ORDER BY webhook_id DESC, id DESC LIMIT $3) AS h
+                 WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND ($2::uuid IS NULL OR id < $2)
+                 ORDER BY webhook_id DESC, id DESC LIMIT (SELECT $3::bigint)) AS h
            WHERE ($4::text IS NULL OR h.state = $4) AND ($5::text IS NULL OR h.event_type = $5)
              AND ($6::uuid IS NULL OR h.entity_id = $6) AND ($7::timestamptz IS NULL OR h.finished_at >= $7)
              AND ($8::timestamptz IS NULL OR h.finished_at < $8)
@@ -153,9 +152,8 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
     }
     let next = sqlx::query_scalar!(
         r#"SELECT id AS "id: DeliveryId" FROM delivery_history
-           WHERE webhook_id >= $1 AND (webhook_id, id) < ($1, coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-             AND ($2::uuid IS NULL OR id < $2)
-           ORDER BY webhook_id DESC, id DESC LIMIT 1 OFFSET $3"#,
+           WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND ($2::uuid IS NULL OR id < $2)
+           ORDER BY webhook_id DESC, id DESC LIMIT 1 OFFSET (SELECT $3::bigint)"#,
         webhook.get(),
         wanted.after as Option<DeliveryId>,
         WINDOW - 1,
