@@ -50,7 +50,7 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
                SELECT id, kind, coalesce(organisations, ARRAY[organisation_id]) AS organisations,
                       coalesce(finished_at, created_at) AS at, left(coalesce(error, 'no reason was recorded'), 500) AS error
                FROM job
-               WHERE CASE WHEN $1::uuid[] IS NULL THEN state = ANY (ARRAY['failed']) AND state IN ('succeeded', 'failed', 'cancelled')
+               WHERE CASE WHEN $1::uuid[] IS NULL THEN state = ANY (ARRAY['failed'])
                           ELSE state = 'failed' AND in_scope($1, organisation_id, organisations) AND in_eshop($2, eshop_id) END
                ORDER BY CASE WHEN $1 IS NULL THEN state END DESC, created_at DESC, id DESC
                LIMIT CASE WHEN $1 IS NULL THEN (SELECT $3::bigint) ELSE $3 END

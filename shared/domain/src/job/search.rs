@@ -135,7 +135,7 @@ macro_rules! looked_at {
                   AND CASE WHEN $10::text = 'organisation' THEN organisation_id = ANY (ARRAY[$2::uuid])
                       ELSE in_eshop($2, organisation_id) END
                   AND CASE WHEN $10 = 'eshop' THEN eshop_id = ANY (ARRAY[$3::uuid]) ELSE in_eshop($3, eshop_id) END
-                  AND CASE WHEN $10 = 'state' THEN state = ANY (ARRAY[$4::text]) AND state IN ('succeeded', 'failed', 'cancelled')
+                  AND CASE WHEN $10 = 'state' THEN state = ANY (ARRAY[$4::text])
                       ELSE $4 IS NULL OR state = $4 END
                   AND (NOT $5 OR error IS NOT NULL)
                   AND in_scope($6, id)

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 
 /// Minutes after which what was counted by the minute is summed up.
 const BY_THE_MINUTE: i32 = 70;
-/// Minutes after which the calls of webhooks are summed up, at once by the hour: timelines show to five minutes when a webhook failed.
+/// The same for calls of webhooks, which are kept by five minutes for a day: timelines show when a webhook began to fail.
 const CALLS: i32 = 26 * 60;
 
 /// Sums up the rows of a table with the same keys that are older than so many minutes: some columns are added, of others the largest
@@ -16,7 +16,7 @@ macro_rules! sum_up {
     ($db:expr, $minutes:expr, $table:literal of $($key:literal),+; sum $first:literal $(, $sum:literal)*; largest $($largest:literal),*) => {
         sqlx::query!(
             "WITH RECURSIVE step AS (
-                 -- whole ones: each is summed up once
+                 -- whole ones, into which no row comes any more
                  SELECT date_bin('5 minutes', now() - make_interval(mins => $1), 'epoch') AS by_five_minutes,
                         date_bin('15 minutes', now() - interval '7 hours', 'epoch') AS by_quarter,
                         date_bin('1 hour', now() - interval '25 hours', 'epoch') AS by_hour
