@@ -283,12 +283,11 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
     })
 }
 
-/// Builds the programs with our crates as optimised as in a release: the compiler may then refuse what every other check
-/// accepts (queries that overflow its depth limit). The dependencies are those of the tests. Later checks run these programs.
+/// Builds what is released, with our crates as optimised as in a release: the compiler may then refuse what every other
+/// check accepts (queries that overflow its depth limit).
 fn optimised(test: &mut Test) -> anyhow::Result<()> {
     test.check("optimised programs", |test| {
-        let build = ["build", "--locked", "--workspace", "--bins", "--config", "profile.dev.opt-level=3"];
-        run::run(test.place.cargo(&build).env("CARGO_INCREMENTAL", "0"))
+        run::run(&mut test.place.build("optimised", &["longshore-api", "longshore-cli", "longshore-worker"]))
     })
 }
 
