@@ -6,6 +6,9 @@
 //! planned for their values. Neither may depend on the statistics: those are old after an import, and absent after a restore. Of queries
 //! by key:
 //!
+//! - A query whose values do not decide its plan belongs here, also that of a page. To plan a look-up in a partitioned table takes
+//!   longer than to run it: every partition is planned, with all of its indexes. What is optional is a bound with a default
+//!   (`id < coalesce($2, 'ffffffff-…')`): `$2 IS NULL OR id < $2` is a filter in a plan for all values.
 //! - A table is neither scanned, nor are bitmaps made of its rows: both are cheap in a table of fifty, and cost as much as the
 //!   table is large. A bitmap takes any index that begins right, such as all products of an organisation for one SKU.
 //! - Small tables that outgrow their statistics are analysed within a second, after which all sessions plan again

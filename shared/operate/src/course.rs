@@ -46,8 +46,8 @@ pub struct Narrow {
 
 /// Reads a span of a caller, up to now.
 pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Problem> {
-    let Some(organisations) = scope.organisations() else { return activity::read(&db.lists, span).await };
-    let steps = Steps::of(&db.lists, span, CALLS_MINUTES).await?;
+    let Some(organisations) = scope.organisations() else { return activity::read(&db.main, span).await };
+    let steps = Steps::of(&db.main, span, CALLS_MINUTES).await?;
     let (jobs, calls) = tokio::try_join!(
         jobs(db, organisations, scope.eshop(), &steps),
         calls(db, Some(organisations), scope.eshop(), None, &steps),
@@ -63,7 +63,7 @@ pub async fn read(db: &Database, scope: &Scope, span: Span) -> Result<Course, Pr
 
 /// Reads a span of a webhook. The caller must have access to it.
 pub async fn of_webhook(db: &Database, webhook: WebhookId, span: Span) -> Result<Narrow, Problem> {
-    let steps = Steps::of(&db.lists, span, CALLS_MINUTES).await?;
+    let steps = Steps::of(&db.main, span, CALLS_MINUTES).await?;
     let calls = calls(db, None, None, Some(webhook), &steps).await?;
     Ok(Narrow { steps, calls, jobs: Vec::new() })
 }
@@ -75,7 +75,7 @@ pub async fn of_eshop(
     eshop: EshopId,
     span: Span,
 ) -> Result<Narrow, Problem> {
-    let steps = Steps::of(&db.lists, span, CALLS_MINUTES).await?;
+    let steps = Steps::of(&db.main, span, CALLS_MINUTES).await?;
     let organisations = [organisation];
     let (jobs, calls) = tokio::try_join!(
         jobs(db, &organisations, Some(eshop), &steps),
@@ -130,7 +130,7 @@ async fn calls(
     steps: &Steps,
 ) -> Result<Vec<Runs>, Problem> {
     let found = sqlx::query!(
-        r#"SELECT (extract(epoch FROM a.minute - $4) / 60)::int / $5 AS "place!", sum(a.delivered)::bigint AS "delivered!",
+        r#"SELECT date_part('epoch', a.minute - $4)::int / ($5 * 60) AS "place!", sum(a.delivered)::bigint AS "delivered!",
                   sum(a.failed)::bigint AS "failed!",
                   (sum(a.milliseconds) / nullif(sum(a.delivered + a.failed), 0))::float8 AS mean_ms,
                   max(a.slowest)::float8 AS slowest_ms

@@ -276,7 +276,7 @@ async fn unsuccessful_webhooks(db: &Database) -> Result<Vec<WebhookId>, Problem>
            SELECT id AS "id!: WebhookId" FROM hook WHERE id IS NOT NULL LIMIT $1"#,
         i64::try_from(WEBHOOKS + 1).map_err(Problem::internal)?,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }

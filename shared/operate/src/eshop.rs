@@ -202,7 +202,7 @@ pub async fn last(db: &Database, id: EshopId) -> Result<Option<Last>, Problem> {
         id.get(),
         WAITING,
     )
-    .fetch_optional(&db.lists)
+    .fetch_optional(&db.main)
     .await?;
     Ok(found)
 }
@@ -217,7 +217,7 @@ pub async fn last_success(db: &Database, id: EshopId) -> Result<Option<DateTime<
         id.get(),
         LOOKED_AT,
     )
-    .fetch_one(&db.lists)
+    .fetch_one(&db.main)
     .await?;
     Ok(found)
 }

@@ -125,7 +125,7 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
     let (wishes, recorded, due, deliveries, stats, redis, pauses) = tokio::try_join!(
         control::wishes(&services.db.main),
         recorded(services),
-        dispatch::waiting(&services.db.lists),
+        dispatch::waiting(&services.db.main),
         backlog::read(&services.db),
         asked,
         probed,

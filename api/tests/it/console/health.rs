@@ -160,7 +160,7 @@ async fn finished_work_is_counted_per_minute_and_charted(_: PgPoolOptions, optio
     activity.write(&api.services.db.main).await.unwrap();
     assert_eq!(backlog::sample(&api.services).await.unwrap(), 0);
     for span in [Span::Hour, Span::Day] {
-        let course = activity::read(&api.services.db.lists, span).await.unwrap();
+        let course = activity::read(&api.services.db.main, span).await.unwrap();
         let sum =
             |points: &[activity::Point]| points.iter().fold((0, 0), |(g, b), p| (g + p.good, b + p.bad));
         assert_eq!((course.deliveries.len(), sum(&course.deliveries)), (span.steps(), (4, 1)));

@@ -100,7 +100,7 @@ async fn old_activity_is_summed_up_and_every_span_still_has_all_of_it(
     .await
     .unwrap();
     let sum = async |span| {
-        let course = activity::read(&api.services.db.lists, span).await.unwrap();
+        let course = activity::read(&api.services.db.main, span).await.unwrap();
         course.jobs.iter().map(|point| point.good).sum::<i64>()
     };
     let before =

@@ -212,7 +212,7 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
         scope.eshop() as Option<EshopId>,
         WAITING,
     )
-    .fetch_optional(&db.lists)
+    .fetch_optional(&db.main)
     .await?;
     Ok(found)
 }
@@ -257,7 +257,7 @@ pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem
         SAMPLE,
         CALLS_HOURS,
     )
-    .fetch_one(&db.lists)
+    .fetch_one(&db.main)
     .await?;
     Ok(found)
 }
@@ -305,7 +305,7 @@ pub async fn last_calls(db: &Database, webhook: WebhookId, count: i64) -> Result
         webhook.get(),
         count,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }

@@ -141,7 +141,7 @@ pub struct Course {
 pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
     let steps = Steps::of(db, span, 1).await?;
     let counted = sqlx::query!(
-        r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", subject, outcome, slot,
+        r#"SELECT date_part('epoch', minute - $1)::int / ($2 * 60) AS "step!", subject, outcome, slot,
                   sum(count)::bigint AS "count!"
            FROM activity WHERE minute >= $1 GROUP BY 1, 2, 3, 4"#,
         steps.from,
@@ -150,7 +150,7 @@ pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
     .fetch_all(db)
     .await?;
     let waited = sqlx::query!(
-        r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", max(jobs_open) AS "jobs!",
+        r#"SELECT date_part('epoch', minute - $1)::int / ($2 * 60) AS "step!", max(jobs_open) AS "jobs!",
                   max(deliveries_due) AS "deliveries!", max(deliveries_oldest_seconds) AS "oldest_seconds!"
            FROM backlog WHERE minute >= $1 GROUP BY 1"#,
         steps.from,

@@ -58,7 +58,7 @@ struct Found {
 /// Reads a span of a caller, up to now: of the whole service as it was counted, else from the jobs of the caller's organisations
 /// by their acceptance.
 pub async fn by_kind(db: &Database, scope: &Scope, span: Span) -> Result<Kinds, Problem> {
-    let steps = Steps::of(&db.lists, span, 1).await?;
+    let steps = Steps::of(&db.main, span, 1).await?;
     let found = match scope.organisations() {
         None => counted(db, &steps).await?,
         Some(organisations) => recorded(db, organisations, scope.eshop(), &steps).await?,
@@ -82,14 +82,14 @@ pub async fn by_kind(db: &Database, scope: &Scope, span: Span) -> Result<Kinds, 
 async fn counted(db: &Database, steps: &Steps) -> Result<Vec<Found>, Problem> {
     let found = sqlx::query_as!(
         Found,
-        r#"SELECT kind AS "kind!", (extract(epoch FROM minute - $1) / 60)::int / $2 AS "place!",
+        r#"SELECT kind AS "kind!", date_part('epoch', minute - $1)::int / ($2 * 60) AS "place!",
                   sum(succeeded)::bigint AS "succeeded!", sum(failed)::bigint AS "failed!",
                   (sum(milliseconds) / nullif(sum(succeeded + failed), 0))::float8 AS mean_ms, max(slowest)::float8 AS slowest_ms
            FROM job_activity WHERE minute >= $1 GROUP BY 1, 2"#,
         steps.from,
         steps.minutes,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }

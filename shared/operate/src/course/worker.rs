@@ -58,13 +58,13 @@ pub async fn of_worker(db: &Database, scope: &Scope, name: &str, span: Span) -> 
 }
 
 async fn read(db: &Database, scope: &Scope, span: Span, name: Option<&str>) -> Result<Workers, Problem> {
-    let steps = Steps::of(&db.lists, span, 1).await?;
+    let steps = Steps::of(&db.main, span, 1).await?;
     let sees_all = scope.organisations().is_none();
     let mut workers = if sees_all { last(db, name, &steps).await? } else { Vec::new() };
     let places: HashMap<String, usize> = workers.iter().map(|worker| worker.name.clone()).zip(0..).collect();
     let names: Vec<String> = workers.iter().map(|worker| worker.name.clone()).collect();
     let found = sqlx::query!(
-        r#"SELECT a.worker AS "worker!", (extract(epoch FROM a.minute - $2) / 60)::int / $3 AS "place!",
+        r#"SELECT a.worker AS "worker!", date_part('epoch', a.minute - $2)::int / ($3 * 60) AS "place!",
                   sum(a.jobs)::bigint AS "jobs!", sum(a.jobs_failed)::bigint AS "jobs_failed!",
                   sum(a.calls)::bigint AS "calls!", sum(a.calls_failed)::bigint AS "calls_failed!", max(a.memory) AS memory
            FROM unnest($1::text[]) AS w (name) JOIN worker_activity a ON a.worker = w.name AND a.minute >= $2
@@ -73,7 +73,7 @@ async fn read(db: &Database, scope: &Scope, span: Span, name: Option<&str>) -> R
         steps.from,
         steps.minutes,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     for row in found {
         let worker = places.get(&row.worker).and_then(|place| workers.get_mut(*place));
@@ -105,7 +105,7 @@ async fn last(db: &Database, name: Option<&str>, steps: &Steps) -> Result<Vec<Of
         LOOKED_AT,
         SHOWN,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found.into_iter().map(|row| OfWorker::new(row.worker, row.last, steps.count)).collect())
 }

@@ -241,7 +241,7 @@ pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem
         BEHIND_SECONDS,
         SHOWN,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }
@@ -262,7 +262,7 @@ async fn last_refused(db: &Database, scope: &Scope) -> Result<Option<DateTime<Ut
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
     )
-    .fetch_one(&db.lists)
+    .fetch_one(&db.main)
     .await?;
     Ok(last)
 }
@@ -294,7 +294,7 @@ async fn refused(db: &Database, scope: &Scope) -> Result<Vec<Refused>, Problem> 
         COUNTED,
         SHOWN,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }
@@ -330,7 +330,7 @@ async fn awaited(db: &Database, scope: &Scope) -> Result<Vec<Awaited>, Problem> 
         COUNTED,
         SHOWN,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }
@@ -350,7 +350,7 @@ async fn marked(db: &Database, scope: &Scope, most: i64) -> Result<Vec<Marked>, 
         MARKED_SECONDS,
         most,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }
@@ -396,7 +396,7 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
         looked_at,
         most,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }

@@ -202,6 +202,14 @@ pub async fn replay_of(
     walking::accept_walks(change, context, &job, Walks { organisations, eshop, starts }, in_i32(known)).await
 }
 
+/// A webhook that matches.
+struct Hook {
+    id: WebhookId,
+    organisation: OrganisationId,
+    eshop: EshopId,
+    calls: i32,
+}
+
 /// The webhooks that match, with what is counted of each, up to so many of each sort.
 pub(super) async fn matching(
     db: &Database,
@@ -209,72 +217,98 @@ pub(super) async fn matching(
     criteria: &Criteria,
     counted: i64,
 ) -> Result<Vec<Found>, sqlx::Error> {
-    sqlx::query_as!(
-        Found,
+    let hooks = hooks(db, scope, criteria).await?;
+    let ids: Vec<WebhookId> = hooks.iter().map(|hook| hook.id).collect();
+    let counts = sqlx::query!(
         r#"WITH hook AS MATERIALIZED (
-               SELECT id, organisation_id, eshop_id, CASE WHEN ordered THEN 1 ELSE max_in_flight END AS calls FROM webhook
-               WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND in_scope($3, id) AND in_eshop($4, eshop_id)
-                 AND ($5::text IS NULL
-                      OR lower(substring(destination FROM '^[A-Za-z]+://(\[[^]]*\]|[^/:?#]+)')) = $5)
-               ORDER BY id LIMIT $10
+               SELECT id FROM unnest($1::uuid[]) AS named (id)
            ), waiting AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_id FROM delivery d
                    WHERE d.webhook_id = h.id AND d.attempt_count > 0 AND d.next_attempt_at > now()
-                     AND ($7::timestamptz IS NULL OR d.created_at < $7) OFFSET 0
-               ) AS d LIMIT $11
+                     AND d.created_at < coalesce($3::timestamptz, 'infinity') OFFSET 0
+               ) AS d LIMIT $6
            ), failed AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_type FROM delivery_history d
-                   WHERE d.webhook_id = h.id AND d.state <> 'delivered' AND d.finished_at >= $6
-                     AND ($7::timestamptz IS NULL OR d.finished_at < $7) OFFSET 0
-               ) AS d LIMIT $11
+                   WHERE d.webhook_id = h.id AND d.state <> 'delivered' AND d.finished_at >= $2
+                     AND d.finished_at < coalesce($3::timestamptz, 'infinity') OFFSET 0
+               ) AS d LIMIT $6
            ), late AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_type FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.state = 'delivered' AND d.finished_at - d.created_at > interval '1 hour'
-                     AND d.finished_at >= $6 AND ($7::timestamptz IS NULL OR d.finished_at < $7) OFFSET 0
-               ) AS d WHERE $9 LIMIT $11
+                     AND d.finished_at >= $2 AND d.finished_at < coalesce($3::timestamptz, 'infinity') OFFSET 0
+               ) AS d WHERE $5 LIMIT $6
            ), prompt AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_type, d.state = 'delivered' AND d.finished_at - d.created_at <= interval '1 hour'
-                          AND d.finished_at >= $6 AND ($7::timestamptz IS NULL OR d.finished_at < $7) AS matches
+                          AND d.finished_at >= $2 AND d.finished_at < coalesce($3::timestamptz, 'infinity') AS matches
                    FROM delivery_history d
-                   WHERE d.webhook_id = h.id AND d.id >= uuid_v7_floor($6 - interval '2 hours')
-                     AND ($7::timestamptz IS NULL OR d.id < uuid_v7_floor($7 + interval '1 minute')) OFFSET 0
-               ) AS d WHERE $9 LIMIT $11
+                   WHERE d.webhook_id = h.id AND d.id >= uuid_v7_floor($2 - interval '2 hours')
+                     AND d.id < coalesce(uuid_v7_floor($3::timestamptz + interval '1 minute'), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                   OFFSET 0
+               ) AS d WHERE $5 LIMIT $6
            ), counted AS MATERIALIZED (
                SELECT id, count(*) FILTER (WHERE sort = 1) AS waiting, count(*) FILTER (WHERE sort = 2) AS failed,
                       count(*) FILTER (WHERE sort = 3) AS delivered
                FROM (SELECT id, 1 AS sort FROM waiting
-                     WHERE $8::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = waiting.event_id) = $8
-                     UNION ALL SELECT id, 2 FROM failed WHERE $8::text IS NULL OR event_type = $8
-                     UNION ALL SELECT id, 3 FROM late WHERE $8::text IS NULL OR event_type = $8
-                     UNION ALL SELECT id, 3 FROM prompt WHERE matches AND ($8::text IS NULL OR event_type = $8)) AS sorts
+                     WHERE $4::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = waiting.event_id) = $4
+                     UNION ALL SELECT id, 2 FROM failed WHERE $4::text IS NULL OR event_type = $4
+                     UNION ALL SELECT id, 3 FROM late WHERE $4::text IS NULL OR event_type = $4
+                     UNION ALL SELECT id, 3 FROM prompt WHERE matches AND ($4::text IS NULL OR event_type = $4)) AS sorts
                GROUP BY id
            )
-           SELECT h.id AS "id!", h.organisation_id AS "organisation!", h.eshop_id AS "eshop!", h.calls AS "calls!",
-                  coalesce(c.waiting, 0) AS "waiting!", coalesce(c.failed, 0) AS "failed!", coalesce(c.delivered, 0) AS "delivered!",
+           SELECT coalesce(c.waiting, 0) AS "waiting!", coalesce(c.failed, 0) AS "failed!", coalesce(c.delivered, 0) AS "delivered!",
                   CASE WHEN c.id IS NOT NULL THEN (
                       SELECT avg(n.ms) FROM (
                           SELECT d.state, (d.attempts -> -1 ->> 'durationMs')::float8 AS ms FROM delivery_history d
-                          WHERE d.webhook_id = h.id ORDER BY d.id DESC LIMIT 100
+                          WHERE d.webhook_id = ANY (ARRAY[h.id]) ORDER BY d.webhook_id DESC, d.id DESC LIMIT 100
                       ) AS n WHERE n.state = 'delivered'
                   ) END AS milliseconds,
-                  $11 = ANY (ARRAY[(SELECT count(*) FROM waiting), (SELECT count(*) FROM failed), (SELECT count(*) FROM late),
-                                      (SELECT count(*) FROM prompt)]) AS "at_least!"
+                  $6 = ANY (ARRAY[(SELECT count(*) FROM waiting), (SELECT count(*) FROM failed), (SELECT count(*) FROM late),
+                                  (SELECT count(*) FROM prompt)]) AS "at_least!"
            FROM hook h LEFT JOIN counted c ON c.id = h.id ORDER BY h.id"#,
+        &ids as &[WebhookId],
+        criteria.since,
+        criteria.until,
+        criteria.event,
+        criteria.delivered,
+        counted,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    // both are in the order of the ids
+    let found = hooks.into_iter().zip(counts).map(|(Hook { id, organisation, eshop, calls }, of)| Found {
+        id,
+        organisation,
+        eshop,
+        calls,
+        waiting: of.waiting,
+        failed: of.failed,
+        delivered: of.delivered,
+        milliseconds: of.milliseconds,
+        at_least: of.at_least,
+    });
+    Ok(found.collect())
+}
+
+async fn hooks(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<Hook>, sqlx::Error> {
+    sqlx::query_as!(
+        Hook,
+        r#"SELECT id, organisation_id AS organisation, eshop_id AS eshop,
+                  CASE WHEN ordered THEN 1 ELSE max_in_flight END AS "calls!"
+           FROM webhook
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND in_scope($3, id) AND in_eshop($4, eshop_id)
+             AND ($5::text IS NULL
+                  OR lower(substring(destination FROM '^[A-Za-z]+://(\[[^]]*\]|[^/:?#]+)')) = $5)
+           ORDER BY id LIMIT $6"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         (!criteria.webhooks.is_empty()).then_some(&criteria.webhooks[..]) as Option<&[WebhookId]>,
         criteria.eshop as Option<EshopId>,
         criteria.host.as_deref(),
-        criteria.since,
-        criteria.until,
-        criteria.event,
-        criteria.delivered,
         WEBHOOKS + 1,
-        counted,
     )
     .fetch_all(&db.lists)
     .await

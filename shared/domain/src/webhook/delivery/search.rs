@@ -100,7 +100,7 @@ pub async fn waiting(db: &Database, webhook: WebhookId) -> Result<Vec<Line>, Pro
         webhook.get(),
         i64::try_from(PAGE).map_err(Problem::internal)?,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }
@@ -127,7 +127,7 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
                   h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
                   NULL::timestamptz AS next_attempt_at, h.finished_at
            FROM (SELECT * FROM delivery_history
-                 WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND ($2::uuid IS NULL OR id < $2)
+                 WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                  ORDER BY webhook_id DESC, id DESC LIMIT (SELECT $3::bigint)) AS h
            WHERE ($4::text IS NULL OR h.state = $4) AND ($5::text IS NULL OR h.event_type = $5)
              AND ($6::uuid IS NULL OR h.entity_id = $6) AND ($7::timestamptz IS NULL OR h.finished_at >= $7)
@@ -143,7 +143,7 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
         wanted.until,
         i64::try_from(size + 1).map_err(Problem::internal)?,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     if deliveries.len() > size {
         deliveries.truncate(size);
@@ -152,13 +152,13 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
     }
     let next = sqlx::query_scalar!(
         r#"SELECT id AS "id: DeliveryId" FROM delivery_history
-           WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND ($2::uuid IS NULL OR id < $2)
+           WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
            ORDER BY webhook_id DESC, id DESC LIMIT 1 OFFSET (SELECT $3::bigint)"#,
         webhook.get(),
         wanted.after as Option<DeliveryId>,
         WINDOW - 1,
     )
-    .fetch_optional(&db.lists)
+    .fetch_optional(&db.main)
     .await?;
     Ok(Page { deliveries, cut_short: next.is_some(), next })
 }
@@ -193,9 +193,9 @@ impl Counts {
 pub async fn counts(db: &Database, webhook: WebhookId) -> Result<Counts, Problem> {
     let found = sqlx::query!(
         r#"WITH newest AS MATERIALIZED (
-               SELECT state FROM delivery_history WHERE webhook_id BETWEEN $1 AND $1 ORDER BY webhook_id DESC, id DESC LIMIT $2
+               SELECT state FROM delivery_history WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT $2
            ), failed AS MATERIALIZED (
-               SELECT state FROM delivery_history WHERE webhook_id BETWEEN $1 AND $1 AND state <> 'delivered'
+               SELECT state FROM delivery_history WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND state <> 'delivered'
                ORDER BY webhook_id DESC, finished_at DESC LIMIT $2
            )
            SELECT state AS "state?: DeliveryState", count(*) AS "deliveries!" FROM (
@@ -205,7 +205,7 @@ pub async fn counts(db: &Database, webhook: WebhookId) -> Result<Counts, Problem
         webhook.get(),
         OF_STATES,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     let mut counts = Counts::default();
     for row in found {
@@ -306,7 +306,7 @@ pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
     )
-    .fetch_optional(&db.lists)
+    .fetch_optional(&db.main)
     .await?;
     Ok(found)
 }

@@ -61,7 +61,7 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
         LANES,
         COUNTED,
     )
-    .fetch_one(&db.lists)
+    .fetch_one(&db.main)
     .await?;
     Ok(found)
 }
@@ -83,7 +83,7 @@ pub async fn unwell(db: &Database) -> Result<Unwell, Problem> {
                    WHERE l.failures > 0) AS "failing!",
                   (SELECT count(*) FROM webhook WHERE disabled_at IS NOT NULL) AS "disabled!""#
     )
-    .fetch_one(&db.lists)
+    .fetch_one(&db.main)
     .await?;
     Ok(found)
 }
