@@ -45,15 +45,26 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 }
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
-    let stands = standing::read(visit.services()).await?;
     let (db, scope) = (visit.db(), visit.scope());
-    let (health, attention, lately, past, workers) = tokio::try_join!(
-        async { Ok(health(visit, &stands.redis).await) },
-        operate::attention::read(visit.services(), scope, &stands),
-        operate::course::read(db, scope, Span::Hour),
-        operate::course::read(db, scope, course::span(&visit.asked)),
-        workers::read(visit),
-    )?;
+    let standing = async {
+        let stands = standing::read(visit.services()).await?;
+        let (health, attention) = tokio::join!(
+            health(visit, &stands.redis),
+            operate::attention::read(visit.services(), scope, &stands)
+        );
+        Ok((stands, health, attention?))
+    };
+    let span = course::span(&visit.asked);
+    let past = async {
+        match span {
+            Span::Hour => Ok(None),
+            other => operate::course::read(db, scope, other).await.map(Some),
+        }
+    };
+    let lately = operate::course::read(db, scope, Span::Hour);
+    let ((stands, health, attention), lately, past, workers) =
+        tokio::try_join!(standing, lately, past, workers::read(visit))?;
+    let past = past.as_ref().unwrap_or(&lately);
     let standing = html! {
         div.strip {
             @for queue in &stands.queues {
@@ -70,7 +81,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         ("attention".into(), attention::draw(visit, &attention)),
         ("figures".into(), figures::draw(&lately)),
         ("standing".into(), standing),
-        ("course".into(), course::draw(&visit.asked, &past, scope.organisations().is_none())),
+        ("course".into(), course::draw(&visit.asked, past, scope.organisations().is_none())),
         ("workers".into(), workers),
     ])
 }
