@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use longshore_testkit::stack::Stack;
 use sqlx::{AssertSqlSafe, Connection as _, Decode, Executor as _, PgConnection, Postgres, Type};
+use uuid::Uuid;
 
 use super::load::milliseconds;
 
@@ -50,6 +51,12 @@ impl Psql {
         let answered = self.0.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await;
         answered.with_context(|| sql.to_owned())?;
         Ok(milliseconds(started))
+    }
+
+    /// Runs a statement with ids as `$1`, planned once, and returns the ids that it answers with.
+    pub(super) async fn with_ids(&mut self, sql: &str, ids: &[Uuid]) -> anyhow::Result<Vec<Uuid>> {
+        let asked = sqlx::query_scalar(AssertSqlSafe(sql)).bind(ids).fetch_all(&mut self.0).await;
+        asked.with_context(|| sql.to_owned())
     }
 
     /// The result of a query with one value.

@@ -35,7 +35,7 @@ pub(super) struct Spent {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     service: f64,
-    postgres: f64,
+    pub(super) postgres: f64,
     redis: f64,
     memory: f64,
 }
@@ -75,8 +75,13 @@ impl Meter {
         while self.psql.ask(&waiting).await? {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+        self.since(before, deliveries)
+    }
+
+    /// The resources of `count` things since the start.
+    pub(super) fn since(&self, before: Spent, count: usize) -> anyhow::Result<Taken> {
         let after = self.spent()?;
-        let thousands = f64::from(u32::try_from(deliveries)?) / 1_000.0;
+        let thousands = f64::from(u32::try_from(count)?) / 1_000.0;
         let of_a_thousand = |after: Duration, before: Duration| {
             1_000.0 * after.saturating_sub(before).as_secs_f64() / thousands
         };
