@@ -10,7 +10,7 @@ use longshore_client::{
     Client, DateTime, DeliveryState, Job, ListQuery, Order, Replay as Criteria, ReplayCount, Utc, Uuid, Value,
 };
 
-use crate::job::followed;
+use crate::job::{counted, followed};
 use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
@@ -239,9 +239,9 @@ fn count_line(count: &ReplayCount) -> String {
     let least = if count.at_least { "at least " } else { "" };
     let time = count.seconds.map(|seconds| Duration::try_from_secs_f64(seconds.ceil()).unwrap_or_default());
     format!(
-        "{least}{} deliveries of {} webhooks: {} waiting, {} failed, {} delivered{}",
-        HumanCount(count.total),
-        HumanCount(count.webhooks),
+        "{least}{} of {}: {} waiting, {} failed, {} delivered{}",
+        counted(count.total, "delivery", "deliveries"),
+        counted(count.webhooks, "webhook", "webhooks"),
         HumanCount(count.waiting),
         HumanCount(count.failed),
         HumanCount(count.delivered),

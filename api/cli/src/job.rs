@@ -308,7 +308,8 @@ fn sent_again(kind: &str, result: JobResult, left: u64) -> Option<String> {
     Some(sentence + &left)
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
+/// So many of something.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }
 

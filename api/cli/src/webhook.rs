@@ -14,7 +14,7 @@ use longshore_client::{
 use serde_json::json;
 
 use crate::delivery::answer_line;
-use crate::job::followed;
+use crate::job::{counted, followed};
 use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
@@ -219,7 +219,8 @@ impl Test {
             writeln!(stdout(), "delivery {id} is {why}")?;
         } else {
             let last = last_answer(&delivery);
-            writeln!(stdout(), "delivery {id} is {state} after {attempt_count} attempts; {last}")?;
+            let calls = counted(*attempt_count, "attempt", "attempts");
+            writeln!(stdout(), "delivery {id} is {state} after {calls}; {last}")?;
         }
         Ok(if *state == DeliveryState::Delivered { Exit::Done } else { Exit::Failed })
     }

@@ -141,7 +141,8 @@ pub(super) fn page(
                 }
             }
             div.who {
-                a href="/console/account" { (chrome.name) " " span.muted { (chrome.role) } }
+                // the style sheet cuts a long name
+                a href="/console/account" title=(chrome.name) { span.visitor { (chrome.name) } " " span.muted { (chrome.role) } }
                 form method="post" action="/console/logout" {
                     input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
                     button.plain type="submit" { "Log out" }

@@ -90,17 +90,28 @@ fn content(problem: &Problem, request_id: &str) -> Markup {
     html! {
         section.question {
             h1 { (kind.title) }
-            p { (sentence(problem.detail())) "." }
-            @if !problem.violations().is_empty() {
+            // the detail names the first of them, which is the only one or in the list
+            @if problem.violations().len() > 1 {
                 ul {
                     @for violation in problem.violations() {
                         li { strong { (violation.property_path) } " " (violation.message) }
                     }
                 }
+            } @else {
+                p { (said(problem)) "." }
             }
             p.muted { "Request " code { (request_id) } ", status " (kind.status) "." }
             div.buttons { a.button.primary href="/console" { "Go to the overview" } }
         }
+    }
+}
+
+/// What went wrong. What is not there has the name by which the console calls it.
+fn said(problem: &Problem) -> String {
+    if matches!(problem.kind().status, 404 | 410) {
+        sentence(&problem.detail().replace("expedition", "order").replace('_', " "))
+    } else {
+        sentence(problem.detail())
     }
 }
 
@@ -116,4 +127,35 @@ pub(super) async fn no_such_method(method: Method) -> Result<StatusCode, Failure
         return Ok(StatusCode::NO_CONTENT);
     }
     Err(Problem::new(&METHOD_NOT_ALLOWED, "this page does not support this method").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_shared::kernel::problem::Violation;
+
+    use super::*;
+
+    #[test]
+    fn an_error_page_says_each_thing_once() {
+        let [first, second] = [("concurrency", "must be 1 to 8"), ("name", "is required")]
+            .map(|(path, message)| Violation::new(path, "invalid", message));
+        let one = content(&Problem::invalid(vec![first.clone()]), "7").into_string();
+        assert!(one.contains("<p>Concurrency must be 1 to 8.</p>"), "{one}");
+        assert_eq!(one.matches("must be 1 to 8").count(), 1, "{one}");
+        let both = content(&Problem::invalid(vec![first, second]), "7").into_string();
+        assert_eq!(both.matches("must be 1 to 8").count(), 1, "{both}");
+        assert!(both.contains("<li><strong>name</strong> is required</li>"), "{both}");
+    }
+
+    #[test]
+    fn what_is_not_there_has_the_name_that_people_use() {
+        for (name, shown) in [
+            ("expedition", "There is no such order."),
+            ("integration_setting", "There is no such integration setting."),
+            ("e-shop", "There is no such e-shop."),
+        ] {
+            let page = content(&Problem::not_found(name), "7").into_string();
+            assert!(page.contains(shown), "{page}");
+        }
+    }
 }

@@ -1,23 +1,43 @@
 //! Secrets in forms and on pages: credentials that a form keeps where they are left empty, and a secret that is shown once.
+//!
+//! A page that shows a secret is the answer of a form. Its form has a one-time key ([`one_time_key`]), so that a reload of the
+//! page makes no other secret ([`act_once`]).
 
 use axum::response::Response;
 use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::idempotency::{self, Claimed, Key};
+use longshore_shared::kernel::ids::random_id;
+use longshore_shared::kernel::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{checked, options};
-use super::visit::{Question, Visit};
+use super::visit::{Act, Question, Visit};
 
-/// What a form says of the credentials of a setting; nothing where it leaves all of them empty.
-pub(super) fn given(form: &Asked) -> Option<Map<String, Value>> {
+/// What a form says of the credentials in `object`; nothing where it leaves all of them empty. Beside one that is typed, what is
+/// left empty is as it is `stored`, masked, unless another kind is chosen.
+pub(super) fn given(form: &Asked, object: &str, stored: Option<&Value>) -> Option<Map<String, Value>> {
     let given: Map<String, Value> = ["type", "username", "password", "token"]
         .into_iter()
-        .filter_map(|name| Some((name.to_owned(), json!(form.get(&format!("credentials.{name}"))?))))
+        .filter_map(|name| Some((name.to_owned(), json!(form.get(&format!("{object}.{name}"))?))))
         .collect();
-    (!given.is_empty()).then_some(given)
+    if given.is_empty() {
+        return None;
+    }
+    let mut credentials = stored
+        .and_then(Value::as_object)
+        .filter(|stored| given.get("type").is_none_or(|kind| stored.get("type") == Some(kind)))
+        // where none are stored, nothing says of which kind the typed ones are
+        .filter(|stored| stored.get("type").is_none_or(|kind| kind != "none"))
+        .cloned()
+        .unwrap_or_default();
+    credentials.extend(given);
+    Some(credentials)
 }
 
 /// The fields for them; what is stored is not shown.
@@ -52,12 +72,66 @@ pub(super) fn ask_rotate<P>(visit: &Visit<P>, section: Section, back: &str, call
         is_grave: false,
         action: &format!("{back}/rotate"),
         back,
-        fields: html! {},
+        fields: one_time_key(),
     };
     visit.ask(section, &question)
 }
 
-/// A page that shows the secret of an answer, once.
+/// The field of the one-time key of a form.
+const ONE_TIME_KEY: &str = "one_time_key";
+
+/// The key by which a form acts once, however often it is sent.
+pub(super) fn one_time_key() -> Markup {
+    html! { input type="hidden" name=(ONE_TIME_KEY) value=(random_id().to_string()); }
+}
+
+/// Runs a use-case whose answer shows a secret, unless the form was sent before: then its answer is that of the first time,
+/// without the secret. `body` is what the form says; `path` is where it is sent.
+pub(super) async fn act_once<P, F>(
+    act: &Act<P>,
+    path: &str,
+    body: &Value,
+    use_case: F,
+) -> Result<Answer, Problem>
+where
+    F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
+{
+    let mut context = act.visit.may.0.clone();
+    // a page of an earlier release has none
+    let Some(key) = act.form.id::<Uuid>(ONE_TIME_KEY)? else { return use_case(&context).await };
+    let key = key.to_string();
+    let key = Key { caller: context.caller.account(), method: "POST", path, key: &key };
+    let body_hash = sha256(body.to_string().as_bytes());
+    let held = match idempotency::claim(&act.visit.db().main, &key, Some(&body_hash)).await.map_err(taken)? {
+        Claimed::Repeated { answer, .. } => return Ok(answer),
+        Claimed::First(held) => held,
+    };
+    context.claim = held.claim();
+    match use_case(&context).await {
+        Ok(answer) => {
+            held.keep();
+            Ok(answer)
+        }
+        Err(problem) => {
+            held.give_back().await;
+            Err(problem)
+        }
+    }
+}
+
+/// Why a key cannot be claimed, in the words of a form.
+fn taken(problem: Problem) -> Problem {
+    let code = problem.kind().code;
+    if code == REQUEST_IN_PROGRESS.code {
+        Problem::new(&REQUEST_IN_PROGRESS, "this form was sent a moment ago, and is still being executed")
+    } else if code == IDEMPOTENCY_KEY_REUSED.code {
+        Problem::new(&IDEMPOTENCY_KEY_REUSED, "this form was sent before with other values: open it again")
+    } else {
+        problem
+    }
+}
+
+/// A page that shows the secret of an answer, once; for a form that was sent again, it says that.
 #[derive(Debug)]
 pub(super) struct Once<'o> {
     pub(super) title: &'o str,
@@ -76,7 +150,7 @@ impl Once<'_> {
     ) -> Result<Response, Problem> {
         let shown: Value =
             serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
-        let secret = shown["secret"].as_str().unwrap_or_default();
+        let Some(secret) = shown["secret"].as_str() else { return Ok(self.repeated(visit, section)) };
         let content = html! {
             h1 { (self.title) }
             p { (self.about) " It is shown on this page only." }
@@ -84,5 +158,16 @@ impl Once<'_> {
             div.buttons { a.button.primary href=(self.next.0) { (self.next.1) } }
         };
         Ok(visit.page(section, self.title, &content))
+    }
+
+    /// The page of a form that was sent again: the answer of the first time had the secret.
+    fn repeated<P>(&self, visit: &Visit<P>, section: Section) -> Response {
+        let title = format!("{} already", self.title);
+        let content = html! {
+            h1 { (title) }
+            p { "The form was sent again, and nothing changed. The secret was shown once. If it is lost, rotate it." }
+            div.buttons { a.button.primary href=(self.next.0) { (self.next.1) } }
+        };
+        visit.page(section, &title, &content)
     }
 }

@@ -8,13 +8,14 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::timeline::{
     Called, Delivery, Entry, Health, Jobs, Movement, News, Record, SHOWN, Timeline, Turn, Wanted,
 };
+use longshore_shared::webhook::delivery::DeliveryState;
 use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use super::form::{Asked, Refused};
 use super::piece::{
-    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, page_of, state, status,
+    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, page_of, state, status, took,
 };
 use super::visit::Visit;
 
@@ -198,19 +199,36 @@ fn of_movement(movement: &Movement, own: Uuid) -> Markup {
     }
 }
 
+/// A delivery that ended within so many seconds was on time.
+const ON_TIME: i64 = 5;
+
 fn of_delivery(delivery: &Delivery) -> Markup {
-    let took = delivery.last.as_ref().and_then(|last| last["durationMs"].as_f64());
+    let called = delivery.last.as_ref().and_then(|last| last["durationMs"].as_f64());
     let error = delivery.last.as_ref().and_then(|last| last["error"].as_str());
     let where_to: Cow<'_, str> = delivery.destination.as_deref().unwrap_or("deleted webhook").into();
     html! {
         a href={"/console/delivery/" (delivery.id)} { (delivery.event) } " to "
-        a href={"/console/webhook/" (delivery.webhook)} { (where_to) } " " (state(delivery.state))
+        a href={"/console/webhook/" (delivery.webhook)} { (where_to) } " " (state(delivery.state)) (ended_late(delivery))
         @if let Some(last) = &delivery.last {
-            " answer " (status(last))
-            @if let Some(ms) = took { " " span.muted { "in " (milliseconds(ms)) } }
-            @if delivery.attempts > 1 { " " span.muted { "attempt " (delivery.attempts) } }
+            @if delivery.attempts > 1 { ", attempt " (delivery.attempts) }
+            ", answer " (status(last))
+            @if let Some(ms) = called { " " span.muted { "in " (milliseconds(ms)) } }
         }
         @if let Some(error) = error { " " span.refused { (error) } }
+    }
+}
+
+/// When a delivery ended, where that was later than it should be: its line stands where it was made.
+fn ended_late(delivery: &Delivery) -> Markup {
+    let late = delivery.finished_at.filter(|at| (*at - delivery.at).num_seconds() > ON_TIME);
+    let Some(at) = late else { return html! {} };
+    let is_same_day = at.date_naive() == delivery.at.date_naive();
+    // the script writes the local time in the same form
+    let form = if is_same_day { "%H:%M:%S" } else { "%m-%d %H:%M" };
+    let lasted = took(Some(delivery.at), Some(at));
+    html! {
+        " at " time data-short="" datetime=(at.to_rfc3339_opts(SecondsFormat::Millis, true)) { (at.format(form)) } ", "
+        @if delivery.state == DeliveryState::Delivered { strong { (lasted) " late" } } @else { "after " (lasted) }
     }
 }
 

@@ -16,6 +16,7 @@ use url::form_urlencoded;
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{self, Tone, badge, checked, empty, none, options, time, time_or_none};
+use super::secret;
 use super::visit::{Act, Done, Question, Visit, done};
 
 const HERE: &str = "/console/token";
@@ -97,6 +98,7 @@ fn creator(visit: &Asking, form: &Asked, refused: &Refused) -> Response {
     let roles = ROLES.iter().rev().map(|role| (*role, *role));
     let others = refused.others(&FIELDS);
     let fields = html! {
+        (secret::one_time_key())
         @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
         fieldset {
             legend { "Token" }
@@ -129,11 +131,15 @@ pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
         Ok(body) => body,
         Err(problem) => return Ok(refuse(&Refused::fields(problem)?)),
     };
-    match issue::issue(act.visit.services(), &act.visit.may, body).await {
+    let issued = secret::act_once(&act, &format!("{HERE}/new"), &body, async |context| {
+        issue::issue(act.visit.services(), context, body.clone()).await
+    })
+    .await;
+    match issued {
         Ok(answer) => {
             let shown: Value =
                 serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
-            let token = shown["token"].as_str().unwrap_or_default();
+            let Some(token) = shown["token"].as_str() else { return Ok(repeated(&act.visit)) };
             let content = html! {
                 h1 { "The access token is created" }
                 p { "It is shown on this page only. Give it to the program, and keep it nowhere else." }
@@ -144,6 +150,17 @@ pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
         }
         Err(problem) => Ok(refuse(&Refused::fields(problem)?)),
     }
+}
+
+/// The page of a form that was sent again: the answer of the first time had the token.
+fn repeated(visit: &Asking) -> Response {
+    let title = "The access token is created already";
+    let content = html! {
+        h1 { (title) }
+        p { "The form was sent again, and nothing changed. The token was shown once. If it is lost, delete it and create another." }
+        div.buttons { a.button.primary href=(HERE) { "To the access tokens" } }
+    };
+    visit.page(None::<Section>, title, &content)
 }
 
 /// The body of the API that a form says.

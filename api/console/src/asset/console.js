@@ -60,9 +60,6 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// on a narrow screen the bar is wider than the window
-document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-
 // --- times: the pages have UTC; a visitor may prefer the local time, which the browser remembers ---
 
 const zone = {

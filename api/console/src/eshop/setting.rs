@@ -183,7 +183,7 @@ fn shown(stored: Option<&Value>) -> Asked {
     ])
 }
 
-/// The body of the API that a form says. What is left empty of the credentials keeps the stored ones.
+/// The body of the API that a form says. What is left empty of the credentials keeps the stored ones, their kind too.
 fn body(form: &Asked, stored: Option<&Value>) -> Value {
     let mut body = Map::new();
     let is_on = |name: &str| form.get(name) == Some("true");
@@ -215,17 +215,15 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
 }
 
 fn credentials(form: &Asked, stored: Option<&Value>) -> Option<Value> {
-    if let Some(mut given) = secret::given(form) {
-        if form.get("integrationType") == Some(Integration::Baselinker.as_str()) {
-            given.remove("type");
-        }
-        return Some(given.into());
+    // masked, which keeps them; not for another partner
+    let stored = stored
+        .filter(|stored| stored["integrationType"] == json!(form.get("integrationType")))
+        .and_then(|stored| stored.get("credentials"));
+    let Some(mut given) = secret::given(form, "credentials", stored) else { return stored.cloned() };
+    if form.get("integrationType") == Some(Integration::Baselinker.as_str()) {
+        given.remove("type");
     }
-    // masked, which keeps them
-    stored
-        .filter(|stored| stored["integrationType"] == json!(form.get("integrationType")))?
-        .get("credentials")
-        .cloned()
+    Some(given.into())
 }
 
 async fn editor(

@@ -46,10 +46,14 @@ pub(super) fn draw(course: &Course) -> Markup {
             page: "/console/queue",
         });
         let oldest = milliseconds(last.oldest_seconds * 1e3);
-        let more =
-            if last.deliveries == 0 { "none waits".to_owned() } else { format!("the oldest for {oldest}") };
+        let more = match last {
+            Waiting { deliveries: 0, .. } => "none waits".to_owned(),
+            // the others are held until the next probe of their destination
+            Waiting { oldest_seconds: 0.0, .. } => "none waits for a worker".to_owned(),
+            _ => format!("the oldest for {oldest}"),
+        };
         let (name, value) = ("Deliveries due", number(last.deliveries));
-        let (course, page) = (of(|w| w.deliveries), "/console/delivery?state=pending&sort=oldest");
+        let (course, page) = (of(|w| w.deliveries), "/console/delivery?state=pending&waits=due&sort=oldest");
         figures.push(Figure { name, value, more, class: "waiting", course, page });
     }
     html! {
@@ -89,7 +93,7 @@ fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
 fn slowest(calls: &[Point]) -> Option<Figure> {
     let last = calls.iter().rev().find_map(|point| point.p95_ms)?;
     let course = calls.iter().map(|point| point.p95_ms).collect();
-    let more = "95 % take no longer".to_owned();
+    let more = "of the last minute with calls, 95 %".to_owned();
     let (name, value) = ("Duration of calls", milliseconds(last));
     Some(Figure { name, value, more, class: "p95", course, page: DELIVERIES })
 }

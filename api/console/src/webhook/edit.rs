@@ -6,13 +6,14 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::{EshopId, WebhookId};
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list::fields::subscription::SUBSCRIBABLE;
+use longshore_shared::list;
+use longshore_shared::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
 use longshore_shared::operate::eshop;
 use longshore_shared::webhook::subscription;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::form::{Asked, Refused};
+use crate::form::{Asked, Refused, unchanged};
 use crate::layout::Section;
 use crate::piece::{self, checked, options, switch};
 use crate::secret::{self, Once};
@@ -53,9 +54,14 @@ async fn creator(visit: &Asking, id: EshopId, form: &Asked, refused: &Refused) -
 
 /// `POST /console/eshop/{id}/webhook`: the only page that shows the secret.
 pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
-    let mut body = body(&act.form);
+    let mut body = body(&act.form, None);
     body.insert("eshop".to_owned(), json!(id));
-    match subscription::create(act.visit.services(), &act.visit.may, body.into()).await {
+    let body = Value::from(body);
+    let created = secret::act_once(&act, &format!("/console/eshop/{id}/webhook"), &body, async |context| {
+        subscription::create(act.visit.services(), context, body.clone()).await
+    })
+    .await;
+    match created {
         Ok(answer) => Ok(shows_secret(&act.visit, &answer, "The webhook is created")?),
         Err(problem) => {
             let refused = Refused::fields(problem)?;
@@ -67,14 +73,21 @@ pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response,
 
 /// `GET /console/webhook/{id}/edit`.
 pub(crate) async fn edit(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
-    let webhook = visit.webhook(id).await?;
-    let form = Asked::of(vec![
-        ("event", webhook.event),
-        ("destination", webhook.destination),
-        ("maxInFlight", webhook.max_in_flight.to_string()),
-        ("ordered", webhook.ordered.to_string()),
-    ]);
+    let stored = stored(&visit, id).await?;
+    let text = |name: &str| match &stored[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let names = ["version", "event", "destination", "maxInFlight", "ordered"];
+    let form = Asked::of(names.map(|name| (name, text(name))).into());
     Ok(editor(&visit, id, &form, &Refused::default()))
+}
+
+/// The stored webhook, as the API shows it: all of the same version.
+async fn stored(visit: &Asking, id: WebhookId) -> Result<Value, Problem> {
+    let found = list::find(&visit.db().main, &WEBHOOK, visit.scope(), id).await?;
+    let found = found.ok_or_else(|| Problem::not_found("webhook"))?;
+    serde_json::from_str(&found.json).map_err(Problem::internal)
 }
 
 fn editor(visit: &Asking, id: WebhookId, form: &Asked, refused: &Refused) -> Response {
@@ -89,8 +102,11 @@ fn editor(visit: &Asking, id: WebhookId, form: &Asked, refused: &Refused) -> Res
 
 /// `POST /console/webhook/{id}/edit`.
 pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
-    let body = body(&act.form).into();
-    match subscription::update(act.visit.services(), &act.visit.may, id, body, |_| Ok(())).await {
+    let stored = stored(&act.visit, id).await?;
+    let version = act.form.version();
+    let check = unchanged(version, "the webhook was changed meanwhile: open it again");
+    let body = body(&act.form, stored.get("authentication")).into();
+    match subscription::update(act.visit.services(), &act.visit.may, id, body, check).await {
         Ok(_) => Ok(done(&format!("/console/webhook/{id}"), Done::WebhookStored, None)),
         Err(problem) => {
             let refused = Refused::fields(problem)?;
@@ -99,8 +115,8 @@ pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response
     }
 }
 
-/// The body of the API that a form says. Without a kind, the stored authentication stays.
-fn body(form: &Asked) -> Map<String, Value> {
+/// The body of the API that a form says. What is left empty of the authentication stays as it is stored.
+fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     let mut body = Map::new();
     for name in ["event", "destination"] {
         body.insert(name.to_owned(), json!(form.get(name).unwrap_or_default()));
@@ -110,22 +126,8 @@ fn body(form: &Asked) -> Map<String, Value> {
         body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
     }
     body.insert("ordered".to_owned(), json!(form.get("ordered") == Some("true")));
-    match form.get("authentication.type") {
-        None => {}
-        Some("none") => {
-            body.insert("authentication".to_owned(), Value::Null);
-        }
-        Some(kind) => {
-            let mut authentication = Map::new();
-            authentication.insert("type".to_owned(), json!(kind));
-            let names: &[&str] = if kind == "basic" { &["username", "password"] } else { &["token"] };
-            for name in names {
-                let given = form.get(&format!("authentication.{name}"));
-                authentication.extend(given.map(|text| ((*name).to_owned(), json!(text))));
-            }
-            body.insert("authentication".to_owned(), authentication.into());
-        }
-    }
+    let given = secret::given(form, "authentication", stored);
+    body.extend(given.map(|given| ("authentication".to_owned(), Value::from(given))));
     body
 }
 
@@ -138,6 +140,7 @@ fn fields(form: &Asked, refused: &Refused, is_stored: bool) -> Markup {
     ];
     let others = refused.others(&FIELDS);
     html! {
+        @if is_stored { input type="hidden" name="version" value=[form.get("version")]; } @else { (secret::one_time_key()) }
         @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
         fieldset {
             legend { "Destination" }
@@ -151,7 +154,7 @@ fn fields(form: &Asked, refused: &Refused, is_stored: bool) -> Markup {
         }
         fieldset {
             legend { "Authentication" }
-            @if is_stored { p.muted { "It is never shown. A new address of another host needs it again." } }
+            @if is_stored { p.muted { "Empty fields keep what is stored, which is never shown. A new address of another host needs it again." } }
             (options(form, refused, "authentication.type", "Kind", types))
             (checked(&Asked::default(), refused, "authentication.username", "User name", "text"))
             (checked(&Asked::default(), refused, "authentication.password", "Password", "password"))
@@ -169,7 +172,11 @@ pub(crate) async fn ask_rotate(Id(id): Id<WebhookId>, visit: Asking) -> Result<R
 
 /// `POST /console/webhook/{id}/rotate`: the only page that shows the new secret.
 pub(crate) async fn rotate(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
-    let answer = subscription::rotate_secret(act.visit.services(), &act.visit.may, id).await?;
+    let answer =
+        secret::act_once(&act, &format!("/console/webhook/{id}/rotate"), &Value::Null, async |context| {
+            subscription::rotate_secret(act.visit.services(), context, id).await
+        })
+        .await?;
     Ok(shows_secret(&act.visit, &answer, "The secret is rotated")?)
 }
 

@@ -100,8 +100,8 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
         // what is no number is refused by the rule of the API, at its path
         body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
     }
-    let masked = || stored.and_then(|stored| stored.get("credentials")).cloned();
-    let credentials = secret::given(form).map(Value::from).or_else(masked);
+    let stored = stored.and_then(|stored| stored.get("credentials"));
+    let credentials = secret::given(form, "credentials", stored).map(Value::from).or_else(|| stored.cloned());
     body.extend(credentials.map(|credentials| ("credentials".to_owned(), credentials)));
     body.into()
 }
@@ -150,7 +150,11 @@ pub(crate) async fn ask_rotate(Id(id): Id<WmsId>, visit: Asking) -> Result<Respo
 
 /// `POST /console/wms/{id}/rotate`: the only page that shows the new secret.
 pub(crate) async fn rotate(Id(id): Id<WmsId>, act: Acting) -> Result<Response, Failure> {
-    let answer = rotation::rotate_secret(act.visit.services(), &act.visit.may, id).await?;
+    let path = format!("{}/rotate", page(id));
+    let answer = secret::act_once(&act, &path, &Value::Null, async |context| {
+        rotation::rotate_secret(act.visit.services(), context, id).await
+    })
+    .await?;
     Ok(shows_secret(&act.visit, id, "The secret is rotated", &answer)?)
 }
 

@@ -239,7 +239,7 @@ async fn deliveries_are_listed_shown_and_sent_again(_: PgPoolOptions, options: P
 
     let count = as_user(&["delivery", "replay", "--host", "shop.example", "--since", "6h", "--count"]).await;
     let said = count.ends_with(0).stdout;
-    assert!(said.starts_with("0 deliveries of 1 webhooks: 0 waiting, 0 failed, 0 delivered"), "{said}");
+    assert!(said.starts_with("0 deliveries of 1 webhook: 0 waiting, 0 failed, 0 delivered"), "{said}");
     let count =
         ["delivery", "replay", "--webhook", &hook, "--since", "6h", "--delivered", "--count", "--json"];
     assert_eq!(as_user(&count).await.ends_with(0).json()["total"], 0);

@@ -7,11 +7,17 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, world};
 use crate::support::{Api, Reply};
 
-/// The fields of a form on a page, with the token of the session; others are added.
+/// Opens the form of a page, and sends it with further fields.
 pub(super) async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &str)]) -> Reply {
+    let opened = open(browser, path).await;
+    send_opened(browser, path, &opened, fields).await
+}
+
+/// The hidden fields of the form on a page: the token of the session, a version, a one-time key.
+pub(super) async fn open(browser: &Browser<'_>, path: &str) -> Vec<(String, String)> {
     let page = browser.open(path).await.expect(200).text;
     let form = page.split("class=\"editor\"").nth(1).unwrap().split("</form>").next().unwrap();
-    let mut sent: Vec<(String, String)> = Vec::new();
+    let mut opened = Vec::new();
     for hidden in form.split("<input type=\"hidden\" name=\"").skip(1) {
         let (name, rest) = hidden.split_once('"').unwrap();
         let value = rest
@@ -21,10 +27,20 @@ pub(super) async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &st
             .split("value=\"")
             .nth(1)
             .map_or("", |v| v.split('"').next().unwrap());
-        sent.push((name.to_owned(), value.to_owned()));
+        opened.push((name.to_owned(), value.to_owned()));
     }
-    sent.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    opened
+}
+
+/// Sends a form that was opened before, with further fields.
+pub(super) async fn send_opened(
+    browser: &Browser<'_>,
+    path: &str,
+    opened: &[(String, String)],
+    fields: &[(&str, &str)],
+) -> Reply {
+    let opened = opened.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let sent: Vec<_> = opened.chain(fields.iter().copied()).collect();
     browser.send_bare(path, &sent).await
 }
 
@@ -270,4 +286,78 @@ async fn an_access_token_is_created_shown_once_and_deleted(_: PgPoolOptions, opt
     for token in [&api.user, &api.viewer] {
         Browser::new(api, token).open("/console/token").await.expect(403);
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn typed_credentials_are_of_the_stored_kind_unless_another_is_chosen(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.user);
+    let edit = format!("/console/eshop/{}/setting", api.tenant.eshop);
+    let store = async |credentials: &[(&'static str, &'static str)]| {
+        let feed = [("integrationType", "feed"), ("active", "true"), ("baseUrl", "https://feed.example/v1")];
+        let fields: Vec<_> = feed.iter().chain(credentials).copied().collect();
+        send(&browser, &edit, &fields).await
+    };
+    // audited changes of credentials, the creation among them
+    let changes = async || world.count("SELECT count(*) FROM audit WHERE changes ? 'credentials'").await;
+
+    store(&[("credentials.type", "bearer"), ("credentials.token", "first-secret")]).await.expect(303);
+    store(&[("credentials.token", "second-secret")]).await.expect(303);
+    assert_eq!(setting(api).await["credentials"], json!({"type": "bearer", "token": "***"}));
+    assert_eq!(changes().await, 2);
+    // what is left empty stays
+    let basic =
+        [("credentials.type", "basic"), ("credentials.username", "shop"), ("credentials.password", "one")];
+    store(&basic).await.expect(303);
+    store(&[("credentials.password", "two")]).await.expect(303);
+    assert_eq!(setting(api).await["credentials"]["type"], "basic");
+    assert_eq!(changes().await, 4);
+    // what that kind does not have is marked, and no secret is on the page
+    let refused = store(&[("credentials.token", "third-secret")]).await.expect(400).text;
+    assert!(
+        refused.contains("id=\"wrong-credentials.token\"") && !refused.contains("third-secret"),
+        "{refused}"
+    );
+    // where none are stored, the kind must be chosen
+    store(&[("credentials.type", "none")]).await.expect(303);
+    let refused = store(&[("credentials.token", "third-secret")]).await.expect(400).text;
+    assert!(
+        refused.contains("id=\"wrong-credentials.type\"") && !refused.contains("third-secret"),
+        "{refused}"
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_form_that_is_sent_again_makes_no_second_webhook_and_no_second_token(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let new = format!("/console/eshop/{}/webhook", api.tenant.eshop);
+    let fields = [("event", "*"), ("destination", "https://shop.example/in"), ("maxInFlight", "4")];
+    let opened = open(&browser, &new).await;
+    // a refusal does not use the key up
+    send_opened(&browser, &new, &opened, &[("event", "*"), ("destination", "nowhere")]).await.expect(400);
+    let made = send_opened(&browser, &new, &opened, &fields).await.expect(200).text;
+    assert!(made.contains("data-copy=\"whsec_"), "{made}");
+    let again = send_opened(&browser, &new, &opened, &fields).await.expect(200).text;
+    assert!(again.contains("created already") && !again.contains("whsec_"), "{again}");
+    let other = [("event", "*"), ("destination", "https://shop.example/other"), ("maxInFlight", "4")];
+    send_opened(&browser, &new, &opened, &other).await.expect(422);
+    assert_eq!(world.count("SELECT count(*) FROM webhook").await, 1);
+
+    let new = "/console/token/new";
+    let fields = [("name", "label printer"), ("role", "viewer")];
+    let opened = open(&browser, new).await;
+    let made = send_opened(&browser, new, &opened, &fields).await.expect(200).text;
+    assert!(made.contains("data-copy=\"lsh_"), "{made}");
+    let again = send_opened(&browser, new, &opened, &fields).await.expect(200).text;
+    assert!(again.contains("created already") && !again.contains("lsh_"), "{again}");
+    assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'label printer'").await, 1);
 }

@@ -294,3 +294,46 @@ async fn what_happened_goes_on_on_the_next_page_without_a_gap(_: PgPoolOptions, 
         assert_eq!(seen.len(), 130, "{here}");
     }
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_that_ended_late_says_when(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("MUG", json!({})).await;
+    let hook = webhook(api, "https://hooks.example/in").await;
+    sqlx::query(
+        "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7(), $1, $2, $3, uuid_v7(), 'product_change', $4, state, calls,
+                jsonb_build_array(jsonb_build_object('number', calls, 'durationMs', 44, 'status', status)),
+                made, made + took::interval
+         FROM CAST('2026-01-05T19:11:46Z' AS timestamptz) AS made, (VALUES
+             ('delivered', 4, 200, '699 seconds'),
+             ('delivered', 1, 202, '4 seconds'),
+             ('exhausted', 9, 500, '5 days')
+         ) AS ended (state, calls, status, took)",
+    )
+    .bind(hook)
+    .bind(api.tenant.eshop)
+    .bind(api.tenant.organisation)
+    .bind(mug.parse::<Uuid>().unwrap())
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let page = browser.open(&format!("/console/product/{mug}")).await.expect(200).text;
+    let all = events(&page);
+    // as text, without what the style sheet and the script need
+    let text: String =
+        all.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
+    for said in [
+        "delivered at 19:23:25, 12 min late, attempt 4, answer 200 in 44 ms",
+        "delivered, answer 202 in 44 ms",
+        "exhausted at 01-10 19:11, after 5 d, attempt 9, answer 500 in 44 ms",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    // the script writes it in the time of the visitor
+    let time = "<time data-short=\"\" datetime=\"2026-01-05T19:23:25.000Z\">19:23:25</time>";
+    assert!(all.contains(time), "{all}");
+}

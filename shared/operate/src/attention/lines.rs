@@ -73,8 +73,11 @@ pub(super) async fn of_service(
     let due = stands.deliveries;
     if due.oldest_seconds > LATE {
         let oldest = seconds(due.oldest_seconds);
+        // those whose destination fails are not late by the service
+        let count = due.due - due.held;
+        let all = if due.is_more { "At least " } else { "" };
         let sentence =
-            format!("{} due, the oldest for {oldest}.", counted(due.due, "delivery", "deliveries"));
+            format!("{all}{} due, the oldest for {oldest}.", counted(count, "delivery", "deliveries"));
         let line = of_the_service(Kind::LateDeliveries, "", sentence, "/console/webhook");
         lines.push(Line { severity: Severity::Warning, word: "late", ..line });
     }
@@ -200,18 +203,18 @@ fn of_hosts(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Line> {
 fn of_host(host: &str, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Line> {
     let first = webhooks.first()?;
     let last = first.last.as_ref();
-    let answer =
-        match (last.and_then(|last| last["status"].as_i64()), last.and_then(|last| last["error"].as_str())) {
-            (Some(status), _) => status.to_string(),
-            (None, Some(error)) => error.to_owned(),
-            (None, None) => "failing".to_owned(),
-        };
+    let answer = last.and_then(|last| last["status"].as_i64());
+    let answer = answer.map_or_else(|| "failing".to_owned(), |status| status.to_string());
+    // a sentence of its own, which stands at the end
+    let error = last.filter(|last| last["status"].is_null()).and_then(|last| last["error"].as_str());
+    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
     let lasted = seconds((now - first.since).as_seconds_f64());
     let waiting: i64 = webhooks.iter().map(|webhook| webhook.waiting).sum();
     let is_more = webhooks.iter().any(|webhook| webhook.waiting >= health::COUNTED);
     let waiting = format!("{}{}", number(waiting), if is_more { "+" } else { "" });
     let several = if webhooks.len() > 1 { format!(", {} webhooks", webhooks.len()) } else { String::new() };
-    let sentence = format!("{host} ({}{several}): {answer} for {lasted}, {waiting} waiting.", first.eshop);
+    let sentence =
+        format!("{host} ({}{several}): {answer} for {lasted}, {waiting} waiting{error}.", first.eshop);
     let page = if webhooks.len() > 1 {
         let query = Serializer::new(String::new()).append_pair("text", host).finish();
         format!("/console/webhook?{query}")
@@ -235,19 +238,24 @@ fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Line {
     let lasted = warehouse.failing_since.or(warehouse.waiting_since);
     let lasted = lasted.map(|since| format!(" for {}", seconds((now - since).as_seconds_f64())));
     let lasted = lasted.unwrap_or_default();
-    let what = match (&warehouse.error, warehouse.failing_since) {
-        (Some(error), Some(_)) => format!("{error}{lasted}"),
-        (None, Some(_)) => format!("failing{lasted}"),
-        _ if warehouse.is_paused => format!("paused, behind{lasted}"),
-        _ => format!("behind{lasted}"),
+    let what = match warehouse.failing_since {
+        Some(_) => format!("failing{lasted}"),
+        None if warehouse.is_paused => format!("paused, behind{lasted}"),
+        None => format!("behind{lasted}"),
     };
+    let error = warehouse.error.as_deref().filter(|_| warehouse.failing_since.is_some());
+    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
     let waiting = up_to(warehouse.waiting, WAITING);
     let cancels = match warehouse.unanswered {
         0 => String::new(),
         many => format!(", {} unanswered for over an hour", counted(many, "cancel", "cancels")),
     };
-    let sentence =
-        format!("{} ({}): {what}, {waiting} orders waiting{cancels}.", warehouse.wms, warehouse.organisation);
+    let sentence = format!(
+        "{} ({}): {what}, {waiting} {} waiting{cancels}{error}.",
+        warehouse.wms,
+        warehouse.organisation,
+        if warehouse.waiting == 1 { "order" } else { "orders" }
+    );
     let owner = Owner::Organisation(warehouse.organisation_id);
     let page = format!("/console/wms/{}", warehouse.wms_id);
     let line = Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, page);
@@ -417,4 +425,39 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             page: QUEUES,
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_destination_is_named_with_its_answer_or_with_why_there_is_none() {
+        let now = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
+        let said = |last| {
+            let id = Uuid::nil();
+            let webhook = Unwell {
+                id: id.into(),
+                destination: "https://shop.example/in".to_owned(),
+                organisation_id: id.into(),
+                eshop_id: id.into(),
+                eshop: "Harbour".to_owned(),
+                since: now - TimeDelta::minutes(2),
+                last,
+                waiting: 3,
+            };
+            of_hosts(&[webhook], now).remove(0).sentence
+        };
+        let late = json!({"status": null, "error": "no complete response within 15 s"});
+        assert_eq!(said(Some(json!({"status": 503}))), "shop.example (Harbour): 503 for 2 min, 3 waiting.");
+        assert_eq!(
+            said(Some(late)),
+            "shop.example (Harbour): failing for 2 min, 3 waiting: no complete response within 15 s."
+        );
+        assert_eq!(said(None), "shop.example (Harbour): failing for 2 min, 3 waiting.");
+    }
 }
