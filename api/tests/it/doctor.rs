@@ -132,6 +132,7 @@ async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConne
         "postgres.migrations",
         "postgres.clock",
         "postgres.vacuum",
+        "postgres.letters",
         "redis.connection",
         "redis.version",
         "redis.primary",

@@ -89,7 +89,8 @@ impl BareRows {
         .await?;
         let receiver = Receiver::counting().await?;
         // of an event that updates do not have: only the floor writes deliveries for it
-        let webhook = site.api.create_webhook(site.eshop, "stock_advice_status_change", &receiver.url("/")).await?.id;
+        let webhook =
+            site.api.create_webhook(site.eshop, "stock_advice_status_change", &receiver.url("/")).await?.id;
         Ok(Self { psql, organisation: site.organisation, eshop: site.eshop, webhook })
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use longshore_domain::job::backlog::{self as jobs, Live};
-use longshore_domain::webhook::lane::backlog as lanes;
+use longshore_domain::webhook::lane::backlog::{self as lanes, Backlog};
 use longshore_kernel::access::Scope;
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::problem::Problem;
@@ -140,7 +140,10 @@ pub async fn read(services: &Services, scope: &Scope, standing: &Standing) -> Re
     let due = async {
         match scope.organisations() {
             // as the queues are shown
-            None => Ok(AtLeast { count: standing.deliveries.due, is_more: false }),
+            None => {
+                let Backlog { due: count, is_more, .. } = standing.deliveries;
+                Ok(AtLeast { count, is_more })
+            }
             Some(organisations) => {
                 let due = lanes::due(db, organisations, scope.eshop()).await?;
                 Ok(AtLeast::up_to(due, lanes::WAITING))

@@ -152,7 +152,7 @@ pub async fn runs(db: &Database, id: EshopId) -> Result<Vec<Run>, Problem> {
            FROM (SELECT j.*, row_number() OVER (PARTITION BY j.kind ORDER BY j.created_at DESC) AS place
                  FROM (SELECT id, kind, state, total, failed, created_at FROM job WHERE eshop_id = ANY (ARRAY[$1::uuid])
                        ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $2::bigint)) AS j
-                 WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send')) AS r
+                 WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')) AS r
            WHERE r.place <= $3 ORDER BY r.kind, r.created_at DESC"#,
         id.get(),
         LOOKED_AT,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::expedition::EXPEDITION;
 use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
@@ -28,9 +28,9 @@ pub async fn get_expedition(
     State(app): State<App>,
     may: May<permit::ReadExpeditions>,
     Id(id): Id,
-    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::versioned(&app, &EXPEDITION, may.scope(), id, &if_none_match).await?)
+    // its hand-over and what it waits for change without a new version
+    Ok(view::record(&app, &EXPEDITION, may.scope(), id).await?)
 }
 
 /// `POST /api/expedition-item/list`.

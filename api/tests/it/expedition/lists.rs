@@ -288,3 +288,28 @@ async fn movements_are_filtered_and_sorted_as_clients_do(_: PgPoolOptions, optio
     world.announce("A", &[(&world.lamp, 4)]).await;
     assert_eq!(listed(&world, "stock-movement", json!({})).await["paging"]["total"], 2);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_the_service_observes_of_an_order_is_listed_and_sent_each_time(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let order = world.at("awaiting_processing", "1").await;
+    let observed = ["handover", "waitsFor", "withComplaint", "splitFrom", "backorderOf"];
+    let listed = async |body: Value| listed(&world, "expedition", body).await["results"][0].clone();
+    let selected = listed(json!({"select": observed})).await;
+    let nothing = Value::Null;
+    assert_eq!(
+        observed.map(|name| &selected[name]),
+        [&nothing, &nothing, &json!(false), &nothing, &nothing],
+        "{selected}"
+    );
+    let whole = listed(json!({})).await;
+    assert!(observed.iter().all(|name| whole.get(name).is_some()), "{whole}");
+    // its hand-over changes without a new version
+    let path = super::path(&order, "");
+    let reply = world.api.get(&world.api.user, &path).await.expect(200);
+    let known = [("if-none-match", reply.header("etag").unwrap())];
+    world.api.call_with(&world.api.user, http::Method::GET, &path, Value::Null, &known).await.expect(200);
+}

@@ -141,7 +141,7 @@ async fn receipts_are_read_by_those_of_their_scope(_: PgPoolOptions, options: Pg
         (&own_wms, 1, 1),
         (&other_wms, 0, 0),
         (&own_eshop, 1, 1),
-        (&other_eshop, 0, 1),
+        (&other_eshop, 0, 0),
         (&foreign, 0, 0),
     ] {
         assert_eq!(world.receipts(token, "outbound", Value::Null).await.len(), outbound);

@@ -94,6 +94,13 @@ async fn what_is_foreign_is_not_there(_: PgPoolOptions, options: PgConnectOption
         assert_eq!(refused.violations(), ["eshop unknown_reference"]);
     }
     api.put(&admin, &path(&order, "status"), json!({"status": "take_out"})).await.expect(404);
+    // nor is a product that is in other e-shops only, whether or not it is active
+    let create = json!({"eshop": second, "orderNumber": "9", "value": 1, "currency": "EUR",
+                        "items": [{"product": world.mug, "quantity": 1}, {"productSku": "none", "quantity": 1}]});
+    let refused = api.post(&neighbour, PATH, create).await.expect(400).violations();
+    for unknown in ["items[0].product unknown_reference", "items[1].productSku unknown_reference"] {
+        assert!(refused.iter().any(|violation| violation == unknown), "{refused:?}");
+    }
     // nothing of a foreign order is seen behind a path, by a neighbour who sees the product
     world.put(&world.lamp, json!({"eshops": [api.tenant.eshop, second]})).await.expect(200);
     world.put(&world.mug, json!({"eshops": [api.tenant.eshop, second]})).await.expect(200);

@@ -2,6 +2,7 @@
 
 use http::Method;
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -48,6 +49,33 @@ async fn each_role_writes_and_reads_as_the_table_says(_: PgPoolOptions, options:
             api.call_with(token, method, &path, Value::Null, &[]).await.expect(401);
         }
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_connector_of_an_eshop_sees_advices_of_its_products_only(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let mug = world.add("mug", json!({})).await;
+    let second = world.eshop().await;
+    let neighbour = Tenant { eshop: second.into(), ..api.tenant.clone() };
+    let neighbour = neighbour.eshop_token(&api.services).await.unwrap();
+    let made = world.announce("PO-1", &[(&mug, 3)]).await;
+    world.receive(&made, &[(0, 1)], false).await.expect(200);
+    let seen = async || {
+        let advice = api.get(&neighbour, path(&made, "").trim_end_matches('/')).await.status.as_u16();
+        let mut totals = Vec::new();
+        for list in [format!("{PATH}/list"), "/api/inbound-receipt/list".to_owned()] {
+            let listed = api.post(&neighbour, &list, json!({"limit": 0})).await.expect(200).json();
+            totals.push(listed["paging"]["total"].as_i64().unwrap());
+        }
+        (advice, totals)
+    };
+    assert_eq!(seen().await, (404, vec![0, 0]));
+    world.put(&mug, json!({"eshops": [api.tenant.eshop, second]})).await.expect(200);
+    assert_eq!(seen().await, (200, vec![1, 1]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

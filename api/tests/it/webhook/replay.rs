@@ -107,6 +107,51 @@ async fn a_replay_is_counted_first_and_then_a_job_sends_each_event_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_failing_destination_holds_back_is_counted_and_released(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let hook = to(&api, &api.user, api.tenant.eshop.get(), "https://shop.example/").await;
+    // three are due, of which one was tried; one waits for its next attempt
+    for (tried, seconds) in [(0, -60), (0, -50), (1, -40), (1, 600)] {
+        sqlx::query(
+            "WITH hook AS (
+                 SELECT id, organisation_id, eshop_id FROM webhook
+             ), recorded AS (
+                 INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+                 SELECT uuid_v7(), 'product_change', organisation_id, 'product', gen_random_uuid(), '{}' FROM hook RETURNING id
+             )
+             INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count, created_at)
+             SELECT uuid_v7(), hook.id, hook.eshop_id, r.id, now() + make_interval(secs => $2), $1, now() - interval '1 minute'
+             FROM recorded r, hook",
+        )
+        .bind(tried)
+        .bind(f64::from(seconds))
+        .execute(&pool)
+        .await
+        .unwrap();
+    }
+    let all = json!({"webhooks": [hook], "since": SINCE});
+    let waiting =
+        async || api.post(&api.viewer, COUNT, all.clone()).await.expect(200).json()["waiting"].clone();
+    assert_eq!(waiting().await, 1, "what is due is on its way");
+    sqlx::query(
+        "UPDATE webhook_lane SET failures = 9, failing_since = now(), probe_at = now() + interval '5 minutes'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    assert_eq!(waiting().await, 4);
+    let job = api.post(&api.user, REPLAY, all.clone()).await.expect(202).json();
+    let id = job["id"].as_str().unwrap();
+    send_again(&api.services, id.parse().unwrap()).await;
+    let job = api.get(&api.user, &format!("/api/job/{id}")).await.expect(200).json();
+    assert_eq!((&job["state"], &job["result"]), (&json!("succeeded"), &json!({"released": 4, "resent": 0})));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_replay_to_a_host_has_several_organisations_only_for_those_who_see_them(
     _: PgPoolOptions,
     options: PgConnectOptions,

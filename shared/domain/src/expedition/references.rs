@@ -200,7 +200,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
             // refused where it was read
             continue;
         }
-        if let Err((name, code, message)) = take_item(&mut items, draft.id, given, found) {
+        if let Err((name, code, message)) = take_item(&mut items, &draft, given, found) {
             violations.push(Violation::new(format!("items[{index}].{name}"), code, message));
         }
     }
@@ -278,14 +278,20 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
 
 fn take_item(
     items: &mut Items,
-    order: ExpeditionId,
+    draft: &Draft<'_>,
     given: &NewItem,
     found: Found,
 ) -> Result<(), (&'static str, &'static str, String)> {
     let named_by = if given.product.is_some() { "product" } else { "productSku" };
-    let Found { product: Some(product), product_sku, kind, is_sold, stock, parts } = found else {
+    let order = draft.id;
+    let Found { product: Some(product), product_sku, kind, is_active, is_attached, stock, parts } = found
+    else {
         return Err((named_by, "unknown_reference", "must be a product of the organisation".to_owned()));
     };
+    if !is_attached && draft.scope.eshop().is_some() {
+        // a product of other e-shops, which the caller does not see
+        return Err((named_by, "unknown_reference", "must be a product of the e-shop".to_owned()));
+    }
     if given.product_sku.is_some() && given.product_sku != product_sku {
         return Err((
             "productSku",
@@ -293,7 +299,7 @@ fn take_item(
             "must be the SKU of the product, or absent".to_owned(),
         ));
     }
-    if !is_sold {
+    if !(is_active && is_attached) {
         return Err((named_by, "inactive", "must be active, and sold in the e-shop".to_owned()));
     }
     match kind.as_deref() {

@@ -121,14 +121,14 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<R
            LEFT JOIN LATERAL (
                SELECT k.kind, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
                       last.created_at, last.finished_at, c.next_run_at
-               FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send')) AS k (kind)
+               FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send'), ('expedition.sync')) AS k (kind)
                LEFT JOIN (
                    SELECT DISTINCT ON (j.kind) j.* FROM (
                        -- the order of the index of the e-shop alone
                        SELECT * FROM job WHERE eshop_id BETWEEN shown.id AND shown.id
                        ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $6
                    ) AS j
-                   WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send') ORDER BY j.kind, j.created_at DESC
+                   WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync') ORDER BY j.kind, j.created_at DESC
                ) last ON last.kind = k.kind
                LEFT JOIN partner_clock c ON c.setting_id = g.id AND c.kind = k.kind
                WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL

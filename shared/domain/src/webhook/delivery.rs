@@ -88,15 +88,15 @@ pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Res
     serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Micros, false))
 }
 
-/// A caller is waiting for the result: a lane that waits for its next probe gets it at once.
-async fn probe_now(connection: &mut PgConnection, webhook: WebhookId) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+/// A caller is waiting for the result: a lane that waits for its next probe gets it at once. Whether it waited for one.
+async fn probe_now(connection: &mut PgConnection, webhook: WebhookId) -> Result<bool, sqlx::Error> {
+    let probed = sqlx::query!(
         "UPDATE webhook_lane SET probe_at = now() WHERE webhook_id = $1 AND probe_at > now()",
         webhook.get()
     )
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(probed.rows_affected() > 0)
 }
 
 /// Moves live deliveries to the history as cancelled: those that a query of ids gives, `$1` and `$2` being the caller's, up

@@ -33,6 +33,7 @@ const MIGRATED: &str = "postgres.migrations";
 const LOGIN: &str = "postgres.login";
 const CLOCK: &str = "postgres.clock";
 const VACUUM: &str = "postgres.vacuum";
+const LETTERS: &str = "postgres.letters";
 
 pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<Finding> {
     let unreachable = |found: String| {
@@ -99,7 +100,9 @@ async fn server(
                       - current_setting('superuser_reserved_connections')::int AS "room!",
                   ARRAY(SELECT name FROM pg_settings
                         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
-                        ORDER BY name) AS "off!""#
+                        ORDER BY name) AS "off!",
+                  (SELECT d.datctype IN ('C', 'POSIX') FROM pg_database d
+                   WHERE d.datname = current_database() AND d.datlocprovider = 'c') IS TRUE AS "is_ascii!""#
     )
     .fetch_one(connection)
     .await?;
@@ -124,7 +127,25 @@ async fn server(
             format!("{}; if the database or a role overrides the setting, RESET it there", by_superuser(&on)),
         )
     };
-    Ok(vec![version(&server.version, server.number), standby, durability, room(settings, server.room)])
+    let letters = letters(server.is_ascii);
+    Ok(vec![
+        version(&server.version, server.number),
+        standby,
+        durability,
+        letters,
+        room(settings, server.room),
+    ])
+}
+
+/// `like` is to find "Č" by "č", which the locale of the database decides.
+fn letters(is_ascii: bool) -> Finding {
+    if is_ascii {
+        let found = "the locale of the database is C: searches tell upper from lower case outside of ASCII";
+        let repair =
+            "dump, and restore into a database that is made with TEMPLATE template0 LOCALE 'C.UTF-8'";
+        return Finding::warn(LETTERS, found, repair);
+    }
+    Finding::ok(LETTERS, "upper and lower case are known for all letters")
 }
 
 fn version(version: &str, number: i32) -> Finding {

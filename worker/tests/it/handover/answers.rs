@@ -1,8 +1,9 @@
 //! What each answer to a hand-over makes of its order (`docs/reference/warehouse-systems.md#calls`).
 
+use longshore_shared::expedition::handover::setting;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::{Mischief, On, Stage};
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Depot, SEND};
@@ -79,7 +80,7 @@ async fn a_refusal_says_why_and_the_next_hand_over_has_the_next_number(
     depot.drain().await;
     depot.must_be(order, "awaiting_processing", Some("accepted")).await;
     assert_eq!(depot.calls(), [("PUT".to_owned(), 1), ("PUT".to_owned(), 2)]);
-    let errors: serde_json::Value = sqlx::query_scalar(
+    let errors: Value = sqlx::query_scalar(
         "SELECT changes -> 'errors' -> 1 FROM audit WHERE entity_id = $1 AND action = 'expedition.handover' ORDER BY id LIMIT 1",
     )
     .bind(order)
@@ -173,6 +174,31 @@ async fn a_call_that_is_wrong_waits_a_quarter_of_an_hour_and_others_go_on(
     let other = depot.send("A-2").await;
     depot.drain().await;
     depot.must_be(other, "awaiting_processing", Some("accepted")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_error_is_shown_until_its_order_is_taken(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let last_error = async || {
+        let world = &depot.place.world;
+        let shown = setting::find(&world.services, world.context.scope(), depot.wms).await.unwrap();
+        let shown: Value = serde_json::from_str(&shown.body.unwrap()).unwrap();
+        shown["lastError"].clone()
+    };
+    let order = depot.send("A-1").await;
+    depot.system.misbehave(On::Order(order.get()), Mischief::Status(400));
+    depot.drain().await;
+    for number in ["A-2", "A-3"] {
+        let other = depot.send(number).await;
+        depot.drain().await;
+        depot.must_be(other, "awaiting_processing", Some("accepted")).await;
+        let error = last_error().await;
+        assert_eq!((&error["message"], &error["expedition"]), (&json!("answered 400"), &json!(order)));
+    }
+    depot.time_passes().await;
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    assert_eq!(last_error().await, Value::Null);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

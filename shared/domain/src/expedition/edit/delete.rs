@@ -31,7 +31,10 @@ pub async fn delete(
     check(order.version)?;
     let status = order.state.status;
     if !status.is_editable() && status != Status::Canceled {
-        return Err(wrong_status(status, "roll it back or cancel it first"));
+        return Err(wrong_status(
+            status,
+            "an order is deleted while it is on hold or incorrect, or once it is canceled",
+        ));
     }
     if was_handed_over(change.connection(), id).await? {
         return Err(wrong_status(status, "an order that was handed over to its warehouse is kept"));

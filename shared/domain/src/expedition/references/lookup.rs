@@ -129,7 +129,9 @@ pub(super) struct Found {
     pub(super) product: Option<Uuid>,
     pub(super) product_sku: Option<String>,
     pub(super) kind: Option<String>,
-    pub(super) is_sold: bool,
+    pub(super) is_active: bool,
+    /// To the e-shop of the order.
+    pub(super) is_attached: bool,
     pub(super) stock: Option<Json<Shelf>>,
     pub(super) parts: Option<Json<Vec<Part>>>,
 }
@@ -156,8 +158,9 @@ pub(super) async fn products(
     sqlx::query_as!(
         Found,
         r#"SELECT p.id AS "product?", p.product_sku AS "product_sku?", p.type AS "kind?",
-                  coalesce(p.active AND (SELECT true FROM product_eshop x WHERE x.product_id = p.id AND x.eshop_id = g.eshop),
-                           false) AS "is_sold!",
+                  coalesce(p.active, false) AS "is_active!",
+                  coalesce((SELECT true FROM product_eshop x WHERE x.product_id = p.id AND x.eshop_id = g.eshop), false)
+                      AS "is_attached!",
                   (SELECT jsonb_build_object('id', k.id, 'quantity', k.quantity, 'held', k.held, 'missing', k.missing,
                                              'is_marked', k.marked_at IS NOT NULL)
                    FROM product_stock k

@@ -307,8 +307,7 @@ const FIELDS: &[Field] = &[
                                       'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"'),
              'error', {t}.handover_error, 'wmsInternalId', {t}.wms_internal_id) END",
     )
-    .or_null()
-    .alone(),
+    .or_null(),
     Field::text("handover.state", "{t}.handover_state").or_null().among(&HandoverState::WORDS).hidden(),
     Field::timestamp("handover.since", "CASE WHEN {t}.handover_state IS NOT NULL THEN {t}.handover_since END")
         .or_null()
@@ -362,10 +361,10 @@ const FIELDS: &[Field] = &[
     // not in criteria: generators of clients spell it like `invoice.originalName`
     Field::text("invoiceOriginalName", of_invoice!("original_name")).or_null().alone(),
     Field::boolean("withInvoice", "(EXISTS (SELECT FROM expedition_invoice v WHERE v.expedition_id = {t}.id))").hidden(),
-    // of later stages
-    Field::boolean("withComplaint", "false").alone(),
-    Field::id("splitFrom", "NULL::uuid").or_null().alone(),
-    Field::id("backorderOf", "NULL::uuid").or_null().alone(),
+    // of later stages; expressions of the row: Postgres sorts by no constant
+    Field::boolean("withComplaint", "({t}.id IS NULL)"),
+    Field::id("splitFrom", "(CASE WHEN {t}.id IS NULL THEN {t}.id END)").or_null(),
+    Field::id("backorderOf", "(CASE WHEN {t}.id IS NULL THEN {t}.id END)").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("modifiedAt", "{t}.modified_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),

@@ -3,7 +3,7 @@
 
 use crate::list::fields::expedition::EXPEDITION;
 use crate::list::fields::organisation::ORGANISATION;
-use crate::list::fields::stock_advice::STOCK_ADVICE;
+use crate::list::fields::stock_advice::{STOCK_ADVICE, of_own_products};
 use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
@@ -25,7 +25,7 @@ pub static OUTBOUND_RECEIPT: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-/// Of each time that goods of a stock advice came. As stock advices, they belong to no e-shop.
+/// Of each time that goods of a stock advice came.
 pub static INBOUND_RECEIPT: Resource = Resource {
     name: "inbound receipt",
     table: "inbound_receipt",
@@ -34,7 +34,7 @@ pub static INBOUND_RECEIPT: Resource = Resource {
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
-        eshop: None,
+        eshop: Some(of_own_products!("{t}.stock_advice_id")),
         wms: Some("{t}.wms_id = {w}"),
     },
     fields: INBOUND,

@@ -30,7 +30,21 @@ impl AdviceStatus {
     }
 }
 
-/// Stock advices. They belong to no e-shop: a connector of one reads those of its organisation.
+/// That a stock advice announces a product of the e-shop `{e}`.
+macro_rules! of_own_products {
+    ($advice:literal) => {
+        concat!(
+            "EXISTS (SELECT 1 FROM stock_advice_item i JOIN product_eshop p ON p.product_id = i.product_id
+                     WHERE i.stock_advice_id = ",
+            $advice,
+            " AND p.eshop_id = {e})"
+        )
+    };
+}
+
+pub(super) use of_own_products;
+
+/// Stock advices. A connector of an e-shop reads those that announce a product of it.
 pub static STOCK_ADVICE: Resource = Resource {
     name: "stock advice",
     table: "stock_advice",
@@ -39,7 +53,7 @@ pub static STOCK_ADVICE: Resource = Resource {
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
-        eshop: None,
+        eshop: Some(of_own_products!("{t}.id")),
         wms: Some("{t}.wms_id = {w}"),
     },
     fields: FIELDS,

@@ -87,7 +87,7 @@ fn members(object: &mut Object<'_>) -> Option<Criteria> {
 pub struct Count {
     /// Webhooks that match.
     pub webhooks: usize,
-    /// Deliveries that wait to be tried again.
+    /// Deliveries that wait to be tried again, or for the next probe of their destination.
     pub waiting: i64,
     /// Deliveries that have ended without success.
     pub failed: i64,
@@ -221,11 +221,14 @@ pub(super) async fn matching(
     let ids: Vec<WebhookId> = hooks.iter().map(|hook| hook.id).collect();
     let counts = sqlx::query!(
         r#"WITH hook AS MATERIALIZED (
-               SELECT id FROM unnest($1::uuid[]) AS named (id)
+               -- where the destination fails, what is due waits for its next probe
+               SELECT id, coalesce((SELECT l.probe_at > now() FROM webhook_lane l WHERE l.webhook_id = named.id), false) AS is_held
+               FROM unnest($1::uuid[]) AS named (id)
            ), waiting AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
                    SELECT d.event_id FROM delivery d
-                   WHERE d.webhook_id = h.id AND d.attempt_count > 0 AND d.next_attempt_at > now()
+                   WHERE d.webhook_id = h.id
+                     AND CASE WHEN d.next_attempt_at > now() THEN d.attempt_count > 0 ELSE h.is_held END
                      AND d.created_at < coalesce($3::timestamptz, 'infinity') OFFSET 0
                ) AS d LIMIT $6
            ), failed AS MATERIALIZED (

@@ -1,13 +1,14 @@
 //! Sending deliveries of one webhook again, step by step: the mechanism of a [replay](super::replay) and of a
 //! [recovery](super::recovery).
 //!
-//! What waits to be tried again is *released*: it is due now. What has ended in the period gets a new delivery of the same event: it
+//! What waits to be tried again is *released*: it is due now, also what is due and held until the next probe of its destination. What has ended in the period gets a new delivery of the same event: it
 //! is *resent*, once however often it was tried, and not where a redelivery succeeded, or is on its way, or the event is no longer
 //! kept. A step does both in one transaction, so one that runs twice sends nothing twice.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::replay::COUNTED;
 use super::{Deliveries, probe_now};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
@@ -103,11 +104,12 @@ impl Walk<'_> {
             .fetch_optional(change.connection())
             .await?;
         let Some(found) = found else { return Ok(None) };
-        if begin.is_none() {
-            probe_now(change.connection(), webhook).await?;
+        let mut step = Step::default();
+        if begin.is_none() && probe_now(change.connection(), webhook).await? {
+            let held = in_i32(held(change, self.about).await?);
+            step = Step { found: held, released: held, ..step };
         }
         let mut place = begin.unwrap_or_else(|| self.first(Sort::Waiting));
-        let mut step = Step::default();
         let next = loop {
             let batch = self.send(change, place).await?;
             step.found += in_i32(batch.found);
@@ -192,6 +194,26 @@ impl Batch {
 
 pub(super) fn in_i32(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// How much was due, and held until the next probe of its destination, up to [`COUNTED`].
+async fn held(change: &mut Change<'_>, about: &Deliveries) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT FROM delivery d
+               WHERE d.webhook_id = $1 AND d.next_attempt_at <= now() AND d.created_at <= $2
+                 AND d.created_at < coalesce($3::timestamptz, 'infinity')
+                 AND ($4::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = d.event_id) = $4)
+               ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $5
+           ) AS held"#,
+        about.webhook.get(),
+        about.made_by,
+        about.ended_before,
+        about.event.as_deref(),
+        COUNTED,
+    )
+    .fetch_one(change.connection())
+    .await
 }
 
 /// Lets be due now what waits to be tried again.

@@ -16,6 +16,8 @@ const LANES: i32 = 10_000;
 pub struct Backlog {
     /// How many, at most 10,000 a webhook.
     pub due: i64,
+    /// Whether a webhook has more than that.
+    pub is_more: bool,
     /// Those of them whose destination fails: they wait for it, not for a worker.
     pub held: i64,
     /// Of how many webhooks.
@@ -52,7 +54,7 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
                ) due
                WHERE seen.next_attempt_at <= now()
            )
-           SELECT coalesce(sum(n), 0)::bigint AS "due!",
+           SELECT coalesce(sum(n), 0)::bigint AS "due!", coalesce(bool_or(n >= $2), false) AS "is_more!",
                   coalesce(sum(n) FILTER (WHERE failing), 0)::bigint AS "held!", count(*) AS "lanes!",
                   count(*) FILTER (WHERE NOT failing) AS "free_lanes!",
                   coalesce(extract(epoch FROM now() - min(next_attempt_at) FILTER (WHERE NOT failing)), 0)::float8

@@ -13,14 +13,15 @@ use longshore_kernel::ids::{ExpeditionId, WmsId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-/// The lanes that outcomes are of, as they were before.
-pub(super) struct Lanes(BTreeMap<(WmsId, i64), Breaker>);
+/// The lanes that outcomes are of, and whether each was well before: nothing failed, and no error is shown.
+pub(super) struct Lanes(BTreeMap<(WmsId, i64), bool>);
 
 impl Lanes {
     pub(super) async fn read(services: &Services, outcomes: &[Outcome]) -> Result<Self, Problem> {
         let wmses: Vec<WmsId> = outcomes.iter().map(|outcome| outcome.wms).collect();
         let rows = sqlx::query!(
-            r#"SELECT wms_id AS "wms: WmsId", token, failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes
+            r#"SELECT wms_id AS "wms: WmsId", token, failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes,
+                      error IS NOT NULL AS "has_error!"
                FROM wms_lane WHERE wms_id = ANY($1)"#,
             &wmses as &[WmsId],
         )
@@ -29,7 +30,10 @@ impl Lanes {
         let breaker = |failures: i32, probes: Option<i32>| {
             Breaker::stored(failures.unsigned_abs(), probes.map(i32::unsigned_abs))
         };
-        let lanes = rows.into_iter().map(|row| ((row.wms, row.token), breaker(row.failures, row.probes)));
+        let lanes = rows.into_iter().map(|row| {
+            let is_well = !row.has_error && !breaker(row.failures, row.probes).has_failed();
+            ((row.wms, row.token), is_well)
+        });
         Ok(Self(lanes.collect()))
     }
 
@@ -52,11 +56,12 @@ impl Lanes {
                     lane.2 = Some((error, outcome.expedition));
                 }
                 Answer::NotCalled => {}
-                _ => lane.2 = None,
+                // that of another order stays
+                _ => lane.2 = lane.2.filter(|(_, failed)| *failed != outcome.expedition),
             }
         }
         lanes_of.retain(|lane, (tally, hold, _)| {
-            let is_well = self.0.get(lane).is_some_and(|breaker| !breaker.has_failed());
+            let is_well = self.0.get(lane).copied().unwrap_or_default();
             tally.failures > 0 || hold.is_some() || (tally.succeeded && !is_well)
         });
         if lanes_of.is_empty() {
@@ -96,16 +101,22 @@ async fn count(
     // what was under way when it opened moves no probe
     let is_paused_anew = probes.is_some() && (!before.is_open() || tally.succeeded || tally.probes > 0);
     let pause = probes.filter(|_| is_paused_anew).map(|n| breaker::pause(n, random_offset()).as_secs_f64());
+    // an error is shown for as long as its order waits to be called again, although other calls succeed
     sqlx::query!(
-        "UPDATE wms_lane
+        "UPDATE wms_lane l
          SET failures = $3, probes = coalesce($4, 0),
              failing_since = CASE WHEN $3 = 0 THEN NULL WHEN $5 THEN now() ELSE coalesce(failing_since, now()) END,
              probe_at = CASE WHEN $4::int IS NULL THEN NULL ELSE coalesce(now() + make_interval(secs => $6), probe_at) END,
              held_until = CASE WHEN $7::float8 > 0 THEN greatest(held_until, now() + make_interval(secs => $7)) ELSE held_until END,
-             error = CASE WHEN $8::text IS NOT NULL THEN $8 WHEN $5 THEN NULL ELSE error END,
-             error_at = CASE WHEN $8::text IS NOT NULL THEN now() WHEN $5 THEN NULL ELSE error_at END,
-             error_expedition_id = CASE WHEN $8::text IS NOT NULL THEN $9 WHEN $5 THEN NULL ELSE error_expedition_id END
-         WHERE wms_id = $1 AND token = $2",
+             error = CASE WHEN $8::text IS NOT NULL THEN $8 WHEN is_over.is_over THEN NULL ELSE error END,
+             error_at = CASE WHEN $8::text IS NOT NULL THEN now() WHEN is_over.is_over THEN NULL ELSE error_at END,
+             error_expedition_id = CASE WHEN $8::text IS NOT NULL THEN $9 WHEN is_over.is_over THEN NULL
+                                        ELSE error_expedition_id END
+         FROM (SELECT $5 AND NOT EXISTS (
+                   SELECT FROM wms_lane w JOIN expedition_handover h ON h.id = w.error_expedition_id
+                   WHERE w.wms_id = $1 AND h.handover_wms_id = $1
+                     AND h.handover_state IN ('pending', 'sending', 'withdrawing')) AS is_over) AS is_over
+         WHERE l.wms_id = $1 AND l.token = $2",
         wms.get(),
         token,
         i32::try_from(failures).unwrap_or(i32::MAX),
