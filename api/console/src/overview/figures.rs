@@ -93,7 +93,7 @@ fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
 fn slowest(calls: &[Point]) -> Option<Figure> {
     let last = calls.iter().rev().find_map(|point| point.p95_ms)?;
     let course = calls.iter().map(|point| point.p95_ms).collect();
-    let more = "of the last minute with calls, 95 %".to_owned();
+    let more = "95 % in the last minute".to_owned();
     let (name, value) = ("Duration of calls", milliseconds(last));
     Some(Figure { name, value, more, class: "p95", course, page: DELIVERIES })
 }
