@@ -106,7 +106,7 @@ async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
     let broken = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/broken")).await.unwrap();
 
     let tested = world.run(&["webhook", "test", &well.id.to_string()]).await.ends_with(0);
-    assert!(tested.stdout.contains("is delivered after 1 attempts; status 204"), "{tested:?}");
+    assert!(tested.stdout.contains("is delivered after 1 attempt; status 204"), "{tested:?}");
     let example = ["webhook", "test", &well.id.to_string(), "--event", "sync_finished"];
     world.run(&example).await.ends_with(0);
     let marks: Vec<_> = shop.receipts_at("/well").iter().map(|sent| sent.json().unwrap()).collect();
