@@ -54,7 +54,7 @@ pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -
 
 async fn find(visit: &Visit<permit::Read>, id: ExpeditionId, wanted: &Wanted) -> Result<Inspection, Problem> {
     let found = inspection::inspect(visit.db(), visit.scope(), id, wanted).await?;
-    let mut found = found.ok_or_else(|| Problem::not_found("order"))?;
+    let mut found = found.ok_or_else(|| Problem::not_found("expedition"))?;
     if !visit.can(Permission::ReadAudit) {
         found.timeline.only_statuses();
     }
@@ -80,7 +80,7 @@ pub(super) async fn follow(Id(id): Id<ExpeditionId>, mut visit: Visit<permit::Re
 }
 
 async fn refreshed(visit: &Visit<permit::Read>) -> Result<Parts, Problem> {
-    let id = visit.subject.ok_or_else(|| Problem::not_found("order"))?;
+    let id = visit.subject.ok_or_else(|| Problem::not_found("expedition"))?;
     let found = find(visit, id.into(), &wanted(visit)?).await?;
     Ok(parts_of(visit, &found, &Refused::default()))
 }

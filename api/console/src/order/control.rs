@@ -129,7 +129,7 @@ fn page(id: ExpeditionId) -> String {
 }
 
 async fn find<P>(visit: &Visit<P>, id: ExpeditionId) -> Result<Order, Problem> {
-    inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("order"))
+    inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("expedition"))
 }
 
 async fn ask<P>(
