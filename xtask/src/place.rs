@@ -8,12 +8,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use longshore_stack::postgres;
+use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
 use crate::run;
 
 /// The profile of the programs that `up`, `demo` and `chaos` run; `Cargo.toml` says what it is.
 pub(crate) const UP: &str = "up";
+
+/// What tests may need of a file system in memory, in bytes.
+const ROOM_OF_TESTS: u64 = 8 << 30;
 
 /// The ports of `up`.
 #[derive(Debug)]
@@ -81,8 +85,21 @@ impl Place {
         if reach.arg("-x").arg(&self.dev).status()?.success() {
             return Ok(self.dev.clone());
         }
+        self.folder_in(Path::new("/var/tmp"))
+    }
+
+    /// The folder for data of tests: in memory, if that has room. Each test makes and removes a database of a thousand files,
+    /// and on a disk that takes longer than most tests.
+    pub(crate) fn test_data(&self) -> anyhow::Result<PathBuf> {
+        let memory = Path::new("/dev/shm");
+        let free = statvfs(memory).map_or(0, |disk| disk.blocks_available() * disk.fragment_size());
+        if free < ROOM_OF_TESTS { self.data() } else { self.folder_in(memory) }
+    }
+
+    /// The folder of this checkout in one that every user can reach.
+    fn folder_in(&self, parent: &Path) -> anyhow::Result<PathBuf> {
         let digest = sha256(self.root.to_string_lossy().as_bytes())?;
-        let data = PathBuf::from(format!("/var/tmp/longshore-{}", &digest[..12]));
+        let data = parent.join(format!("longshore-{}", &digest[..12]));
         if !data.exists() {
             DirBuilder::new().mode(0o711).create(&data)?;
         }

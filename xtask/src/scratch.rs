@@ -25,9 +25,9 @@ const PREFIX: &str = "scratch-";
 const OWNER: &str = "xtask";
 
 impl Folder {
-    pub(crate) fn create(place: &Place) -> anyhow::Result<Self> {
-        let data = place.data()?;
-        sweep(&data)?;
+    /// Makes one in the folder for data.
+    pub(crate) fn create(data: &Path) -> anyhow::Result<Self> {
+        sweep(data)?;
         let unique = u32::from_ne_bytes(random()?);
         let folder = data.join(format!("{PREFIX}{}-{unique:08x}", std::process::id()));
         fs::create_dir(&folder)?;
@@ -103,9 +103,9 @@ impl Drop for Stopped {
 }
 
 impl Scratch {
-    /// Starts both, with these settings of Postgres.
-    pub(crate) fn start(place: &Place, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
-        let folder = Folder::create(place)?;
+    /// Starts both in the folder for data, with these settings of Postgres.
+    pub(crate) fn start(data: &Path, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let folder = Folder::create(data)?;
         let cluster = Cluster::in_folder(folder.path().join("postgres"))?;
         cluster.create(None)?;
         let (server, postgres_port) = on_free_port(|port| cluster.start(port, settings))?;

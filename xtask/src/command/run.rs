@@ -35,7 +35,7 @@ pub(crate) fn bench(place: &Place, further: &[&str]) -> anyhow::Result<()> {
         return run::run(bench.arg("compare").args(files));
     }
     // Postgres with its defaults, durable: otherwise a figure is worth nothing.
-    let scratch = Scratch::start(place, &[("max_connections", "200")])?;
+    let scratch = Scratch::start(&place.data()?, &[("max_connections", "200")])?;
     bench.env("DATABASE_URL", &scratch.database_url);
     if let ["--explain", further @ ..] = further {
         return run::run(bench.arg("explain").args(further));
@@ -59,7 +59,7 @@ pub(crate) fn chaos(place: &Place, further: &[&str]) -> anyhow::Result<()> {
 /// Runs chaos with the programs of a profile. It has its own Postgres and Redis, which it can kill, in a folder that the
 /// user that runs Postgres can reach.
 pub(crate) fn run_chaos(place: &Place, profile: &str, further: &[&str]) -> anyhow::Result<()> {
-    let folder = Folder::create(place)?;
+    let folder = Folder::create(&place.data()?)?;
     let mut chaos = run::command(place.program(profile, BENCH));
     chaos.env("TMPDIR", folder.path()).arg("chaos").arg("--keep").arg(dated(&place.dev.join("chaos"))?);
     run::run(chaos.args(further))

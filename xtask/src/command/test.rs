@@ -150,7 +150,7 @@ impl Test<'_> {
     fn scratch(&mut self) -> anyhow::Result<&Scratch> {
         let scratch = match self.scratch.take() {
             Some(scratch) => scratch,
-            None => Scratch::start(self.place, &POSTGRES)?,
+            None => Scratch::start(&self.place.test_data()?, &POSTGRES)?,
         };
         Ok(self.scratch.insert(scratch))
     }
@@ -208,8 +208,14 @@ fn shell(test: &mut Test) -> anyhow::Result<()> {
         return Ok(());
     }
     test.check("shell scripts", |test| {
-        let scripts =
-            ["dev", ".ci/run", "deploy/docker/ready", "deploy/docker/secrets", "deploy/docker/roles.sh"];
+        let scripts = [
+            "dev",
+            ".ci/run",
+            "xtask/rustc-without-llvm",
+            "deploy/docker/ready",
+            "deploy/docker/secrets",
+            "deploy/docker/roles.sh",
+        ];
         run::run(test.place.command("shellcheck").args(scripts))
     })
 }
@@ -283,11 +289,14 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
     })
 }
 
-/// Builds what is released, with our crates as optimised as in a release: the compiler may then refuse what every other
-/// check accepts (queries that overflow its depth limit).
+/// Compiles our crates as a release does, up to LLVM: the compiler may then refuse what every other check accepts (queries that
+/// overflow its depth limit). It inlines only without incremental compilation. Dependencies are those of the tests.
 fn optimised(test: &mut Test) -> anyhow::Result<()> {
-    test.check("optimised programs", |test| {
-        run::run(&mut test.place.build("optimised", &["longshore-api", "longshore-cli", "longshore-worker"]))
+    test.check("optimised code", |test| {
+        let mut build = test.place.cargo(&["build", "--locked", "--workspace", "--lib"]);
+        build.args(["--exclude", "longshore-bench", "--exclude", "longshore-testkit"]);
+        build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").env("CARGO_INCREMENTAL", "0");
+        run::run(build.env("RUSTC_WORKSPACE_WRAPPER", test.place.root.join("xtask/rustc-without-llvm")))
     })
 }
 
