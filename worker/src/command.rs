@@ -21,6 +21,7 @@ use longshore_shared::kernel::objects::Objects;
 use longshore_shared::kernel::queue::Queues;
 use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::rest::Rests;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::kernel::telemetry;
 
@@ -92,6 +93,7 @@ impl Cli {
             // the worker's own jobs are bounded: one of a kind for each source
             unfinished_jobs: u32::MAX,
             refusals: Refusals::default(),
+            rests: Rests::default(),
         };
         let mut context = WorkerContext::new(services)?;
         if let Some(claim) = self.isolated {

@@ -3,8 +3,9 @@
 //! may run.
 //!
 //! Each look first reads what the operator wants of the queues and applies it to this process: a paused queue
-//! is neither read nor filled.
+//! is neither read nor filled. A part of a look that fails keeps no other from being queued.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -101,8 +102,9 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
     let mut ticks = tokio::time::interval(GLANCE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut glances: u32 = 0;
+    let mut jobs = dispatch::Looks::default();
     let mut lanes = Lanes::default();
-    let mut course = Course::default();
+    let mut courses = HashMap::<&str, Course>::new();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -115,28 +117,47 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
                 // if Postgres is away, the look reports it
                 let _ = services.metrics.clock().look(&services.db, &services.clock).await;
             }
-            look(&context, &queues, glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY), &mut lanes).await
+            let upkeep_is_due = glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY);
+            look(&context, &queues, upkeep_is_due, &mut jobs, &mut lanes).await
         } else {
-            let glanced = if lanes.soon { glance(&context, &queues, &mut lanes).await } else { Ok(()) };
-            glanced.and(hand_over(&context, &queues).await)
+            let mut glanced = vec![(HANDOVERS, hand_over(&context, &queues).await)];
+            if lanes.soon {
+                glanced.push((DUE_AGAIN, glance(&context, &queues, &mut lanes).await));
+            }
+            glanced
         };
         glances = glances.wrapping_add(1);
-        match looked {
-            Ok(()) => {
-                if is_look && course.succeeded() {
-                    tracing::info!("dispatching again");
+        for (part, result) in looked {
+            let course = courses.entry(part).or_default();
+            match result {
+                Ok(()) => {
+                    if is_look && course.succeeded() {
+                        tracing::info!(part, "dispatching again");
+                    }
                 }
-            }
-            Err(error) => {
-                if course.failed() {
-                    tracing::warn!(error = %causes(&error), "cannot dispatch; trying again every second");
+                Err(error) => {
+                    if course.failed() {
+                        tracing::warn!(part, error = %causes(&error), "cannot dispatch; trying again every second");
+                    }
                 }
             }
         }
     }
 }
 
-/// Whether dispatching works, as far as it was logged: once when it fails, since the next thousand looks fail
+/// What became of the parts of a look.
+type Looked = Vec<(&'static str, Result<(), Problem>)>;
+
+/// The parts, as the log names them.
+const SETTINGS: &str = "settings of queues";
+const JOBS: &str = "jobs";
+const DUE_AGAIN: &str = "retries of deliveries";
+const HANDOVERS: &str = "handovers";
+const DELIVERIES: &str = "deliveries";
+const UPKEEP: &str = "upkeep";
+const STOCKS: &str = "stocks to send";
+
+/// Whether a part of dispatching works, as far as it was logged: once when it fails, since the next thousand looks fail
 /// for the same reason, and once when several looks in a row have succeeded.
 #[derive(Debug, Default)]
 struct Course {
@@ -204,10 +225,15 @@ async fn look(
     context: &WorkerContext,
     queues: &[Controlled],
     upkeep_is_due: bool,
+    jobs: &mut dispatch::Looks,
     lanes: &mut Lanes,
-) -> Result<(), Problem> {
+) -> Looked {
     let services = &context.services;
-    obey(services, queues).await?;
+    let obeyed = obey(services, queues).await;
+    if obeyed.as_ref().is_err_and(Problem::is_unavailable) {
+        // Postgres is away, and each other part would wait for it in vain
+        return vec![(SETTINGS, obeyed)];
+    }
     let used = context.lanes.places.in_use();
     services.metrics.note_places([
         ("all", used.places),
@@ -215,41 +241,82 @@ async fn look(
         ("slow", used.slow),
         ("waiting", used.waiting),
     ]);
-    if !(is_paused(queues, Queue::Chunk) && is_paused(queues, Queue::Partner)) {
-        let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
-            .await?
-            .into_iter()
-            .partition(|(queue, _)| *queue == Queue::Chunk);
-        for (queue, due) in [(Queue::Chunk, chunks), (Queue::Partner, calls)] {
-            if !is_paused(queues, queue) {
-                put(context, queue, due.into_iter().map(|(_, name)| name).collect()).await?;
-            }
+    let mut looked = vec![(SETTINGS, obeyed)];
+    if upkeep_is_due {
+        looked.push((UPKEEP, keep_up(context, queues).await));
+    }
+    looked.extend([
+        (JOBS, chunks(context, queues, jobs).await),
+        (DUE_AGAIN, glance(context, queues, lanes).await),
+        (HANDOVERS, switched(context, queues).await),
+        (HANDOVERS, hand_over(context, queues).await),
+        (DELIVERIES, scan(context, queues, lanes).await),
+        (STOCKS, send_out(context, queues).await),
+    ]);
+    looked
+}
+
+/// Queues upkeep.
+async fn keep_up(context: &WorkerContext, queues: &[Controlled]) -> Result<(), Problem> {
+    if is_paused(queues, Queue::Upkeep) {
+        return Ok(());
+    }
+    put(context, Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await
+}
+
+/// Queues the chunks that are due, and those that call a partner.
+async fn chunks(
+    context: &WorkerContext,
+    queues: &[Controlled],
+    jobs: &mut dispatch::Looks,
+) -> Result<(), Problem> {
+    if is_paused(queues, Queue::Chunk) && is_paused(queues, Queue::Partner) {
+        return Ok(());
+    }
+    let due = jobs.due(&context.services.db.main).await?;
+    let (chunks, calls): (Vec<_>, Vec<_>) = due.into_iter().partition(|(queue, _)| *queue == Queue::Chunk);
+    let mut queued = Ok(());
+    for (queue, due) in [(Queue::Chunk, chunks), (Queue::Partner, calls)] {
+        if !is_paused(queues, queue) {
+            let put = put(context, queue, due.into_iter().map(|(_, name)| name).collect()).await;
+            queued = queued.and(put);
         }
     }
-    glance(context, queues, lanes).await?;
-    if !is_paused(queues, Queue::Handover) {
-        fill::fill(services).await?;
-        fill::empty(services).await?;
+    queued
+}
+
+/// Goes on with the orders of wms whose setting was switched on or off.
+async fn switched(context: &WorkerContext, queues: &[Controlled]) -> Result<(), Problem> {
+    if is_paused(queues, Queue::Handover) {
+        return Ok(());
     }
-    hand_over(context, queues).await?;
+    let filled = fill::fill(&context.services).await;
+    let emptied = fill::empty(&context.services).await;
+    filled.and(emptied).map(|_| ())
+}
+
+/// Looks over the lanes, and queues those in which something is due.
+async fn scan(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lanes) -> Result<(), Problem> {
     let started = Instant::now();
-    if !is_paused(queues, Queue::Lane) && lanes.rest_until.is_none_or(|until| started >= until) {
-        let scan = lane::due_by(&services.db, lanes.way(started), lanes.resume_after, LANES).await?;
-        lanes.resume_after = scan.resume_after;
-        let times = if lanes.resume_after.is_none() { REST } else { REST_BETWEEN };
-        let ended = Instant::now();
-        lanes.took(ended, ended - started);
-        lanes.rest_until = Some(ended + ((ended - started) * times).min(LONGEST_REST));
-        put(context, Queue::Lane, scan.lanes.iter().map(WebhookId::to_string).collect()).await?;
+    if is_paused(queues, Queue::Lane) || lanes.rest_until.is_some_and(|until| started < until) {
+        return Ok(());
     }
-    if upkeep_is_due && !is_paused(queues, Queue::Upkeep) {
-        put(context, Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
+    let db = &context.services.db;
+    let scan = lane::due_by(db, lanes.way(started), lanes.resume_after, LANES).await?;
+    lanes.resume_after = scan.resume_after;
+    let times = if lanes.resume_after.is_none() { REST } else { REST_BETWEEN };
+    let ended = Instant::now();
+    lanes.took(ended, ended - started);
+    lanes.rest_until = Some(ended + ((ended - started) * times).min(LONGEST_REST));
+    put(context, Queue::Lane, scan.lanes.iter().map(WebhookId::to_string).collect()).await
+}
+
+/// Requests jobs that send changed stocks to partners.
+async fn send_out(context: &WorkerContext, queues: &[Controlled]) -> Result<(), Problem> {
+    if is_paused(queues, Queue::Partner) {
+        return Ok(());
     }
-    // last, so that its failure holds up nothing else
-    if !is_paused(queues, Queue::Partner) {
-        changes::dispatch(services).await?;
-    }
-    Ok(())
+    changes::dispatch(&context.services).await.map(|_| ())
 }
 
 /// Queues what has just become due again. The next look over the lanes finds what does not arrive there.

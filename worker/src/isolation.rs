@@ -22,6 +22,9 @@ use tokio::process::Command;
 /// The argument that names the claim to execute.
 pub const ARGUMENT: &str = "--isolated";
 
+/// Exit status of a program that refuses its arguments or its settings.
+const REFUSED: i32 = 2;
+
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
@@ -35,6 +38,8 @@ pub enum Ended {
     Died(String),
     /// It was asked to stop, as this process may be.
     Stopped,
+    /// It ended without an outcome, for example because it could not connect to Postgres.
+    Failed(String),
     /// It could not work: it did not start, or refused its settings.
     Unusable(String),
 }
@@ -91,9 +96,10 @@ async fn watch(mut command: Command) -> Ended {
             // the signals by which an operator or a terminal ends all processes
             Some(SIGHUP | SIGINT | SIGTERM) => Ended::Stopped,
             Some(signal) => Ended::Died(format!("signal {signal}")),
-            None => Ended::Unusable(status.to_string()),
+            None if status.code() == Some(REFUSED) => Ended::Unusable(status.to_string()),
+            None => Ended::Failed(status.to_string()),
         },
-        Err(error) => Ended::Unusable(error.to_string()),
+        Err(error) => Ended::Failed(error.to_string()),
     }
 }
 
@@ -137,6 +143,8 @@ mod tests {
         assert_eq!(sh("exit 0").await, Ended::Recorded);
         assert_eq!(sh("kill -9 $$").await, Ended::Died("signal 9".to_owned()));
         assert_eq!(sh("kill -15 $$").await, Ended::Stopped);
+        assert!(matches!(sh("exit 1").await, Ended::Failed(_)));
+        assert!(matches!(sh("exit 101").await, Ended::Failed(_)));
         assert!(matches!(sh("exit 2").await, Ended::Unusable(_)));
         assert!(matches!(watch(Command::new("/nowhere/at/all")).await, Ended::Unusable(_)));
     }

@@ -1,4 +1,5 @@
-//! Keeps the claims of this process alive, all of them in one statement per second.
+//! Keeps the claims of this process alive, all of them in one statement per second, by a connection for which it does not compete
+//! with the work.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,15 +9,20 @@ use longshore_shared::job::chunk::{self, Claim, Held};
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::services::Services;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// A third of a lease: two renewals may be missed.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a process that ends tries to give its claims back.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The claims of this process.
 #[derive(Clone, Debug)]
 pub struct Leases {
     services: Arc<Services>,
     held: Arc<Mutex<HashMap<Held, ClaimState>>>,
+    giving_back: TaskTracker,
 }
 
 /// The state of a claim.
@@ -42,7 +48,7 @@ impl Leases {
     /// Creates it without claims.
     #[must_use]
     pub fn new(services: Arc<Services>) -> Self {
-        Self { services, held: Arc::default() }
+        Self { services, held: Arc::default(), giving_back: TaskTracker::new() }
     }
 
     /// Keeps a claim alive.
@@ -60,12 +66,12 @@ impl Leases {
         let mut failing = false;
         loop {
             ticks.tick().await;
-            self.give_back(|standing| matches!(standing, ClaimState::Abandoned)).await;
+            self.give_back(|standing| matches!(standing, ClaimState::Abandoned));
             let held: Vec<Held> = self.lock().keys().copied().collect();
             if held.is_empty() {
                 continue;
             }
-            match chunk::renew(&self.services.db.main, &held).await {
+            match chunk::renew(&self.services.db.leases, &held).await {
                 Ok(alive) => {
                     if std::mem::take(&mut failing) {
                         tracing::info!("leases are renewed again");
@@ -89,16 +95,25 @@ impl Leases {
 
     /// Gives back all held claims when the process ends before its work does.
     pub async fn hand_back(&self) {
-        self.give_back(|_| true).await;
+        self.give_back(|_| true);
+        self.giving_back.close();
+        if tokio::time::timeout(GRACE, self.giving_back.wait()).await.is_err() {
+            let leases = self.giving_back.len();
+            tracing::warn!(leases, "leases were not released in time; they will expire");
+        }
     }
 
-    async fn give_back(&self, which: impl Fn(&ClaimState) -> bool) {
+    /// Gives claims back, each by itself: one whose row is locked delays neither the others nor the renewals.
+    fn give_back(&self, which: impl Fn(&ClaimState) -> bool) {
         let given: Vec<Held> =
             self.lock().extract_if(|_, standing| which(standing)).map(|(claim, _)| claim).collect();
         for claim in given {
-            if let Err(error) = chunk::postpone(&self.services.db.main, claim, Duration::ZERO, None).await {
-                tracing::warn!(job.id = %claim.job, chunk = claim.number, error = %causes(&error), "a lease was not released; it will expire");
-            }
+            let services = Arc::clone(&self.services);
+            self.giving_back.spawn(async move {
+                if let Err(error) = chunk::postpone(&services.db.main, claim, Duration::ZERO, None).await {
+                    tracing::warn!(job.id = %claim.job, chunk = claim.number, error = %causes(&error), "a lease was not released; it will expire");
+                }
+            });
         }
     }
 

@@ -2,16 +2,18 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use clap::Args;
+use futures::future::{BoxFuture, select_all};
 use longshore_shared::expedition::silence;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::ids::{WebhookId, WmsId};
 use longshore_shared::kernel::queue::{Queue, control, process_of};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::allocation;
 use crate::beat;
@@ -59,15 +61,9 @@ pub struct WorkSettings {
 }
 
 /// Works until SIGTERM or SIGINT. Then nothing new begins, running work may end, and what does not is given
-/// back.
+/// back. A process whose dispatcher, leases or outcomes have stopped does the same and fails, so that it is started anew.
 pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = context.stop.clone();
-    let stopping = async move {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        stop.cancel();
-        Ok(())
-    };
     let keeping = tokio::spawn(context.leases.clone().keep_alive());
     let mut controls = Vec::new();
     let mut monitor = Monitor::new().shutdown_timeout(GRACE);
@@ -124,27 +120,67 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     let activity = context.services.metrics.activity().clone();
     activity.of_worker(process_of(&unique_name()));
     let counting = tokio::spawn(activity.clone().keep(context.services.db.main.of_work()));
+    let (stop, writer) = (context.stop.clone(), context.lanes.writer.clone());
+    let running = [&keeping, &dispatching].map(JoinHandle::abort_handle);
+    let needed: [(&str, BoxFuture<'static, ()>); 3] = [
+        ("dispatcher", Box::pin(async { drop(dispatching.await) })),
+        ("renewal of leases", Box::pin(async { drop(keeping.await) })),
+        ("writer of outcomes", Box::pin(async move { writer.ended().await })),
+    ];
+    let broken = Arc::new(OnceLock::new());
+    let told = Arc::clone(&broken);
+    let stopping = async move {
+        let signalled = async {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        };
+        if let Some(task) = until_stopped(signalled, needed).await {
+            tracing::error!(task, "a task that the worker needs has ended; the worker stops");
+            let _ = told.set(task);
+        }
+        stop.cancel();
+        Ok(())
+    };
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();
+    // first, so that others go on with what is left
+    context.leases.hand_back().await;
     for control in controls {
         control.handle.closed().await;
     }
     // it ends by itself; leases that it does not give back in time expire
     let _ = tokio::time::timeout(GRACE, warming).await;
-    context.leases.hand_back().await;
-    dispatching.abort();
     // what it does not finish is undone, and its marks stay
     allocating.abort();
     analysing.abort();
     beating.abort();
-    keeping.abort();
+    running.iter().for_each(AbortHandle::abort);
     counting.abort();
     placing.iter().for_each(JoinHandle::abort);
     // the last seconds for the charts, the only thing that is lost if this fails
     let _ = activity.write(&context.services.db.main).await;
     tracing::info!("stopped");
-    Ok(())
+    match broken.get() {
+        Some(task) => anyhow::bail!("the {task} has ended by itself"),
+        None => Ok(()),
+    }
+}
+
+/// Waits for a signal, or for the end of a task that works as long as the process; returns the name of that.
+async fn until_stopped(
+    signalled: impl Future<Output = ()>,
+    needed: impl IntoIterator<Item = (&'static str, BoxFuture<'static, ()>)>,
+) -> Option<&'static str> {
+    let ended = needed.into_iter().map(|(name, task)| {
+        Box::pin(async move {
+            task.await;
+            name
+        })
+    });
+    tokio::select! {
+        () = signalled => None,
+        (name, ..) = select_all(ended) => Some(name),
+    }
 }
 
 /// Applies the operator's wishes for a queue to its places.
@@ -197,4 +233,22 @@ async fn hand_over(context: WorkerContext, name: String) {
 async fn infallible(work: impl Future<Output = ()>) -> Result<(), Infallible> {
     work.await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_needed_task_that_panics_is_noticed_and_a_signal_is_no_failure() {
+        let panics = tokio::spawn(async { panic!("made to fail") });
+        let needed = |task: BoxFuture<'static, ()>| {
+            [("dispatcher", Box::pin(pending()) as BoxFuture<'static, ()>), ("writer", task)]
+        };
+        let task = Box::pin(async { drop::<Result<(), _>>(panics.await) });
+        assert_eq!(until_stopped(pending(), needed(task)).await, Some("writer"));
+        assert_eq!(until_stopped(ready(()), needed(Box::pin(pending()))).await, None);
+    }
 }

@@ -36,8 +36,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Bytes by which Redis may have grown, for its own tables.
 const REDIS_SLACK: u64 = 4 << 20;
 
-/// Connections that one process of the service may have.
-const CONNECTIONS: i64 = 32 + 8 + 4;
+/// Connections that one process of the service may have, with those of a worker for its leases.
+const CONNECTIONS: i64 = 32 + 8 + 4 + 4;
 
 /// Facts about a run that the checks need besides its participants.
 #[derive(Debug)]

@@ -24,6 +24,7 @@ use longshore_shared::kernel::objects::Objects;
 use longshore_shared::kernel::queue::Queues;
 use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::rest::Rests;
 use longshore_shared::kernel::services::Services;
 use longshore_testkit::world::Tenant;
 use secrecy::ExposeSecret as _;
@@ -82,6 +83,7 @@ impl Seed {
             metrics,
             unfinished_jobs: 10_000,
             refusals: Refusals::default(),
+            rests: Rests::default(),
         };
         if is_there(&services, &environment).await {
             println!("the demo data is there already");

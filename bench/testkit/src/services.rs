@@ -16,6 +16,7 @@ use longshore_shared::kernel::objects::Objects;
 use longshore_shared::kernel::queue::Queues;
 use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::rest::Rests;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use sqlx::PgPool;
@@ -46,6 +47,7 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         metrics,
         unfinished_jobs: 10_000,
         refusals: Refusals::default(),
+        rests: Rests::default(),
     })
 }
 

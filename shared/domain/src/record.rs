@@ -30,7 +30,7 @@ use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{self, OrganisationId};
 use longshore_kernel::input::{Given, Object, Reader, Rule, Schema, object};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::violated_constraint;
@@ -203,6 +203,8 @@ pub struct Judged<'j, R: Record> {
     pub given: &'j R::Fields,
     /// Whose records the caller may refer to.
     pub scope: &'j Scope,
+    /// What the rules refused; a refused field counts as absent, and a refused element of an array is blank.
+    pub refused: &'j [Violation],
 }
 
 /// A resource whose records are created and changed by a body of their fields.
@@ -269,10 +271,10 @@ pub async fn create<R: Editable>(
     context: &Context,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let (given, _, violations) = read::<R>(body, true);
+    let (given, _, refused) = read::<R>(body, true);
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
-    let id = match add::<R>(&mut change, &context.origin, scope, given, violations).await {
+    let id = match add::<R>(&mut change, &context.origin, scope, given, refused).await {
         Ok(id) => id,
         Err(unwritten) => {
             drop(change);
@@ -305,13 +307,13 @@ async fn add<R: Editable>(
     origin: &Origin,
     scope: &Scope,
     mut given: R::Fields,
-    mut violations: Vec<Violation>,
+    refused: Vec<Violation>,
 ) -> Result<Uuid, Unwritten> {
     let mut new = R::blank(ids::new_id());
     new.give(given.clone());
-    let judged = Judged { new: &new, old: None, given: &given, scope };
-    violations.extend(R::judge(change.connection(), judged).await?);
-    refuse(violations)?;
+    let judged = Judged { new: &new, old: None, given: &given, scope, refused: &refused };
+    let found = R::judge(change.connection(), judged).await?;
+    refuse(with_found(refused, found))?;
     if let Some((kind, organisation)) = new.quota() {
         change.must_have_room(organisation, kind).await?;
     }
@@ -330,7 +332,7 @@ pub async fn update<R: Editable>(
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let (mut given, echo, mut violations) = read::<R>(body, false);
+    let (mut given, echo, refused) = read::<R>(body, false);
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let Some(old) = R::lock(change.connection(), scope, id).await? else {
@@ -339,12 +341,12 @@ pub async fn update<R: Editable>(
     check(old.version())?;
     let mut new = old.clone();
     new.give(given.clone());
-    let judged = Judged { new: &new, old: Some(&old), given: &given, scope };
-    violations.extend(R::judge(change.connection(), judged).await?);
+    let judged = Judged { new: &new, old: Some(&old), given: &given, scope, refused: &refused };
+    let mut found = R::judge(change.connection(), judged).await?;
     if !echo.is_empty() {
-        violations.extend(echo.judge(&shown::<R>(&mut change, scope, id).await?.json)?);
+        found.extend(echo.judge(&shown::<R>(&mut change, scope, id).await?.json)?);
     }
-    refuse(violations)?;
+    refuse(with_found(refused, found))?;
     R::settle(&mut given);
     let changes = old.diff(&given);
     if !changes.is_empty() {
@@ -361,13 +363,12 @@ pub async fn update<R: Editable>(
 
 /// What a body gives, its read-only members, and what is wrong.
 fn read<R: Editable>(body: Value, is_new: bool) -> (R::Fields, Echo, Vec<Violation>) {
-    let mut reader = Reader::default();
-    let read = object(|object| {
+    let rule = object(|object| {
         let given = R::read(object, if is_new { R::REQUIRED } else { &[] });
         Some((given, Echo::of(object, is_new, |name| R::RESOURCE.shows(name))))
     });
-    let (given, echo) = read.apply(&mut reader, body).unwrap_or_default();
-    (given, echo, reader.into_violations())
+    let ((given, echo), refused) = Reader::draft(body, rule);
+    (given, echo, refused)
 }
 
 fn refuse(violations: Vec<Violation>) -> Result<(), Problem> {

@@ -54,9 +54,14 @@ pub struct Database {
     pub lists: Pool,
     /// Unlimited lists: few, long, and never in the way of the rest.
     pub streams: Pool,
+    /// Renewals of leases, which must not wait for the work that they are about, nor for a locked row. Only workers use it.
+    pub leases: PgPool,
     /// For checks of Postgres, even when the others are busy.
     probe: PgPool,
 }
+
+/// Connections of [`Database::leases`]: a renewal takes less than a millisecond, so a thousand lanes need one of them.
+pub const LEASE_CONNECTIONS: u32 = 4;
 
 /// What a process does with its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +131,11 @@ impl Database {
             ("enable_bitmapscan", "off"),
             // nothing here is so large that several processes should read it
             ("max_parallel_workers_per_gather", "0"),
-            ("statement_timeout", "120s"),
         ]);
+        // A renewal that takes as long as a lease comes too late. It does not wait for the disk: if a crash of Postgres undoes
+        // it, the lease ends a moment earlier.
+        let renewing = keyed.clone().options([("statement_timeout", "3s"), ("synchronous_commit", "off")]);
+        let keyed = keyed.options([("statement_timeout", "120s")]);
         let listed = base
             .clone()
             .options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", LIST_PATIENCE)]);
@@ -142,13 +150,20 @@ impl Database {
             main: Pool::new(main, "connections to the database", 3),
             lists: Pool::new(lists, "connections for lists", 1),
             streams: Pool::new(streams, "connections for unlimited lists", 1),
+            leases: pool(LEASE_CONNECTIONS).connect_lazy_with(renewing),
             probe: pool(1).idle_timeout(None).connect_lazy_with(base.options([("statement_timeout", "2s")])),
         }
     }
 
     /// Ends all connections: later requests for one fail as if Postgres were unavailable.
     pub async fn close(&self) {
-        tokio::join!(self.main.close(), self.lists.close(), self.streams.close(), self.probe.close());
+        tokio::join!(
+            self.main.close(),
+            self.lists.close(),
+            self.streams.close(),
+            self.leases.close(),
+            self.probe.close()
+        );
     }
 
     /// Whether Postgres answers.

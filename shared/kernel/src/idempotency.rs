@@ -1,11 +1,15 @@
 //! Idempotency keys (`docs/reference/jobs.md#idempotency-keys`; IETF draft `idempotency-key-header`).
 //!
+//! A key is bound to the scope of its caller, too: what was answered to an account that has lost an organisation since is not shown
+//! to it again.
+//!
 //! A request *claims* its key in a separate statement, so that a second one is refused at once while the first is running.
 //! The *answer* is recorded in the transaction of the change: either both are there, or neither, and the next request
 //! with that key starts afresh. A claim is a lease: that of a dead process can be taken over.
 
 use std::time::Duration;
 
+use crate::access::{Caller, Scope};
 use crate::ids::JobId;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
@@ -14,6 +18,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::answer::{Answer, Outcome};
+use super::crypto::sha256;
 use super::ids;
 use super::pool::Pool;
 use super::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
@@ -28,12 +33,33 @@ pub struct KeyClaim(Uuid);
 pub struct Key<'a> {
     /// The account whose token was shown, or the token that belongs to none.
     pub caller: Uuid,
+    /// SHA-256 of whose records the caller may see.
+    pub scope: [u8; 32],
     /// HTTP method.
     pub method: &'a str,
     /// Path of the request.
     pub path: &'a str,
     /// Value of the header.
     pub key: &'a str,
+}
+
+impl<'a> Key<'a> {
+    /// A key of a caller.
+    #[must_use]
+    pub fn new(caller: &Caller, method: &'a str, path: &'a str, key: &'a str) -> Self {
+        // by account rather than by token: the caller may log in again or refresh its token before it repeats a request
+        Self { caller: caller.account(), scope: digest(&caller.scope), method, path, key }
+    }
+}
+
+/// The same for the same records.
+fn digest(scope: &Scope) -> [u8; 32] {
+    let organisations = scope.organisations().map(|ids| {
+        let mut ids: Vec<Uuid> = ids.iter().map(|id| id.get()).collect();
+        ids.sort_unstable();
+        ids
+    });
+    sha256(json!([organisations, scope.eshop(), scope.wms()]).to_string().as_bytes())
 }
 
 /// What became of a claim.
@@ -80,7 +106,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
     }
 
     let known = sqlx::query!(
-        r#"SELECT body_hash, outcome AS "outcome: Outcome", headers, body, job_id FROM idempotency
+        r#"SELECT scope, body_hash, outcome AS "outcome: Outcome", headers, body, job_id FROM idempotency
            WHERE caller_id = $1 AND method = $2 AND path = $3 AND key = $4"#,
         key.caller,
         key.method,
@@ -97,6 +123,11 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
     let (Some(outcome), Some(known_hash)) = (known.outcome, known.body_hash) else {
         return Err(in_progress());
     };
+    if known.scope.is_some_and(|scope| scope != key.scope) {
+        let detail =
+            "this Idempotency-Key was used when the account had another scope, so its answer is not repeated";
+        return Err(Problem::new(&IDEMPOTENCY_KEY_REUSED, detail));
+    }
     if body_hash.is_some_and(|hash| hash != known_hash) {
         return Err(reused());
     }
@@ -122,10 +153,10 @@ async fn first(
 ) -> Result<Option<Held>, sqlx::Error> {
     let claim = ids::random_id();
     let claimed = sqlx::query!(
-        "INSERT INTO idempotency AS i (caller_id, method, path, key, body_hash, claimed_until, claim)
-         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $7), $6)
+        "INSERT INTO idempotency AS i (caller_id, method, path, key, body_hash, claimed_until, claim, scope)
+         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $7), $6, $8)
          ON CONFLICT (caller_id, method, path, key) DO UPDATE
-         SET body_hash = excluded.body_hash, claimed_until = excluded.claimed_until, claim = excluded.claim,
+         SET scope = excluded.scope, body_hash = excluded.body_hash, claimed_until = excluded.claimed_until, claim = excluded.claim,
              outcome = NULL, headers = NULL, body = NULL, job_id = NULL, created_at = now()
          WHERE (i.outcome IS NULL AND i.claimed_until < now()) OR i.created_at < now() - interval '24 hours'",
         key.caller,
@@ -135,6 +166,7 @@ async fn first(
         body_hash,
         claim,
         LEASE_SECONDS,
+        key.scope.as_slice(),
     )
     .execute(connection)
     .await?;
@@ -144,6 +176,7 @@ async fn first(
 /// A [`Key`] for a task that may outlive its request.
 struct OwnedKey {
     caller: Uuid,
+    scope: [u8; 32],
     method: String,
     path: String,
     key: String,
@@ -153,6 +186,7 @@ impl From<&Key<'_>> for OwnedKey {
     fn from(key: &Key<'_>) -> Self {
         Self {
             caller: key.caller,
+            scope: key.scope,
             method: key.method.to_owned(),
             path: key.path.to_owned(),
             key: key.key.to_owned(),

@@ -15,6 +15,12 @@
 //! assert_eq!(paths, ["name", "colour"]);
 //! ```
 //!
+//! # Bodies that refer to records
+//!
+//! A use-case that looks up what a body refers to reads it by [`Reader::draft`], and the arrays of its references by [`drafts()`]:
+//! what the rules refuse is blank, the rest is looked up, and [`with_found`](super::problem::with_found) puts both together.
+//! So a malformed item does not hide that another one names an unknown product.
+//!
 //! # One line a member
 //!
 //! The schema of an object comes from the function that reads it: [`Object::schema`] runs that function on an object that
@@ -33,8 +39,8 @@ use serde_json::Value;
 
 pub use self::object::{Given, Object, unknown_field};
 pub use self::rule::{
-    Rule, array, boolean, custom, date, id, int32, integer, object, one_of, or_null, secret, text, text_like,
-    timestamp, url,
+    Rule, array, boolean, custom, date, drafts, id, int32, integer, object, one_of, or_null, secret, text,
+    text_like, timestamp, url,
 };
 pub use self::schema::{Member, Schema};
 use super::problem::{Problem, Violation};
@@ -69,6 +75,18 @@ impl Reader {
                 Err(Problem::invalid(reader.violations))
             }
         }
+    }
+
+    /// Reads a whole body that a use-case judges further: what it comes to, and what is wrong with it. What a rule refuses is
+    /// blank: absent, nil or empty. So a use-case looks up the references beside it, and reports all together:
+    /// [`with_found`](super::problem::with_found).
+    pub fn draft<R: Rule<Out: Default>>(value: Value, rule: R) -> (R::Out, Vec<Violation>) {
+        let mut reader = Self::default();
+        let read = rule.apply(&mut reader, value);
+        if read.is_none() && reader.violations.is_empty() {
+            reader.refuse("invalid", "is invalid");
+        }
+        (read.unwrap_or_default(), reader.violations)
     }
 
     /// What is wrong so far.
@@ -106,19 +124,17 @@ impl Reader {
         self.path.pop();
     }
 
-    /// Refuses the elements of an array whose member equals that of an earlier one; returns whether there are none. `keys` are
-    /// those members, in the order of the array.
-    pub fn differ<K: Eq + Hash>(&mut self, member: &'static str, keys: impl Iterator<Item = K>) -> bool {
-        let (mut seen, mut differ) = (HashSet::new(), true);
+    /// Refuses the elements of an array whose member equals that of an earlier one. `keys` are those members, in the order of
+    /// the array; one that is blank was refused already.
+    pub fn differ<K: Default + Eq + Hash>(&mut self, member: &'static str, keys: impl Iterator<Item = K>) {
+        let (mut seen, blank) = (HashSet::new(), K::default());
         for (index, key) in keys.enumerate() {
-            if !seen.insert(key) {
-                differ = false;
+            if key != blank && !seen.insert(key) {
                 self.element(index, |reader| {
                     reader.refuse_member(member, "duplicate", "is already in the array");
                 });
             }
         }
-        differ
     }
 
     /// Reads an element of an array at its position.
@@ -243,6 +259,38 @@ mod tests {
         let body = object(|object| object.required("items", array(1..=10, item)));
         let problem = Reader::read(json!({"items": [{"quantity": 1}, {"quantity": 0}]}), body).unwrap_err();
         assert_eq!(problem.violations()[0].property_path, "items[1].quantity");
+    }
+
+    #[test]
+    fn a_refused_element_of_a_draft_is_blank_and_keeps_its_place() {
+        let own = uuid::Uuid::from_u128(7);
+        let body = || {
+            object(|object| {
+                let eshops = object.required("eshops", drafts(1..=3, id()));
+                let name = object.required("name", text(1..=9));
+                Some((eshops.unwrap_or_default(), name.unwrap_or_default()))
+            })
+        };
+        let paths = |violations: &[Violation]| -> Vec<String> {
+            violations.iter().map(|violation| violation.property_path.clone()).collect()
+        };
+        let (read, refused) = Reader::draft(json!({"eshops": ["x", own], "name": 1}), body());
+        assert_eq!(read, (vec![uuid::Uuid::nil(), own], String::new()));
+        assert_eq!(paths(&refused), ["eshops[0]", "name"]);
+        let (read, refused) = Reader::draft(json!({"eshops": [], "name": "mug"}), body());
+        assert_eq!((read.1.as_str(), paths(&refused)), ("mug", vec!["eshops".to_owned()]));
+        assert_eq!(paths(&Reader::draft(json!([]), body()).1), [""]);
+        assert!(Reader::draft(json!({"eshops": [own], "name": "mug"}), body()).1.is_empty());
+        assert_eq!(drafts(1..=3, id()).schema(), array(1..=3, id()).schema());
+    }
+
+    #[test]
+    fn equal_members_are_refused_and_blank_ones_are_not_compared() {
+        let mut reader = Reader::default();
+        reader.differ("name", ["", "a", "", "b", "a"].into_iter());
+        let violations = reader.into_violations();
+        assert_eq!(violations.len(), 1);
+        assert_eq!(violations[0].to_string(), "[4].name is already in the array");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A [`Problem`] has a public side (code, detail, violations) and an internal one (its cause). The public side becomes
 //! an `application/problem+json` body (RFC 9457) in one place of the `api`; the cause only ever reaches the log.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::noun::{is_missing, noun};
 use crate::share::Refusal;
 use crate::sqlstate;
 
@@ -86,7 +89,7 @@ kinds! {
     CORRUPTED_DATA = "corrupted_data", 422, "Corrupted data",
         "The stored record cannot be read: it cannot be decrypted or parsed. To repair it, store it again.";
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
-        "The Idempotency-Key was used within the last 24 hours for a request with a different body.";
+        "The Idempotency-Key was used within the last 24 hours for a request with a different body, or when the account had a different scope.";
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
         "The account has exceeded its rate limit, or has too many open streams; or the webhook was tested too often. Wait for the number of seconds in the Retry-After header.";
     SHARE_USED = "share_used", 429, "Share used",
@@ -99,7 +102,8 @@ kinds! {
         "The service cannot complete the request now: the database is not available or is busy, another change was made at the same time, or the request took too long. Wait for the number of seconds in the Retry-After header and try again.";
 }
 
-/// One violated rule of one field.
+/// One violated rule of one field. Its message continues its path, as in `items[0].quantity must be between 1 and 10`, and so
+/// begins with a verb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
@@ -143,6 +147,32 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Whether a field, or something within it, is refused.
+#[must_use]
+pub fn refuses(violations: &[Violation], field: &str) -> bool {
+    violations.iter().any(|violation| {
+        let rest = violation.property_path.strip_prefix(field);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
+    })
+}
+
+/// Everything that is wrong with a body: what its rules refused, and what was found wrong with the rest. What was refused is
+/// blank, so what was found there is left out.
+#[must_use]
+pub fn with_found(mut refused: Vec<Violation>, found: Vec<Violation>) -> Vec<Violation> {
+    if refused.is_empty() {
+        return found;
+    }
+    let paths: HashSet<&str> = refused.iter().map(|violation| violation.property_path.as_str()).collect();
+    let is_refused = |path: &str| {
+        let within = || path.match_indices(['[', '.']).any(|(end, _)| paths.contains(&path[..end]));
+        paths.contains("") || paths.contains(path) || within()
+    };
+    let rest: Vec<_> = found.into_iter().filter(|violation| !is_refused(&violation.property_path)).collect();
+    refused.extend(rest);
+    refused
+}
+
 /// Code of the violation of a rule that a value is unique.
 pub const ALREADY_TAKEN: &str = "already_taken";
 
@@ -165,6 +195,8 @@ struct Inner {
     violations: Vec<Violation>,
     retry_after: Option<Duration>,
     cause: Option<Box<dyn StdError + Send + Sync>>,
+    /// What the API calls the record that is not there.
+    record: Option<String>,
 }
 
 impl Problem {
@@ -177,6 +209,7 @@ impl Problem {
                 violations: Vec::new(),
                 retry_after: None,
                 cause: None,
+                record: None,
             }),
         }
     }
@@ -220,7 +253,19 @@ impl Problem {
     /// No such record, or none that the caller may see.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
-        Self::new(&NOT_FOUND, format!("there is no such {what}"))
+        Self::missing(&NOT_FOUND, what)
+    }
+
+    /// A record that the caller could see before it was deleted.
+    #[must_use]
+    pub fn gone(what: &str) -> Self {
+        Self::missing(&GONE, what)
+    }
+
+    fn missing(kind: &'static Kind, what: &str) -> Self {
+        let mut problem = Self::new(kind, is_missing(what, kind == &GONE));
+        problem.inner.record = Some(what.to_owned());
+        problem
     }
 
     /// A failure of ours; the cause goes to the log, never to the caller.
@@ -267,6 +312,7 @@ impl Problem {
         let mut copy = Self::new(problem.kind(), problem.detail());
         copy.inner.violations = problem.violations().to_vec();
         copy.inner.retry_after = problem.retry_after_hint();
+        copy.inner.record.clone_from(&problem.inner.record);
         copy.inner.cause = Some(Box::new(Arc::clone(problem)));
         copy
     }
@@ -288,6 +334,15 @@ impl Problem {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.inner.detail
+    }
+
+    /// The same for people, who do not call each record what the API calls it.
+    #[must_use]
+    pub fn said(&self) -> Cow<'_, str> {
+        match &self.inner.record {
+            Some(record) => Cow::Owned(is_missing(&noun(record), self.inner.kind == &GONE)),
+            None => Cow::Borrowed(&self.inner.detail),
+        }
     }
 
     /// The violated rules.
@@ -370,6 +425,12 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<sqlstate::Overtaken> for Problem {
+    fn from(overtaken: sqlstate::Overtaken) -> Self {
+        sqlx::Error::from(overtaken).into()
+    }
+}
+
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         if let Some(refusal) = crate::share::refusal(&error) {
@@ -413,6 +474,26 @@ mod tests {
         let long = Problem::violation("ü".repeat(100_000), "unknown_field", "is not a known field");
         assert_eq!(long.detail(), format!("{}… is not a known field", "ü".repeat(255)));
         assert_eq!(long.violations()[0].property_path.chars().count(), 100_000);
+    }
+
+    #[test]
+    fn what_was_found_is_told_with_what_was_refused_but_not_of_what_is_blank() {
+        let violations = |paths: &[&str]| -> Vec<_> {
+            paths.iter().map(|path| Violation::new(*path, "invalid", "is invalid")).collect()
+        };
+        let refused = || violations(&["items[1]", "items[2].product", "eshop", "name"]);
+        let found =
+            ["eshop", "eshops", "items[1].product", "items[2].product", "items[2].lot", "items[10].product"];
+        let paths: Vec<_> = with_found(refused(), violations(&found))
+            .into_iter()
+            .map(|violation| violation.property_path)
+            .skip(refused().len())
+            .collect();
+        assert_eq!(paths, ["eshops", "items[2].lot", "items[10].product"]);
+        assert_eq!(with_found(violations(&[""]), violations(&found)).len(), 1);
+        assert_eq!(with_found(Vec::new(), violations(&found)).len(), found.len());
+        assert!(refuses(&refused(), "items") && refuses(&refused(), "eshop"));
+        assert!(!refuses(&refused(), "item") && !refuses(&refused(), "eshops"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::objects::Objects;
 use super::quota::Quotas;
 use crate::queue::Queues;
 use crate::refusals::Refusals;
+use crate::rest::Rests;
 
 /// Handed to every use-case; cheap to clone.
 #[derive(Clone, Debug)]
@@ -33,4 +34,6 @@ pub struct Services {
     pub unfinished_jobs: u32,
     /// Refusals, for log, metrics and audit.
     pub refusals: Refusals,
+    /// Looks that rest because they took long.
+    pub rests: Rests,
 }

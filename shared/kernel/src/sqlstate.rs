@@ -40,11 +40,28 @@ fn ends_the_session(error: &dyn DatabaseError) -> bool {
         .is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
 }
 
+/// A change that the service itself finds to have lost a race: what it locked is not what it had prepared for. Its transaction is
+/// rolled back and run again, as where Postgres finds it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Overtaken(pub &'static str);
+
+impl From<Overtaken> for sqlx::Error {
+    fn from(overtaken: Overtaken) -> Self {
+        Self::AnyDriverError(Box::new(overtaken))
+    }
+}
+
 /// Whether the statement lost a race that it wins when it is simply run again: deadlock (40P01), serialisation (40001), or,
-/// where the operator limits how long a lock is waited for, one that was not there in time (55P03).
+/// where the operator limits how long a lock is waited for, one that was not there in time (55P03); or one that the service
+/// found ([`Overtaken`]).
 #[must_use]
 pub fn is_contention(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(e) if matches!(e.code().as_deref(), Some("40P01" | "40001" | "55P03")))
+    match error {
+        sqlx::Error::Database(e) => matches!(e.code().as_deref(), Some("40P01" | "40001" | "55P03")),
+        sqlx::Error::AnyDriverError(e) => e.is::<Overtaken>(),
+        _ => false,
+    }
 }
 
 /// Whether the statement was cancelled (57014): by an operator, or since it took too long.
@@ -105,6 +122,12 @@ mod tests {
         };
         let (connected, ()) = tokio::join!(PgConnection::connect(&url), greeting);
         connected.unwrap_err()
+    }
+
+    #[test]
+    fn a_race_that_the_service_finds_is_run_again_like_one_that_postgres_finds() {
+        let error = sqlx::Error::from(Overtaken("the order was edited"));
+        assert!(is_contention(&error) && !is_locked(&error) && !is_unreachable(&error));
     }
 
     #[tokio::test]

@@ -15,11 +15,11 @@
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::problem::{GONE, Problem};
+use super::problem::Problem;
 use crate::access::Scope;
 use crate::ids::{EshopId, OrganisationId, WmsId};
 
-/// Why a record is not there: [`GONE`] where the caller could have seen it before it was deleted, else
+/// Why a record is not there: [`GONE`](super::problem::GONE) where the caller could have seen it before it was deleted, else
 /// [`NOT_FOUND`](super::problem::NOT_FOUND).
 pub async fn missing<'c>(
     connection: impl PgExecutor<'c>,
@@ -43,7 +43,7 @@ pub async fn missing<'c>(
     .fetch_one(connection)
     .await;
     match buried {
-        Ok(true) => Problem::new(&GONE, format!("the {entity_type} was permanently deleted")),
+        Ok(true) => Problem::gone(entity_type),
         Ok(false) => Problem::not_found(entity_type),
         Err(error) => error.into(),
     }

@@ -10,9 +10,19 @@
 //!
 //! A line is of the service (Redis, a queue), of an organisation (a destination, a warehouse), or a sum over what the caller
 //! may see. A silence belongs to the same: that of a sum to each organisation of the caller, or to those who see everything.
+//!
+//! What people switched off is no problem and has no line. It is listed apart ([`switched_off()`]).
 
 mod lines;
+mod noisy;
+mod partner;
+mod refused;
 mod silence;
+mod switched_off;
+
+pub use partner::{Unanswered, read as unanswered};
+pub use refused::Refused;
+pub use switched_off::{SwitchedOff, Thing, What, read as switched_off};
 
 pub use silence::{
     ACKNOWLEDGED_DAYS, Mode, REASON_LENGTH, SILENCES, SPANS, Silence, acknowledge, body_to_acknowledge,
@@ -49,8 +59,14 @@ words! {
         Warehouse = "warehouse",
         /// Jobs of a kind of an e-shop fail.
         FailingJobs = "failing_jobs",
+        /// Syncs of a kind of an e-shop refuse their rows.
+        RefusedRows = "refused_rows",
+        /// Jobs of a kind of an e-shop make no progress at their partner.
+        SilentPartner = "silent_partner",
         /// Jobs wait for another.
         WaitingJobs = "waiting_jobs",
+        /// An organisation has most of what waits in a queue that is behind.
+        NoisyOrganisation = "noisy_organisation",
         /// Running jobs make no progress.
         StuckJobs = "stuck_jobs",
         /// Jobs failed in the last day.
@@ -85,11 +101,21 @@ words! {
 }
 
 impl Kind {
-    /// Those that are about the service. Their causes have no moment: an acknowledgement ends when the line is gone.
+    /// Those that are about the service.
     const OF_SERVICE: [Self; 4] = [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum];
+    /// Those whose causes have no moment: an acknowledgement ends when the line is gone.
+    const WITHOUT_CAUSE: [Self; 5] =
+        [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum, Self::NoisyOrganisation];
     /// Those that are about one thing of an organisation.
-    const OF_ORGANISATION: [Self; 4] =
-        [Self::Destination, Self::Warehouse, Self::FailingJobs, Self::WaitingJobs];
+    const OF_ORGANISATION: [Self; 7] = [
+        Self::Destination,
+        Self::Warehouse,
+        Self::FailingJobs,
+        Self::RefusedRows,
+        Self::SilentPartner,
+        Self::WaitingJobs,
+        Self::NoisyOrganisation,
+    ];
 
     /// Those that are about orders, their stocks, and the warehouses that they are handed over to.
     const OF_ORDERS: [Self; 4] =
@@ -246,10 +272,12 @@ pub async fn of_orders(services: &Services, scope: &Scope) -> Result<Attention, 
 /// Everything as JSON (`GET /api/attention`).
 pub async fn list(services: &Services, scope: &Scope) -> Result<String, Problem> {
     let stands = standing::read(services).await?;
-    let attention = read(services, scope, &stands).await?;
+    let (attention, off) =
+        tokio::try_join!(read(services, scope, &stands), switched_off(services, scope, &stands))?;
     let lines: Vec<Value> = attention.lines.iter().map(Line::fields).collect();
     let absent: Vec<Value> = attention.absent.iter().map(Silence::fields).collect();
-    Ok(json!({"lines": lines, "absent": absent}).to_string())
+    let off: Vec<Value> = off.iter().map(SwitchedOff::fields).collect();
+    Ok(json!({"lines": lines, "absent": absent, "switchedOff": off}).to_string())
 }
 
 /// The line of that id, if it is there now.
@@ -286,5 +314,6 @@ mod tests {
         let sums = Kind::sums();
         assert_eq!(sums.len(), Kind::ALL.len() - Kind::OF_SERVICE.len() - Kind::OF_ORGANISATION.len());
         assert!(sums.contains(&"failed_jobs") && !sums.contains(&"redis") && !sums.contains(&"warehouse"));
+        assert!(Kind::OF_SERVICE.iter().all(|kind| Kind::WITHOUT_CAUSE.contains(kind)));
     }
 }

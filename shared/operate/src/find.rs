@@ -1,4 +1,5 @@
-//! Finding things by what an operator has at hand: a SKU, a name, an order number, the host of a destination, or any id.
+//! Finding things by what an operator has at hand: a SKU, a name, an order number, the host of a destination, or any id. The console,
+//! `POST /api/find` and `longshore find` all ask here (`docs/reference/lists.md#find`).
 //!
 //! Each kind of thing is a query of its own. The scope of the caller comes first and the limit after it, so what others have
 //! never displaces what the caller may see. An index leads to every hit in a table that grows; only what operators set up is
@@ -8,7 +9,7 @@
 macro_rules! hits {
     ($db:expr, $wanted:expr, $statement:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
-            Hit,
+            Found,
             $statement,
             $wanted.organisations as Option<&[OrganisationId]>,
             $wanted.eshop as Option<EshopId>
@@ -16,6 +17,7 @@ macro_rules! hits {
         )
         .fetch_all(&$db.lists)
         .await
+        .map(as_hits)
         .map_err(Problem::from)
     };
 }
@@ -26,7 +28,10 @@ use longshore_domain::list::criteria::containing;
 use longshore_kernel::access::{Permission, Role, Scope};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, parse_id};
+use longshore_kernel::input::{Reader, Rule, object, text};
 use longshore_kernel::problem::Problem;
+use longshore_kernel::words;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::order;
@@ -39,47 +44,65 @@ const WAITING: i64 = 1_000;
 /// Events of a trace whose request is read: a job of it may cause any number.
 const TRACED: i64 = 1_000;
 
-/// A kind of thing that can be found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// An e-shop.
-    Eshop,
-    /// An organisation.
-    Organisation,
-    /// A product.
-    Product,
-    /// An order.
-    Order,
-    /// A webhook.
-    Webhook,
-    /// A job.
-    Job,
-    /// A delivery.
-    Delivery,
-    /// A wms.
-    Wms,
-    /// A carrier preference.
-    Preference,
-    /// An access token.
-    Token,
-    /// An admin, or a business user.
-    Account,
-    /// What the audit knows of a request.
-    Request,
-    /// What the audit knows of a thing without a page of its own.
-    Entity,
+/// Characters of a text that is looked for.
+const TEXT: usize = 200;
+
+words! {
+    /// A kind of thing that can be found.
+    pub enum Kind ("kind of hit") {
+        /// An e-shop.
+        Eshop = "eshop",
+        /// An organisation.
+        Organisation = "organisation",
+        /// A product.
+        Product = "product",
+        /// An order.
+        Order = "order",
+        /// A webhook.
+        Webhook = "webhook",
+        /// A job.
+        Job = "job",
+        /// A delivery.
+        Delivery = "delivery",
+        /// A wms.
+        Wms = "wms",
+        /// A carrier preference.
+        Preference = "preference",
+        /// An access token.
+        Token = "token",
+        /// An admin, or a business user.
+        Account = "account",
+        /// What the audit knows of a request.
+        Request = "request",
+        /// What the audit knows of a thing without a page of its own.
+        Entity = "entity",
+    }
 }
 
 /// Something that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its id; that of its newest audit record where a [`Kind::Request`] was found, and that of the organisation (or nil) where a
-    /// [`Kind::Preference`] or a [`Kind::Token`] was found, since the list of the organisation shows it.
+    /// Its id; that of its newest audit record where a [`Kind::Request`] was found.
     pub id: Uuid,
     /// What people call it.
     pub name: String,
     /// Where it belongs.
     pub of: Option<String>,
+    /// The organisation whose list shows it, where a [`Kind::Preference`] or a [`Kind::Token`] was found; none: it is of the service.
+    pub listed_with: Option<Uuid>,
+}
+
+/// A hit, as most statements have it.
+#[derive(Debug)]
+struct Found {
+    id: Uuid,
+    name: String,
+    of: Option<String>,
+}
+
+fn as_hits(found: Vec<Found>) -> Vec<Hit> {
+    let hit = |Found { id, name, of }| Hit { id, name, of, listed_with: None };
+    found.into_iter().map(hit).collect()
 }
 
 /// What was found of a kind, at most one more than [`SHOWN`].
@@ -95,6 +118,25 @@ struct Wanted<'w> {
     organisations: Option<&'w [OrganisationId]>,
     eshop: Option<EshopId>,
     limit: i64,
+}
+
+/// The body of a search: its text.
+pub fn body() -> impl Rule<Out = String> {
+    object(|body| body.required("text", text(1..=TEXT)))
+}
+
+/// `POST /api/find`: the hits, kind by kind, and the kinds of which there are more.
+pub async fn list(db: &Database, role: Role, scope: &Scope, body: Value) -> Result<String, Problem> {
+    let text = Reader::read(body, self::body())?;
+    let groups = find(db, role, scope, &text).await?;
+    let more: Vec<Kind> =
+        groups.iter().filter(|(_, hits)| hits.len() > SHOWN).map(|(kind, _)| *kind).collect();
+    let shown = |(kind, hits): &Group| -> Vec<Value> {
+        let fields = |hit: &Hit| json!({"kind": kind, "id": hit.id, "name": hit.name, "of": hit.of});
+        hits.iter().take(SHOWN).map(fields).collect()
+    };
+    let results: Vec<Value> = groups.iter().flat_map(shown).collect();
+    Ok(json!({"results": results, "more": more}).to_string())
 }
 
 /// Looks for a text among everything that a caller with this role and scope may read.
@@ -168,7 +210,7 @@ async fn eshops(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem>
 
 async fn organisations(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let found = sqlx::query_as!(
-        Hit,
+        Found,
         r#"SELECT o.id, o.name, o.code AS "of?" FROM organisation o
            WHERE in_scope($1, o.id) AND CASE WHEN $2::uuid IS NOT NULL THEN o.id = $2 ELSE o.name ILIKE $3 OR o.code = $4 END
            ORDER BY lower(o.name) <> lower($4), o.name, o.id LIMIT $5"#,
@@ -180,7 +222,7 @@ async fn organisations(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, P
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(found)
+    Ok(as_hits(found))
 }
 
 /// By the id of a product or of its stock, by SKU, and by the beginning of the name. In each organisation an index has the SKU,
@@ -191,7 +233,7 @@ async fn products(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
     if !of_id.is_empty() {
         return Ok(of_id);
     }
-    let skus = [wanted.text.to_owned(), wanted.text.to_uppercase(), wanted.text.to_lowercase()];
+    let skus = order::search::spellings(wanted.text);
     hits!(
         db,
         wanted,
@@ -229,7 +271,7 @@ async fn product_of_id(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, P
     )
 }
 
-/// By id, by number, by the e-shop's own id, and by a tracking number. A number occurs once in an e-shop.
+/// By id, by number in either case, by the e-shop's own id, and by a tracking number.
 async fn orders(db: &Database, scope: &Scope, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let mut ids = order::search::numbered(db, scope, wanted.text).await?;
     ids.extend(wanted.id.map(ExpeditionId::from));
@@ -323,7 +365,7 @@ async fn deliveries(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Prob
 /// The request with this id, or of this trace, if it changed something itself: one hit, with its newest record.
 async fn requests(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let found = sqlx::query_as!(
-        Hit,
+        Found,
         r#"SELECT a.id AS "id!", a.request_id AS "name!", a.action || ' by ' || a.actor_name AS "of?"
            FROM (SELECT $2::text AS request
                  UNION
@@ -343,14 +385,14 @@ async fn requests(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(found)
+    Ok(as_hits(found))
 }
 
 /// A thing without a page of its own, by its id or by that of a record, with what was done to it last.
 async fn entities(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let Some(id) = wanted.id else { return Ok(Vec::new()) };
     let found = sqlx::query_as!(
-        Hit,
+        Found,
         r#"SELECT a.entity_id AS "id!", replace(a.entity_type, '_', ' ') AS "name!", a.action || ' by ' || a.actor_name AS "of?"
            FROM ((SELECT * FROM audit WHERE entity_id = $2 AND in_scope($1, organisation_id) ORDER BY id DESC LIMIT 1)
                  UNION ALL (SELECT * FROM audit WHERE id = $2 AND in_scope($1, organisation_id))) AS a
@@ -360,7 +402,7 @@ async fn entities(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(found)
+    Ok(as_hits(found))
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId, parse_id};
 use longshore_kernel::problem::Problem;
 
+use crate::order::search::spellings;
+
 /// A record whose name has the text.
 struct Named {
     id: Uuid,
@@ -75,12 +77,12 @@ pub async fn entities(db: &Database, scope: &Scope, field: &str, text: &str) -> 
     if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
         return Ok(vec![id]);
     }
-    let skus = [text.to_owned(), text.to_uppercase(), text.to_lowercase()];
+    let spellings = spellings(text);
     let found = sqlx::query_scalar!(
         r#"WITH product_of AS MATERIALIZED (
                SELECT p.id FROM organisation o CROSS JOIN LATERAL (
                    SELECT id FROM product WHERE organisation_id = o.id AND product_sku = ANY ($3)
-               ) AS p WHERE in_scope($1, o.id) LIMIT $5
+               ) AS p WHERE in_scope($1, o.id) LIMIT $4
            )
            SELECT id AS "id!" FROM (
                SELECT id FROM product_of
@@ -88,12 +90,11 @@ pub async fn entities(db: &Database, scope: &Scope, field: &str, text: &str) -> 
                SELECT k.id FROM product_of p JOIN product_stock k ON k.product_id = p.id
                UNION ALL
                SELECT e.id FROM expedition_detail d JOIN expedition e ON e.id = ANY (ARRAY[d.id])
-               WHERE d.order_number = $4 AND in_scope($1, e.organisation_id) AND in_eshop($2, e.eshop_id)
-           ) AS named LIMIT $5"#,
+               WHERE d.order_number = ANY ($3) AND in_scope($1, e.organisation_id) AND in_eshop($2, e.eshop_id)
+           ) AS named LIMIT $4"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        &skus,
-        text,
+        &spellings,
         ENTITIES,
     )
     .fetch_all(&db.lists)

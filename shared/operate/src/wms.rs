@@ -248,6 +248,28 @@ pub async fn refused(db: &Database, wms: &[WmsId]) -> Result<Vec<Refused>, Probl
     Ok(found)
 }
 
+/// The secrets of a wms that were rotated away and still sign.
+#[derive(Clone, Copy, Debug)]
+pub struct Former {
+    /// How many.
+    pub secrets: i64,
+    /// Until when the last of them does.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// Counts them. The caller must have access to the wms.
+pub async fn former(db: &Database, wms: WmsId) -> Result<Former, Problem> {
+    let found = sqlx::query_as!(
+        Former,
+        r#"SELECT count(*) AS "secrets!", max(signs_until) AS "until?" FROM wms_former_secret
+           WHERE wms_id = $1 AND signs_until > now()"#,
+        wms.get(),
+    )
+    .fetch_one(&db.main)
+    .await?;
+    Ok(found)
+}
+
 /// A call of a wms, as the hand-over of its order shows it.
 #[derive(Clone, Debug)]
 pub struct Call {

@@ -19,10 +19,11 @@ use longshore_shared::job::fetching;
 use longshore_shared::job::suspicion::{self, Verdict};
 use longshore_shared::kernel::activity::Subject;
 use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::retry::Backoff;
 use longshore_shared::kernel::trace;
+use tokio::sync::SemaphorePermit;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -47,13 +48,8 @@ pub async fn run(context: WorkerContext, name: String) {
         tracing::warn!(chunk = name, "an entry of the queue names no chunk");
         return;
     };
-    let places = context.suspects.iter().filter_map(|(of, place)| Some((*of, place.try_acquire().ok()?)));
-    let mut places: Vec<_> = places.collect();
-    let free: Vec<Queue> = places.iter().map(|(of, _)| *of).collect();
-    match chunk::claim(&context.services.db.main, job, number, &free).await {
-        Ok(Claimed::Now(mut claim)) => {
-            // only a suspect keeps a place: that of its queue
-            places.retain(|(of, _)| claim.crashes > 0 && *of == queue_of(claim.calls_partner));
+    match claim(&context, job, number).await {
+        Ok(Some((mut claim, _place))) => {
             let span = span(&claim);
             trace::begin(&span, claim.origin.traceparent.as_deref());
             // changes are traced as part of this span
@@ -63,8 +59,8 @@ pub async fn run(context: WorkerContext, name: String) {
             let next = dispatch::hand_over(&context.services, queue, share_of(claim.organisation));
             tokio::join!(Box::pin(work(&context, &claim).instrument(span)), next);
         }
-        // the dispatcher finds both again when they are due
-        Ok(Claimed::Suspect | Claimed::Nothing) => {}
+        // the dispatcher finds it again when it is due
+        Ok(None) => {}
         Err(error) => {
             tracing::warn!(
                 job.id = %job, chunk = number, %error,
@@ -72,6 +68,30 @@ pub async fn run(context: WorkerContext, name: String) {
             );
         }
     }
+}
+
+/// Claims a chunk; a suspect with the place for suspects of its queue, if that is free. Only a suspect takes it: a claim may wait for the
+/// row of its job.
+async fn claim(
+    context: &WorkerContext,
+    job: JobId,
+    number: i32,
+) -> Result<Option<(Claim, Option<SemaphorePermit<'_>>)>, Problem> {
+    let db = &context.services.db.main;
+    let (claimed, place) = match chunk::claim(db, job, number, &[]).await? {
+        Claimed::Suspect(queue) => {
+            let mut places = context.suspects.iter().filter(|(of, _)| *of == queue);
+            let Some(place) = places.find_map(|(_, place)| place.try_acquire().ok()) else { return Ok(None) };
+            (chunk::claim(db, job, number, &[queue]).await?, Some(place))
+        }
+        claimed => (claimed, None),
+    };
+    Ok(match claimed {
+        // its process lived, and has cleared the suspicion
+        Claimed::Now(claim) if claim.crashes == 0 => Some((*claim, None)),
+        Claimed::Now(claim) => Some((*claim, place)),
+        Claimed::Suspect(_) | Claimed::Nothing => None,
+    })
 }
 
 fn span(claim: &Claim) -> Span {
@@ -114,7 +134,7 @@ fn count(context: &WorkerContext, claim: &Claim, executed: &Result<Hold, Fate>, 
     let outcome = match executed {
         Ok(Hold::Kept) => "succeeded",
         Err(Fate::Retry(_) | Fate::RetryAfter(..) | Fate::Discard(_)) => "failed",
-        Ok(Hold::Lost) | Err(Fate::Again(_) | Fate::Snooze(_) | Fate::Pause { .. }) => return,
+        Ok(Hold::Lost) | Err(Fate::Again(_) | Fate::Away(_) | Fate::Snooze(_) | Fate::Pause { .. }) => return,
     };
     if claim.calls_partner {
         context.services.metrics.activity().note(Subject::Partner, outcome, took);
@@ -136,6 +156,9 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<Hold, Fa
             Some(Ok(Hold::Kept))
         }
         Ok(Ended::Stopped) => Some(Err(Fate::Snooze(Duration::ZERO))),
+        Ok(Ended::Failed(how)) => {
+            Some(Err(Fate::Away(format!("its separate process did not record what became of it ({how})"))))
+        }
         Ok(Ended::Unusable(error)) => {
             tracing::warn!(error, "cannot start a separate process for a chunk; executing it in this one");
             None
@@ -253,6 +276,10 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
             Fate::Retry(reason) | Fate::Again(reason) => {
                 tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and will be tried again");
                 chunk::postpone(db, claim.held(), wait_after(claim.attempts), Some(reason)).await
+            }
+            Fate::Away(reason) => {
+                tracing::info!(reason, "a chunk could not be tried");
+                chunk::put_off(db, claim.held(), reason).await
             }
             Fate::Snooze(wait) => chunk::postpone(db, claim.held(), *wait, None).await,
         };

@@ -333,7 +333,8 @@ impl<'c> Turn<'c> {
         self.ledger.forget();
         self.missed = false;
         // read before the fetch begins: a delivery settled later may still be in its snapshot
-        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand() };
+        let again = self.breaker.probes_again() && self.under_way.is_empty() && self.waiting.is_empty();
+        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand(), again };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
         // in its own task, so that it returns its connection whatever this turn waits for
         self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));

@@ -66,6 +66,11 @@ impl OutcomeWriter {
         Self(sender)
     }
 
+    /// Waits for the end of the writer, which is a failure while the process works.
+    pub async fn ended(&self) {
+        self.0.closed().await;
+    }
+
     /// Records an outcome, and then settles it in the ledger.
     pub(super) async fn record(&self, outcome: Outcome, ledger: &Arc<Ledger>) {
         let delivery = outcome.delivery;

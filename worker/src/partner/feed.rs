@@ -11,8 +11,9 @@
 //!   `<baseUrl>?warehouse=<warehouseId>`.
 //!
 //! A feed of any length is read in constant memory and split into pages. After an interruption it is read
-//! again, and rows that are already recorded are skipped; if it has changed meanwhile, the fetch starts
-//! again.
+//! again, and rows that are already recorded are passed over; if it has changed meanwhile, the fetch starts
+//! again. A feed without a version has not changed if the rows that are passed over have the same SKUs in the
+//! same order. One that changes all the time is not read from the start for ever ([`RESTARTS`]).
 
 mod split;
 mod unfold;
@@ -27,6 +28,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_shared::job::payload::BYTES_PER_CHUNK;
+use longshore_shared::kernel::crypto::Hasher;
 use longshore_shared::kernel::unfold::Unfoldable;
 use longshore_shared::partner::setting::Setting;
 use serde::{Deserialize, Serialize};
@@ -44,6 +46,9 @@ use crate::outbound::{Call, Client, Opened};
 const NAME: &str = "the feed";
 /// How long sending stocks may take.
 const SEND_PATIENCE: Duration = Duration::from_mins(1);
+/// How often a fetch starts again because its feed has changed. Then it continues at the row where it was: what that passes over,
+/// the next fetch finds.
+const RESTARTS: u32 = 3;
 /// Stocks per call.
 const STOCKS_PER_CALL: usize = 1_000;
 
@@ -152,6 +157,22 @@ struct Cursor {
     rows: u64,
     /// The version that they are from.
     version: Version,
+    /// Without a version: SHA-256 of their SKUs, in their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    skus: Option<[u8; 32]>,
+    /// How often the fetch has started again; more than [`RESTARTS`]: it continued in a feed that had changed.
+    #[serde(default)]
+    restarts: u32,
+}
+
+/// What a request for a feed came to.
+enum Begun {
+    /// It is read on from the cursor.
+    Body(Box<Body>),
+    /// It has not changed since the last complete fetch.
+    Unchanged,
+    /// It has changed since the rows before the cursor were read.
+    Changed,
 }
 
 impl Feed {
@@ -176,13 +197,23 @@ impl Feed {
     }
 
     fn pages<'p>(&'p self, member: &'static str, url: Url, start: Start<'p>) -> Pages<'p> {
-        let reading = Reading::Begin { member, url, start };
-        Box::pin(stream::try_unfold((self, reading), |(feed, reading)| async move {
+        let cursor = start.cursor.and_then(|cursor| serde_json::from_str(cursor).ok());
+        let reading = Reading::Begin { url, cursor, memo: start.memo };
+        Box::pin(stream::try_unfold((self, reading), move |(feed, reading)| async move {
             let mut body = match reading {
-                Reading::Begin { member, url, start } => match feed.begin(member, url, start).await? {
-                    Some(body) => Box::new(body),
-                    None => return Ok(None),
-                },
+                Reading::Begin { url, cursor, memo } => {
+                    match feed.begin(member, &url, cursor.as_ref(), memo).await? {
+                        Begun::Body(body) => body,
+                        Begun::Unchanged => return Ok(None),
+                        Begun::Changed => {
+                            let restarts = cursor.map_or(0, |cursor| cursor.restarts) + 1;
+                            let cursor = Cursor { restarts, ..Cursor::default() };
+                            let page = Page { anew: true, cursor: cursor.stored(), ..Page::default() };
+                            let reading = Reading::Begin { url, cursor: Some(cursor), memo: None };
+                            return Ok(Some((page, (feed, reading))));
+                        }
+                    }
+                }
                 Reading::On(body) => body,
                 Reading::Done => return Ok(None),
             };
@@ -192,15 +223,15 @@ impl Feed {
         }))
     }
 
-    /// Requests the feed; `None` if it has not changed.
+    /// Requests the feed, and passes over the rows before the cursor.
     async fn begin(
         &self,
         member: &'static str,
-        url: Url,
-        start: Start<'_>,
-    ) -> Result<Option<Body>, PartnerError> {
-        let cursor: Option<Cursor> = start.cursor.and_then(|cursor| serde_json::from_str(cursor).ok());
-        let memo: Option<Memo> = start.memo.and_then(|memo| serde_json::from_str(memo).ok());
+        url: &Url,
+        cursor: Option<&Cursor>,
+        memo: Option<&str>,
+    ) -> Result<Begun, PartnerError> {
+        let memo: Option<Memo> = memo.and_then(|memo| serde_json::from_str(memo).ok());
         let mut headers = self.headers();
         headers.insert(ACCEPT, HeaderValue::from_static("application/x-ndjson, application/json;q=0.9"));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
@@ -223,37 +254,42 @@ impl Feed {
         };
         let answer = self.client().open(call).await.map_err(|error| PartnerError::of_call(NAME, &error))?;
         if answer.status() == StatusCode::NOT_MODIFIED {
-            return Ok(None);
+            return Ok(Begun::Unchanged);
         }
         if !answer.status().is_success() {
             return Err(self.refusal(answer.status(), answer.headers()));
         }
         let version = Version::of(answer.headers());
-        let (rows, anew) = match cursor {
-            None => (0, false),
-            Some(cursor) if cursor.version == version => (cursor.rows, false),
-            // the rows read so far are from another version, in which their positions may differ
-            Some(_) => (0, true),
-        };
-        let memo = Memo { url: url.into(), version };
-        Ok(Some(Body {
+        let mut body = Box::new(Body {
             answer,
             pending: Bytes::new(),
             is_last: false,
             unfolder: Unfolder::new(),
             splitter: Splitter::new(member),
-            to_pass_over: rows,
-            rows,
-            memo,
-            anew,
+            rows: 0,
+            skus: Hasher::default(),
+            restarts: cursor.map_or(0, |cursor| cursor.restarts),
+            memo: Memo { url: url.to_string(), version },
             ended: false,
-        }))
+        });
+        if let Some(cursor) = cursor.filter(|cursor| cursor.rows > 0)
+            && !body.resume(cursor).await?
+        {
+            return Ok(Begun::Changed);
+        }
+        Ok(Begun::Body(body))
+    }
+}
+
+impl Cursor {
+    fn stored(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
     }
 }
 
 /// The progress of reading.
 enum Reading<'p> {
-    Begin { member: &'static str, url: Url, start: Start<'p> },
+    Begin { url: Url, cursor: Option<Cursor>, memo: Option<&'p str> },
     On(Box<Body>),
     Done,
 }
@@ -267,10 +303,12 @@ struct Body {
     is_last: bool,
     unfolder: Unfolder,
     splitter: Splitter,
-    to_pass_over: u64,
+    /// The number of rows so far.
     rows: u64,
+    /// Their SKUs, if it has no version.
+    skus: Hasher,
+    restarts: u32,
     memo: Memo,
-    anew: bool,
     ended: bool,
 }
 
@@ -304,27 +342,69 @@ impl From<Fault> for PartnerError {
 impl Body {
     /// Reads until a page is full or the feed ends.
     async fn page(&mut self) -> Result<Page, PartnerError> {
-        let mut page = Page { anew: std::mem::take(&mut self.anew), ..Page::default() };
+        let mut page = Page::default();
         let mut bytes = 0;
         while page.rows.len() < ROWS_PER_PAGE && bytes < BYTES_PER_CHUNK {
             match self.splitter.take() {
-                Some(_) if self.to_pass_over > 0 => self.to_pass_over -= 1,
                 Some(found) => {
                     let row = row(found);
                     bytes += row.body.len();
+                    self.count(row.product_sku.as_deref());
                     page.rows.push(row);
-                    self.rows += 1;
                 }
                 None if self.ended => break,
                 None => self.read_on().await?,
             }
         }
-        let cursor = Cursor { rows: self.rows, version: self.memo.version.clone() };
-        page.cursor = serde_json::to_string(&cursor).ok();
-        if self.is_done() && self.memo.version.is_known() {
+        let (version, restarts) = (self.memo.version.clone(), self.restarts);
+        page.cursor = Cursor { rows: self.rows, version, skus: self.skus(), restarts }.stored();
+        if self.is_done() && self.memo.version.is_known() && restarts <= RESTARTS {
             page.memo = serde_json::to_string(&self.memo).ok();
         }
         Ok(page)
+    }
+
+    /// Passes over the rows before a cursor; `false` if they are others now, and it is read from the start.
+    async fn resume(&mut self, cursor: &Cursor) -> Result<bool, PartnerError> {
+        let has_version = self.memo.version.is_known() || cursor.version.is_known();
+        let may_restart = cursor.restarts < RESTARTS;
+        let mut is_same = !has_version || self.memo.version == cursor.version;
+        if is_same || !may_restart {
+            self.pass_over(cursor.rows).await?;
+            is_same &= has_version || self.skus() == cursor.skus;
+        }
+        if !is_same && !may_restart {
+            self.restarts = RESTARTS + 1;
+        }
+        Ok(is_same || !may_restart)
+    }
+
+    /// Passes over so many rows, or to the end.
+    async fn pass_over(&mut self, rows: u64) -> Result<(), PartnerError> {
+        while self.rows < rows {
+            match self.splitter.take() {
+                Some(_) if self.memo.version.is_known() => self.rows += 1,
+                Some(found) => self.count(row(found).product_sku.as_deref()),
+                None if self.ended => break,
+                None => self.read_on().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a row.
+    fn count(&mut self, sku: Option<&str>) {
+        self.rows += 1;
+        if !self.memo.version.is_known() {
+            let sku = sku.unwrap_or_default().as_bytes();
+            self.skus.update(&(sku.len() as u64).to_be_bytes());
+            self.skus.update(sku);
+        }
+    }
+
+    /// What identifies its rows so far, if it has no version.
+    fn skus(&self) -> Option<[u8; 32]> {
+        (!self.memo.version.is_known()).then(|| self.skus.clone().finish())
     }
 
     /// Whether all rows were read and returned in pages.

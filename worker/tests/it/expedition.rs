@@ -1,11 +1,13 @@
 mod booking;
 mod choice;
 mod closing;
+mod edited;
 mod history;
 mod import;
 mod kill;
 mod news;
 mod parcels;
+mod polling;
 mod rows;
 pub(crate) mod support;
 mod together;

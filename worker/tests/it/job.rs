@@ -9,6 +9,7 @@ mod cancel_and_retry;
 mod claim;
 mod contention;
 mod halving;
+mod leases;
 mod order;
 mod physical;
 mod product_switch;

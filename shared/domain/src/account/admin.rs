@@ -56,17 +56,17 @@ pub async fn update(
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let mut edit = Edit::read(body, false)?;
+    let (mut edit, refused) = Edit::read(body, false);
     let password = match std::mem::take(&mut edit.person.password) {
-        Given::Absent => Password::Kept,
         Given::Null => Password::Becomes(None),
-        Given::Value(secret) => Password::Becomes(Some(password::hash(&secret).await?)),
+        Given::Value(secret) if refused.is_empty() => Password::Becomes(Some(password::hash(&secret).await?)),
+        Given::Absent | Given::Value(_) => Password::Kept,
     };
     let joined = edit.organisations.clone().unwrap_or_default();
     let (email, echo) = (edit.person.email.clone(), std::mem::take(&mut edit.echo));
     let become_ = |old: Fields| Ok(edit.apply(old));
     let mut change = Change::begin(services).await?;
-    check_organisations(change.connection(), &joined).await?;
+    check_organisations(change.connection(), &joined, refused).await?;
     if let Err(problem) = rewrite(&mut change, context, id, "admin.update", password, check, become_).await {
         drop(change);
         return Err(taken_by(&services.db, context.scope(), email.as_deref(), problem).await);
@@ -281,7 +281,7 @@ async fn write(
 /// An address that is already taken.
 fn refused(error: sqlx::Error) -> Problem {
     if violated_constraint(&error) == Some("admin_email_is_unique") {
-        return Problem::invalid(vec![Violation::taken("email", "another admin has this address", None)]);
+        return Problem::invalid(vec![Violation::taken("email", "belongs to another admin", None)]);
     }
     error.into()
 }

@@ -33,7 +33,7 @@ impl Belonging {
 
     fn message(self) -> &'static str {
         match self {
-            Self::Organisation => "there is no such organisation",
+            Self::Organisation => "does not exist",
             Self::Warehouse => "must be a warehouse of the organisation",
             Self::Wms => "must be a wms of the organisation",
         }

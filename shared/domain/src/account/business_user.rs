@@ -4,6 +4,7 @@ mod edit;
 
 use serde_json::Value;
 
+use super::belonging::owner;
 use super::password;
 use super::person::Person;
 use crate::list;
@@ -14,7 +15,7 @@ use longshore_kernel::context::Context;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{BusinessUserId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, id, object};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -39,7 +40,13 @@ pub fn body(is_new: bool) -> impl Rule<Out = (Person, Option<OrganisationId>, Ec
 
 /// Creates a business user (`POST /api/business-user`), in an organisation of the caller's.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let (person, organisation, _) = Reader::read(body, self::body(true))?;
+    let ((person, organisation, _), refused) = Reader::draft(body, self::body(true));
+    if !refused.is_empty() {
+        let mut connection = services.db.main.acquire().await?;
+        let given = organisation.map(OrganisationId::get);
+        let (_, found) = owner(&mut connection, context.scope(), None, given).await?;
+        return Err(Problem::invalid(with_found(refused, found)));
+    }
     let organisation = organisation.unwrap_or_default();
     let hash = match person.password.value() {
         Some(password) => Some(password::hash(&password).await?),
@@ -94,7 +101,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         Err(error) => return Err(error.into()),
     };
     if change.note(recorded) == 0 {
-        return Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"));
+        return Err(Problem::violation("organisation", "unknown_reference", "does not exist"));
     }
     let user = list::find(change.connection(), &BUSINESS_USER, context.scope(), id)
         .await?
@@ -113,7 +120,7 @@ async fn taken(services: &Services, context: &Context, email: &str) -> Result<Pr
     )
     .fetch_optional(&services.db.main)
     .await?;
-    Ok(Problem::invalid(vec![Violation::taken("email", "another business user has this address", other)]))
+    Ok(Problem::invalid(vec![Violation::taken("email", "belongs to another business user", other)]))
 }
 
 /// Deletes a business user for good (`DELETE /api/business-user/{id}`), with its tokens.

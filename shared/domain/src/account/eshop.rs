@@ -14,8 +14,10 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{EshopId, OrganisationId};
-use longshore_kernel::input::{Given, Reader, Rule, Schema, array, boolean, custom, id, one_of, text};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::input::{
+    Given, Reader, Rule, Schema, array, boolean, custom, drafts, id, one_of, text,
+};
+use longshore_kernel::problem::{Problem, Violation, refuses};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -38,7 +40,7 @@ record_fields! {
         /// Default warehouse; one of its warehouses.
         default_warehouse, "defaultWarehouse": Given<Uuid> => Option<Uuid>, id();
         /// Warehouses it is served from, sorted, each once.
-        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WAREHOUSES, id());
+        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, drafts(0..=MAX_WAREHOUSES, id());
         /// Whether it is active.
         active, "active": Option<bool> => bool, boolean();
         /// Associated partners: objects, as they came.
@@ -131,7 +133,7 @@ impl Editable for Eshop {
 
     async fn judge(
         connection: &mut PgConnection,
-        Judged { new, old, given, scope }: Judged<'_, Self>,
+        Judged { new, old, given, scope, refused }: Judged<'_, Self>,
     ) -> Result<Vec<Violation>, Problem> {
         let stored = old.map(|old| old.organisation);
         let (organisation, mut violations) = owner(connection, scope, stored, given.organisation).await?;
@@ -141,7 +143,8 @@ impl Editable for Eshop {
                 strangers(connection, Belonging::Warehouse, Some(organisation), "warehouses", ids).await?,
             );
         }
-        if new.default_warehouse.is_some_and(|id| !new.warehouses.contains(&id)) {
+        let is_foreign = new.default_warehouse.is_some_and(|id| !new.warehouses.contains(&id));
+        if is_foreign && !refuses(refused, "warehouses") {
             let message = "must be one of the warehouses";
             violations.push(Violation::new("defaultWarehouse", "not_allowed", message));
         }

@@ -102,7 +102,9 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
             if !order.state.status.waits() || order.state.is_paused {
                 continue;
             }
-            let state = placed(order, ledger.serve(&order.demand()));
+            // one that an earlier version sent without a stock holds up no other: `doctor` names it
+            let Ok(demand) = order.demand() else { continue };
+            let state = placed(order, ledger.serve(&demand));
             allocated.booked += usize::from(state.status.is_booked());
             allocated.left_waiting += usize::from(state.status.waits() && state != order.state);
             state
@@ -113,7 +115,7 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
             {
                 continue;
             }
-            let Some(lack) = ledger.take_back(&order.demand()) else { continue };
+            let Some(lack) = ledger.take_back(&order.entered()) else { continue };
             allocated.taken_back += 1;
             State { status: Status::WaitingForGoods, waits_for: Some(lack), ..order.state.clone() }
         };

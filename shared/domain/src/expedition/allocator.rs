@@ -55,7 +55,8 @@ impl Stock {
         (self.quantity, self.held, self.missing) == (0, 0, 0)
     }
 
-    /// Adds to it, and marks it if an order may be served since; the trigger of its table does the same.
+    /// Adds to it, and marks it if an order may be served since. The trigger of its table does the same by what the steps of a
+    /// transaction come to.
     fn add(&mut self, quantity: i64, held: i64, missing: i64) {
         let before = *self;
         self.quantity += quantity;
@@ -222,12 +223,10 @@ impl Ledger {
         found
     }
 
-    /// The stocks that changed since the last time, by id: they are written now.
+    /// The stocks that changed or were marked since the last time, by id: they are written now. A mark is written even where the
+    /// steps come to nothing: an order may have queued because of it.
     pub fn settle(&mut self) -> Vec<Adjustment> {
-        let changed = self.stocks.iter().filter(|(_, entry)| {
-            let numbers = |stock: Stock| (stock.quantity, stock.held, stock.missing);
-            numbers(entry.was) != numbers(entry.is)
-        });
+        let changed = self.stocks.iter().filter(|(_, entry)| entry.was != entry.is);
         let mut changed: Vec<_> = changed
             .map(|(stock, entry)| Adjustment { stock: *stock, was: entry.was, is: entry.is })
             .collect();

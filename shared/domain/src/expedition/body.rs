@@ -244,7 +244,7 @@ pub struct NewItem {
     pub columns: Map<String, Value>,
 }
 
-/// A body: what it gives, and what is wrong with it. A refused field counts as absent.
+/// A body: what it gives, and what is wrong with it. A refused field counts as absent; a refused item is blank.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// The e-shop.

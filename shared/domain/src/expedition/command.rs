@@ -169,7 +169,8 @@ pub async fn prepare(services: &Services, instructions: &[Instruction<'_>]) -> R
     Ok(())
 }
 
-/// Does commands on orders, all in the transaction; one that is refused is refused alone. What came of each is in their order.
+/// Does commands on orders, all in the transaction; one that is refused is refused alone. What came of each is in their order. One
+/// that lost a race fails all: they are prepared and tried again.
 pub async fn apply(
     change: &mut Change<'_>,
     origins: &[&Origin],
@@ -222,6 +223,7 @@ pub async fn apply(
                 });
                 transitions.push(transition);
             }
+            Err(problem) if problem.is_contention() => return Err(problem),
             Err(problem) => done.push(Done::Refused(problem)),
         }
     }

@@ -6,6 +6,7 @@ use super::allocator::{Decision, Ledger};
 use super::order::{Order, State};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState as Handover};
 use longshore_kernel::problem::{Problem, WRONG_STATUS};
+use longshore_kernel::sqlstate::Overtaken;
 
 /// Why nothing else is done of an order.
 const CANCELLING: &str = "the warehouse is being asked to cancel it";
@@ -65,7 +66,7 @@ impl Command {
         let status = order.state.status;
         let same = || Ok(order.state.clone());
         match self {
-            Self::Send { .. } if status.is_editable() => Ok(send(order, ledger)),
+            Self::Send { .. } if status.is_editable() => send(order, ledger).map_err(Problem::from),
             Self::Send { .. } if status == Status::Canceled => {
                 Err(wrong_status(status, "a canceled expedition does not come back; create a new one"))
             }
@@ -102,7 +103,7 @@ impl Command {
             Self::Rebook => {
                 is_bookable(status)?;
                 release(order, ledger);
-                let state = book(order, ledger);
+                let state = book(order, ledger)?;
                 let kept = matches!(state.status, Status::StockOk | Status::AwaitingProcessing);
                 // booked again, it waits for its confirmation as before
                 let is_same = kept && status == Status::StockOk;
@@ -114,7 +115,7 @@ impl Command {
                     return same();
                 }
                 if status.is_booked() {
-                    ledger.unbook(&order.demand());
+                    ledger.unbook(&order.entered());
                 }
                 let status = Status::AwaitingReservation;
                 Ok(State { status, is_paused: true, waits_for: None, ..order.state.clone() })
@@ -124,18 +125,18 @@ impl Command {
 }
 
 /// What sending makes of an order that has not been sent: it is incorrect, or is booked, or waits.
-pub(super) fn send(order: &Order, ledger: &mut Ledger) -> State {
+pub(super) fn send(order: &Order, ledger: &mut Ledger) -> Result<State, Overtaken> {
     let (errors, is_address_checked) = (order.errors(), order.checks_address);
     if errors.is_none() {
-        return State { errors, is_address_checked, ..book(order, ledger) };
+        return Ok(State { errors, is_address_checked, ..book(order, ledger)? });
     }
     let handover = order.state.handover;
-    State { status: Status::Incorrect, errors, is_address_checked, handover, ..State::default() }
+    Ok(State { status: Status::Incorrect, errors, is_address_checked, handover, ..State::default() })
 }
 
 /// Books an order that holds nothing and waits for nothing.
-fn book(order: &Order, ledger: &mut Ledger) -> State {
-    placed(order, ledger.send(&order.demand()))
+fn book(order: &Order, ledger: &mut Ledger) -> Result<State, Overtaken> {
+    Ok(placed(order, ledger.send(&order.demand()?)))
 }
 
 /// The state of an order by what was decided of it.
@@ -152,9 +153,9 @@ pub(super) fn placed(order: &Order, decision: Decision) -> State {
 /// Gives back what an order holds or waits for.
 fn release(order: &Order, ledger: &mut Ledger) {
     if order.state.status.is_booked() {
-        ledger.release(&order.demand());
+        ledger.release(&order.entered());
     } else if order.state.status.waits() {
-        ledger.withdraw(&order.demand());
+        ledger.withdraw(&order.entered());
     }
 }
 

@@ -1,6 +1,9 @@
 //! Taking over the orders of an e-shop (`docs/reference/orders.md#import`): the rows of a chunk are created, changed or cancelled
 //! in one transaction, in their order, and sent exactly as sending does.
 //!
+//! The stocks that new orders lack are made for the whole chunk before its first lock, so that they wait for nobody who waits for
+//! the chunk.
+//!
 //! A row is matched by its `orderNumber` in the e-shop. The digest of the row that was last taken is kept, so that the same row
 //! changes nothing when it comes again, even where a person has corrected the order since.
 
@@ -16,10 +19,12 @@ use uuid::Uuid;
 use self::group::Group;
 pub(super) use self::row::digest;
 pub use self::row::{Row, read_row, schema};
+use super::order::Place;
+use super::stocks::{self, Wanted};
 use crate::job::halving::{Refused, Statement, halve};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_kernel::ids::{EshopId, OrganisationId, ProductId};
 use longshore_kernel::metrics::OrderCounts;
 use longshore_kernel::problem::Violation;
 use longshore_kernel::queue::Hint;
@@ -71,7 +76,10 @@ pub async fn apply(
 ) -> Result<Applied, sqlx::Error> {
     let placed: Vec<Placed<'_>> =
         rows.iter().zip(indexes).map(|(row, index)| Placed { row, index: *index }).collect();
-    let parts = count_parts(change.connection(), import.organisation, rows).await?;
+    let Survey { parts, lacking } = survey(change.connection(), import, rows).await?;
+    if !lacking.is_empty() {
+        stocks::make(&change.services().db.main, &lacking).await?;
+    }
     let taking = Taking { import, services: change.services() };
     let mut applied = Applied::default();
     let mut start = 0;
@@ -108,46 +116,105 @@ fn group(rows: &[Row], parts: &[usize]) -> usize {
     rows.len()
 }
 
-/// How many items each row has in the place of its bundles.
-async fn count_parts(
+/// What the items of rows are, before any of them is locked.
+struct Survey {
+    /// How many items each row has in the place of its bundles.
+    parts: Vec<usize>,
+    /// The stocks that new orders will be booked in, and that are not there yet.
+    lacking: Vec<Wanted>,
+}
+
+async fn survey(
     connection: &mut PgConnection,
-    organisation: OrganisationId,
+    import: Import<'_>,
     rows: &[Row],
-) -> Result<Vec<usize>, sqlx::Error> {
-    let (mut of, mut products, mut skus) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<Survey, sqlx::Error> {
+    let (mut of, mut products, mut skus, mut numbers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut warehouses, mut wms, mut sends) = (Vec::new(), Vec::new(), Vec::new());
     for (row, at) in rows.iter().zip(0_i64..) {
+        let (warehouse, of_wms) = row.place();
         for item in row.items() {
             of.push(at);
             products.push(item.product);
             skus.push(item.product_sku.as_deref());
+            numbers.push(row.order_number.as_str());
+            warehouses.push(warehouse);
+            wms.push(of_wms);
+            sends.push(row.sends(import.send));
         }
     }
     let found = sqlx::query!(
         // each by its key, independent of the statistics
-        r#"SELECT g.row AS "row!", count(*) AS "parts!"
-           FROM unnest($2::bigint[], $3::uuid[], $4::text[]) AS g (row, product, sku)
+        r#"WITH shop AS MATERIALIZED (
+               SELECT s.default_warehouse_id AS warehouse, w.default_wms_id AS wms, NOT s.edit_before_processing AS sends
+               FROM eshop s LEFT JOIN warehouse w ON w.id = ANY (ARRAY[s.default_warehouse_id]) WHERE s.id = $2
+           )
+           SELECT g.row AS "row!", l.warehouse AS "warehouse?", l.wms AS "wms?", count(c.product_id) AS "parts!",
+                  array_remove(array_agg(CASE WHEN m.lacks THEN coalesce(c.product_id, p.id) END), NULL) AS "lacking!"
+           FROM unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::uuid[], $8::uuid[], $9::boolean[])
+               AS g (row, product, sku, number, warehouse, wms, sends)
+           CROSS JOIN shop
            CROSS JOIN LATERAL (
-               (SELECT id, type FROM product WHERE id = g.product AND organisation_id = $1)
+               (SELECT id, type, active FROM product WHERE id = g.product AND organisation_id IS NOT DISTINCT FROM $1)
                UNION ALL
-               (SELECT id, type FROM product
+               (SELECT id, type, active FROM product
                 WHERE organisation_id = $1 AND product_sku >= g.sku AND product_sku <= g.sku ORDER BY product_sku LIMIT 1)
            ) p
-           CROSS JOIN LATERAL (SELECT FROM product_child WHERE bundle_id = p.id OFFSET 0) c
-           WHERE p.type = 'bundle' GROUP BY g.row"#,
-        organisation.get(),
+           LEFT JOIN LATERAL (
+               SELECT product_id FROM product_child WHERE bundle_id = p.id AND p.type = 'bundle' OFFSET 0
+           ) c ON true
+           CROSS JOIN LATERAL (
+               SELECT coalesce(g.warehouse, shop.warehouse) AS warehouse,
+                      coalesce(g.wms, CASE WHEN g.warehouse IS NULL THEN shop.wms
+                                      ELSE (SELECT default_wms_id FROM warehouse WHERE id = g.warehouse) END) AS wms
+               OFFSET 0
+           ) l
+           CROSS JOIN LATERAL (
+               -- an order that is known, or refused, gets no stock by this
+               SELECT CASE
+                   WHEN p.type NOT IN ('physical', 'bundle') OR NOT coalesce(g.sends, shop.sends) THEN false
+                   WHEN EXISTS (SELECT FROM product_stock
+                                WHERE product_id = coalesce(c.product_id, p.id) AND warehouse_id = l.warehouse
+                                  AND wms_id = l.wms) THEN false
+                   ELSE p.active
+                        AND EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2)
+                        AND EXISTS (SELECT FROM eshop_warehouse WHERE eshop_id = $2 AND warehouse_id = l.warehouse)
+                        AND EXISTS (SELECT FROM warehouse_wms WHERE warehouse_id = l.warehouse AND wms_id = l.wms)
+                        AND NOT EXISTS (SELECT FROM expedition_detail WHERE eshop_id = $2 AND order_number = g.number)
+                   END AS lacks
+               OFFSET 0
+           ) m
+           GROUP BY g.row, l.warehouse, l.wms
+           HAVING count(c.product_id) > 0 OR bool_or(m.lacks)"#,
+        import.organisation.get(),
+        import.eshop.get(),
         &of,
         &products as &[Option<Uuid>],
         &skus as &[Option<&str>],
+        &numbers as &[&str],
+        &warehouses as &[Option<Uuid>],
+        &wms as &[Option<Uuid>],
+        &sends as &[Option<bool>],
     )
     .fetch_all(connection)
     .await?;
-    let mut parts = vec![0; rows.len()];
+    let mut survey = Survey { parts: vec![0; rows.len()], lacking: Vec::new() };
     for found in found {
-        if let Some(parts) = usize::try_from(found.row).ok().and_then(|row| parts.get_mut(row)) {
+        let place = usize::try_from(found.row).ok();
+        if let Some(parts) = place.and_then(|place| survey.parts.get_mut(place)) {
             *parts = usize::try_from(found.parts).unwrap_or(usize::MAX);
         }
+        if let (Some(warehouse), Some(wms)) = (found.warehouse, found.wms) {
+            let place = Place { warehouse: warehouse.into(), wms: wms.into() };
+            let wanted = |product| Wanted {
+                organisation: import.organisation,
+                product: ProductId::from(product),
+                place,
+            };
+            survey.lacking.extend(found.lacking.into_iter().map(wanted));
+        }
     }
-    Ok(parts)
+    Ok(survey)
 }
 
 /// Takes over rows of different orders, all or none.

@@ -34,10 +34,11 @@ const ALLOCATE: &str = "see that a worker runs, and what its log says after \"ca
 const RULES: &[(&str, &str, &str)] = &[
     (
         "a stock holds what its orders have booked, and misses what they wait for",
-        "SELECT format('stock %s has held %s and missing %s; its orders have %s and %s', s.id, s.held, s.missing,
-                       coalesce(i.held, 0), coalesce(i.missing, 0))
+        "SELECT format('stock %s has held %s and missing %s; its orders have %s and %s',
+                       coalesce(s.id::text, '(none) of product ' || i.product_id), coalesce(s.held, 0),
+                       coalesce(s.missing, 0), coalesce(i.held, 0), coalesce(i.missing, 0))
          FROM product_stock s
-         LEFT JOIN (
+         FULL JOIN (
              SELECT i.product_id, e.warehouse_id, e.wms_id,
                     sum(i.quantity) FILTER (WHERE e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
                                                                'waiting_for_cancel')) AS held,

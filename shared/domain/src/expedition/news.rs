@@ -139,7 +139,7 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
                 // its effect is there
                 Some(digest) if *digest == row.digest => continue,
                 Some(_) => {
-                    let violation = Violation::new("id", "id_reused", "an earlier report has this id");
+                    let violation = Violation::new("id", "id_reused", "belongs to an earlier report");
                     applied.refused.push((place, vec![violation]));
                     continue;
                 }
@@ -196,13 +196,13 @@ impl Taking<'_> {
             rows.iter().filter(|placed| placed.row.is_packed()).filter_map(|placed| placed.order).collect();
         // what a packed order takes out of a stock needs one, even if the order is not the one that was handed over
         let strays = orders.iter_mut().filter(|order| packed.contains(&order.id));
-        stocks::make_missing(self.services, &mut strays.collect::<Vec<_>>()).await?;
+        stocks::make_missing_under_locks(self.services, &mut strays.collect::<Vec<_>>()).await?;
         Ok(orders)
     }
 }
 
 fn unknown() -> Violation {
-    Violation::new("expedition", "unknown_expedition", "there is no such order in the wms")
+    Violation::new("expedition", "unknown_expedition", "must be an order of the wms")
 }
 
 /// The reports that were taken before, with what they said.

@@ -16,6 +16,7 @@ use longshore_kernel::ids::{
 };
 use longshore_kernel::problem::Violation;
 use longshore_kernel::refused::Parameters;
+use longshore_kernel::sqlstate::Overtaken;
 
 /// Where pieces of a product are: a warehouse, and the wms in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,8 +107,17 @@ impl Order {
         self.state.status.is_handed_over(self.state.handover)
     }
 
-    /// What it needs. Every item has a stock once it is sent.
-    pub(super) fn demand(&self) -> Demand {
+    /// What it needs of its stocks, to be booked. Stocks are made before the order is locked: where an item has none, another
+    /// change came in between, and the order would be booked without these pieces.
+    pub(super) fn demand(&self) -> Result<Demand, Overtaken> {
+        let needed = |item: &Item| Some((item.stock?, i64::from(item.quantity)));
+        let needed: Option<Vec<_>> = self.items.iter().map(needed).collect();
+        let overtaken = Overtaken("an order was edited while it was being booked");
+        needed.map(Demand::new).ok_or(overtaken)
+    }
+
+    /// What was entered for it in its stocks when it was sent: the pieces that it holds, or that it waits for.
+    pub(super) fn entered(&self) -> Demand {
         Demand::new(self.items.iter().filter_map(|item| Some((item.stock?, i64::from(item.quantity)))))
     }
 

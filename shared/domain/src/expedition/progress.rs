@@ -25,7 +25,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, StockId};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -38,13 +38,16 @@ pub async fn report(
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let now = services.clock.now();
-    let report = read(body, now)?;
+    let (report, refused) = read(body, now);
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
     let Some(order) = order::lock(change.connection(), scope, &[id]).await?.pop() else {
         return Err(tombstone::missing(change.connection(), scope, ENTITY, id.get()).await);
     };
     check(order.version)?;
+    if !refused.is_empty() {
+        return Err(Problem::invalid(with_found(refused, strangers(&order, &report))));
+    }
     if !report.force && is_reported(change.connection(), &order).await? {
         let first = "the system of its warehouse reports on it; with `force` it is moved by hand";
         return Err(wrong_status(order.state.status, first));
@@ -217,7 +220,7 @@ fn decide(
 ) -> Result<Step, Problem> {
     if let Some(state) = answer(order, report)? {
         if order.state.status.is_booked() && !state.status.is_booked() {
-            ledger.release(&order.demand());
+            ledger.release(&order.entered());
         }
         return Ok(Step::of(state, had, ledger));
     }
@@ -239,13 +242,13 @@ fn decide(
             contradict_nothing(report, &known.left, &leaves)?;
             if new.is_packed() && !old.is_packed() {
                 let demand = Demand::new(leaves.iter().map(|(_, stock, n)| (*stock, i64::from(*n))));
-                found = ledger.pack(&order.demand(), &demand);
+                found = ledger.pack(&order.entered(), &demand);
                 left = Some(leaves);
             }
         }
         (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
         (Some(_), None) if !old.is_packed() => {
-            ledger.release(&order.demand());
+            ledger.release(&order.entered());
             state.errors.clone_from(&report.errors);
         }
         (None, None) if old == Status::Incorrect => state.errors.clone_from(&report.errors),
@@ -280,16 +283,22 @@ fn answer(order: &Order, report: &Report) -> Result<Option<State>, Problem> {
     }
 }
 
+/// Reported items that are not those of the order.
+fn strangers(order: &Order, report: &Report) -> Vec<Violation> {
+    let reported = report.items.iter().flatten().enumerate();
+    reported
+        .filter(|(_, (id, _))| !order.items.iter().any(|item| item.id == *id))
+        .map(|(index, _)| {
+            let path = format!("items[{index}].id");
+            Violation::new(path, "unknown_reference", "must be an item of the expedition")
+        })
+        .collect()
+}
+
 /// What leaves of each item: what is reported, added up; without a report, all that was ordered.
 fn leaving(order: &Order, report: &Report) -> Result<Vec<(ExpeditionItemId, StockId, i32)>, Problem> {
-    let mut violations = Vec::new();
+    let mut violations = strangers(order, report);
     let reported = report.items.as_deref();
-    for (index, (id, _)) in reported.unwrap_or_default().iter().enumerate() {
-        if !order.items.iter().any(|item| item.id == *id) {
-            let path = format!("items[{index}].id");
-            violations.push(Violation::new(path, "unknown_reference", "must be an item of the expedition"));
-        }
-    }
     let mut left = Vec::with_capacity(order.items.len());
     for item in &order.items {
         let Some(stock) = item.stock else { continue };

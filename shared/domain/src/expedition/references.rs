@@ -18,7 +18,7 @@ use super::choice::{Choice, Shipper};
 use super::order::{Item, Order, Place, Sendable, State};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId};
-use longshore_kernel::problem::Violation;
+use longshore_kernel::problem::{Violation, refuses, with_found};
 
 /// An order that a body describes, beside the one that is stored, if it is.
 #[derive(Debug)]
@@ -79,14 +79,15 @@ struct Placed<'d> {
 }
 
 fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
-    let mut violations = draft.given.violations.clone();
-    let mut refuse = |path: &str, code, message: &str| violations.push(Violation::new(path, code, message));
+    let mut found = Vec::new();
+    let mut refuse = |path: &str, code, message: &str| found.push(Violation::new(path, code, message));
+    let is_refused = |field: &str| refuses(&draft.given.violations, field);
     let organisation = head.organisation.filter(|id| draft.scope.has_eshop((*id).into(), draft.eshop));
     let (detail, codes) = (&mut draft.detail, draft.given.codes);
     match organisation {
         // refused where it was read
         None if draft.is_new && draft.given.eshop.is_none() => {}
-        None => refuse("eshop", "unknown_reference", "there is no such e-shop"),
+        None => refuse("eshop", "unknown_reference", "does not exist"),
         Some(_) if draft.is_new && !head.is_eshop_active => refuse("eshop", "inactive", "is not active"),
         Some(_) => {}
     }
@@ -96,7 +97,9 @@ fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
         let gives_place = gives_warehouse || fields.wms_id.is_some();
         let has_warehouse = fields.warehouse_id.is_some() || !detail.warehouse_id.is_nil();
         let has_wms = fields.wms_id.is_some() || !detail.wms_id.is_nil();
-        if head.warehouse.is_none() && !has_warehouse {
+        if is_refused("warehouse") {
+            // its wms cannot be judged
+        } else if head.warehouse.is_none() && !has_warehouse {
             refuse("warehouse", "required", "is required: the e-shop has no defaultWarehouse");
         } else if gives_warehouse && !head.is_warehouse_served {
             refuse("warehouse", "unknown_reference", "must be a warehouse of the e-shop");
@@ -126,7 +129,9 @@ fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
         }
         let is_given =
             is_given || codes.service.is_some() || draft.given.fields.carrier_service_id.is_given();
-        if names_service && !names_carrier {
+        if names_service && (is_refused("carrier") || is_refused("carrierCode")) {
+            // the services of the carrier are not known
+        } else if names_service && !names_carrier {
             refuse(service, "not_allowed", "must come with its carrier");
         } else if names_service && is_given && head.carrier.is_some() && !head.is_service_active {
             refuse(service, "unknown_reference", "must be a service of the carrier");
@@ -134,16 +139,17 @@ fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
     }
     if let Some(other) = head.number_taken_by.filter(|_| organisation.is_some()) {
         let message = "belongs to another order of the e-shop";
-        violations.push(Violation::taken("orderNumber", message, Some(other)));
+        found.push(Violation::taken("orderNumber", message, Some(other)));
     }
     if let Some(other) = head.external_taken_by.filter(|_| organisation.is_some()) {
         let message = "belongs to another order of the e-shop";
-        violations.push(Violation::taken("externalId", message, Some(other)));
+        found.push(Violation::taken("externalId", message, Some(other)));
     }
     detail.warehouse_id = head.warehouse.unwrap_or(detail.warehouse_id);
     detail.wms_id = head.wms.unwrap_or(detail.wms_id);
     detail.carrier_id = head.carrier.or(detail.carrier_id);
     detail.carrier_service_id = head.service.or(detail.carrier_service_id);
+    let violations = with_found(draft.given.violations.clone(), found);
     Placed { draft, head, violations }
 }
 
@@ -276,21 +282,26 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
     })
 }
 
-fn take_item(
-    items: &mut Items,
-    draft: &Draft<'_>,
-    given: &NewItem,
-    found: Found,
-) -> Result<(), (&'static str, &'static str, String)> {
+/// What is wrong with an item: the member, a code and a sentence.
+type Fault = (&'static str, &'static str, String);
+
+/// There is no such product, as far as the caller sees.
+fn unknown(named_by: &'static str, is_bound: bool) -> Fault {
+    let owner = if is_bound { "e-shop" } else { "organisation" };
+    (named_by, "unknown_reference", format!("must be a product of the {owner}"))
+}
+
+fn take_item(items: &mut Items, draft: &Draft<'_>, given: &NewItem, found: Found) -> Result<(), Fault> {
     let named_by = if given.product.is_some() { "product" } else { "productSku" };
     let order = draft.id;
+    // who is bound to an e-shop is not told what its organisation has elsewhere
+    let is_bound = draft.scope.eshop().is_some();
     let Found { product: Some(product), product_sku, kind, is_active, is_attached, stock, parts } = found
     else {
-        return Err((named_by, "unknown_reference", "must be a product of the organisation".to_owned()));
+        return Err(unknown(named_by, is_bound));
     };
-    if !is_attached && draft.scope.eshop().is_some() {
-        // a product of other e-shops, which the caller does not see
-        return Err((named_by, "unknown_reference", "must be a product of the e-shop".to_owned()));
+    if !is_attached && is_bound {
+        return Err(unknown(named_by, is_bound));
     }
     if given.product_sku.is_some() && given.product_sku != product_sku {
         return Err((

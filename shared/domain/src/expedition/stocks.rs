@@ -1,6 +1,10 @@
 //! The stocks that orders are booked in: made before they are locked, and locked by id (`docs/reference/orders.md#booking`).
 //!
 //! Locks are taken in one order everywhere: orders by id, stocks by id, then the products whose stock is all zeros, by id.
+//!
+//! Stocks are made on a connection of their own, whose wait for a product Postgres does not see as one of the transaction that
+//! needs them. So that transaction must hold no locks yet, or the wait must be short: else two would wait for each other until
+//! their time is up.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,8 +25,24 @@ pub(super) struct Wanted {
     pub(super) place: Place,
 }
 
-/// Makes the stocks of products that have none in a place yet, in a transaction of its own.
+/// Begins a transaction that waits for a lock for a tenth of a second.
+const BEGIN_BRIEF: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
+
+/// Makes the stocks of products that have none in a place yet, in a transaction of its own. The caller holds no locks.
 pub(super) async fn make(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
+    insert(&mut *pool.acquire().await?, wanted).await
+}
+
+/// The same for a caller that holds locks. Where a product is locked for longer than a moment, that is contention (55P03): the
+/// caller gives its locks back, and runs again.
+async fn make_under_locks(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
+    let mut tx = pool.transaction(Some(BEGIN_BRIEF)).await?;
+    insert(&mut tx, wanted).await?;
+    tx.commit().await
+}
+
+/// Inserts stocks, whose products are locked in the order of their ids.
+async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable();
     wanted.dedup();
@@ -39,7 +59,7 @@ pub(super) async fn make(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Err
         &column(|w| w.place.warehouse.get()),
         &column(|w| w.place.wms.get()),
     )
-    .execute(pool)
+    .execute(connection)
     .await
     .map(|_| ())
 }
@@ -131,19 +151,42 @@ pub(super) async fn turned(connection: &mut PgConnection, locked: &Locked) -> Re
     Ok(Turned(locked.zero.iter().copied().filter(|product| !physical.contains(product)).collect()))
 }
 
-/// Makes the stocks that orders lack, and notes them.
+/// Makes the stocks that orders lack, and notes them. The caller holds no locks.
 pub(super) async fn make_missing(services: &Services, orders: &mut [&mut Order]) -> Result<(), sqlx::Error> {
+    let wanted = missing(orders);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    make(&services.db.main, &wanted).await?;
+    note(services, orders, &wanted).await
+}
+
+/// The same for a caller that holds locks ([`make_under_locks`]).
+pub(super) async fn make_missing_under_locks(
+    services: &Services,
+    orders: &mut [&mut Order],
+) -> Result<(), sqlx::Error> {
+    let wanted = missing(orders);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    make_under_locks(&services.db.main, &wanted).await?;
+    note(services, orders, &wanted).await
+}
+
+/// The stocks that orders lack.
+fn missing(orders: &[&mut Order]) -> Vec<Wanted> {
     let lacks = |order: &&mut Order| -> Vec<Wanted> {
         let items = order.items.iter().filter(|item| item.stock.is_none());
         let wanted = |product| Wanted { organisation: order.organisation, product, place: order.place };
         items.map(|item| wanted(item.product)).collect()
     };
-    let wanted: Vec<Wanted> = orders.iter().flat_map(lacks).collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    make(&services.db.main, &wanted).await?;
-    let found = find(&services.db.main, &wanted).await?;
+    orders.iter().flat_map(lacks).collect()
+}
+
+/// Notes the stocks that were made for orders.
+async fn note(services: &Services, orders: &mut [&mut Order], wanted: &[Wanted]) -> Result<(), sqlx::Error> {
+    let found = find(&services.db.main, wanted).await?;
     for order in orders {
         let place = order.place;
         for item in order.items.iter_mut().filter(|item| item.stock.is_none()) {

@@ -173,6 +173,8 @@ pub(super) struct StockColumns {
     pub(super) missing: Vec<i64>,
     /// Whether it shows another quantity, or another number of available pieces.
     pub(super) is_told: Vec<bool>,
+    /// Whether it is marked, also where one step made it so and another gave back what the first had changed.
+    pub(super) is_marked: Vec<bool>,
     /// What they were before.
     pub(super) were: Were,
 }
@@ -195,6 +197,7 @@ impl FromIterator<Adjustment> for StockColumns {
             columns.held.push(is.held - was.held);
             columns.missing.push(is.missing - was.missing);
             columns.is_told.push(is.quantity != was.quantity || is.available() != was.available());
+            columns.is_marked.push(is.is_marked);
             columns.were.quantities.push(i32::try_from(was.quantity).unwrap_or(i32::MAX));
             columns.were.held.push(was.held);
             columns.were.missing.push(was.missing);
@@ -205,11 +208,11 @@ impl FromIterator<Adjustment> for StockColumns {
 }
 
 /// Runs [`record_each!`](longshore_kernel::record_each) for orders and the stocks that they changed: `ctes` write the orders, `rows`
-/// are theirs in `changed`; the macro appends what belongs to the stocks. Its own parameters are `$9` to `$16`; of these, `$14` and
-/// `$15` are the names of the events of an order; those of the caller start at `$17`. Nothing is written unless the first of
+/// are theirs in `changed`; the macro appends what belongs to the stocks. Its own parameters are `$9` to `$17`; of these, `$15` and
+/// `$16` are the names of the events of an order; those of the caller start at `$18`. Nothing is written unless the first of
 /// `ctes`, `verified (ok)`, says so.
 ///
-/// `record_orders!(connection, origins, stocks, "WITH ctes", "rows", parameters from $17 …)`
+/// `record_orders!(connection, origins, stocks, "WITH ctes", "rows", parameters from $18 …)`
 macro_rules! record_orders {
     ($connection:expr, $origins:expr, $stocks:expr, $ctes:literal, $rows:literal $(, $parameter:expr)* $(,)?) => {
         longshore_kernel::record_each!(
@@ -222,9 +225,12 @@ macro_rules! record_orders {
             + ", stocks AS (
                  UPDATE product_stock s
                  SET quantity = s.quantity + a.quantity, held = s.held + a.held, missing = s.missing + a.missing,
-                     version = s.version + 1
-                 FROM unnest($9::uuid[], $10::int[], $11::bigint[], $12::bigint[], $13::boolean[])
-                     AS a (id, quantity, held, missing, is_told)
+                     -- the trigger sees what all steps come to, and one may have marked what another made up for
+                     marked_at = coalesce(s.marked_at, CASE WHEN a.is_marked THEN clock_timestamp() END),
+                     -- a mark is not shown
+                     version = s.version + ((a.quantity, a.held, a.missing) <> (0, 0, 0))::int
+                 FROM unnest($9::uuid[], $10::int[], $11::bigint[], $12::bigint[], $13::boolean[], $14::boolean[])
+                     AS a (id, quantity, held, missing, is_told, is_marked)
                  WHERE s.id = ANY (ARRAY[a.id]) AND (SELECT ok FROM verified)
                  RETURNING s.id, s.version, s.changed_at, s.organisation_id, s.product_id, s.warehouse_id, s.wms_id,
                            s.quantity, s.booked, a.quantity AS added, a.is_told
@@ -245,7 +251,7 @@ macro_rules! record_orders {
              ), changed AS ("
             + $rows
             + " UNION ALL
-                SELECT id, organisation_id, eshops, NULL, data, version, changed_at, 1, NULL, 'product_stock', $16::text
+                SELECT id, organisation_id, eshops, NULL, data, version, changed_at, 1, NULL, 'product_stock', $17::text
                 FROM stock_told
              )",
             &$stocks.ids,
@@ -253,6 +259,7 @@ macro_rules! record_orders {
             &$stocks.held,
             &$stocks.missing,
             &$stocks.is_told,
+            &$stocks.is_marked,
             $crate::list::fields::event::EXPEDITION_STATUS_CHANGE.name,
             $crate::list::fields::event::EXPEDITION_BOOKED_CHANGE.name,
             $crate::list::fields::event::PRODUCT_STOCK_CHANGE.name
@@ -325,9 +332,9 @@ pub(super) async fn write(
         origins,
         stocks,
         "WITH verified AS (SELECT true AS ok), given AS MATERIALIZED (
-             SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
-                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[],
-                                  $30::text[], $31::boolean[], $32::text[])
+             SELECT * FROM unnest($18::uuid[], $19::text[], $20::boolean[], $21::uuid[], $22::bigint[], $23::text[],
+                                  $24::boolean[], $25::text[], $26::bigint[], $27::text[], $28::text[], $29::text[], $30::boolean[],
+                                  $31::text[], $32::boolean[], $33::text[])
              AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, event_data, booked, raised,
                    event, silent, canceling)
          ), written AS (
@@ -341,10 +348,10 @@ pub(super) async fn write(
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
                 event_data::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
-                CASE WHEN event_data IS NOT NULL THEN coalesce(event, $14::text) END AS event
+                CASE WHEN event_data IS NOT NULL THEN coalesce(event, $15::text) END AS event
          FROM written WHERE changes IS NOT NULL
          UNION ALL
-         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, action, NULL, $15::text::text
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, action, NULL, $16::text::text
          FROM written WHERE booked IS NOT NULL",
         &ids,
         &statuses as &[&str],

@@ -92,8 +92,8 @@ async fn insert_ids<T>(
         sequence: None,
         source: None,
     };
-    let limit = change.services().unfinished_jobs;
-    room::make(change.connection(), job.organisation(), limit).await?;
+    let services = change.services();
+    room::make(change.connection(), services, job.organisation()).await?;
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
     insert(change.connection(), &job, &context.origin, JobState::Queued, total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;

@@ -15,6 +15,8 @@ const WAITS_SECONDS: f64 = 10.0;
 const NAMED: i64 = 20;
 /// Jobs of an e-shop, before those that fail, among which the last that succeeded is looked for.
 const LOOKED_AT: i64 = 200;
+/// The same after them.
+const AFTER: i64 = 10_000;
 /// A job that is under way and has not moved for so long is stuck.
 pub const STUCK_MINUTES: i32 = 10;
 
@@ -150,15 +152,19 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
                        ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $5
                    ) AS j WHERE j.kind = g.kind AND j.state = 'succeeded') AS succeeded_at
            FROM grouped g JOIN eshop s ON s.id = g.eshop_id
-           -- looked up for each: a join may read all jobs that succeeded
-           WHERE (SELECT true FROM job j WHERE j.eshop_id = ANY (ARRAY[g.eshop_id]) AND j.created_at > g.last
-                  AND j.kind = g.kind AND j.state = 'succeeded' ORDER BY j.eshop_id, j.created_at, j.id LIMIT 1) IS NULL
+           -- those of its e-shop in their order: of all that succeeded, Postgres may make a bitmap
+           WHERE (SELECT true FROM (
+                      SELECT kind, state FROM job
+                      WHERE eshop_id = ANY (ARRAY[g.eshop_id]) AND created_at > g.last
+                      ORDER BY eshop_id, created_at, id LIMIT (SELECT $6::bigint)) AS j
+                  WHERE j.kind = g.kind AND j.state = 'succeeded' LIMIT 1) IS NULL
            ORDER BY g.jobs DESC, g.since LIMIT $4"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
         NAMED,
         LOOKED_AT,
+        AFTER,
     )
     .fetch_all(&db.lists)
     .await?;

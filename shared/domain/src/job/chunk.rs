@@ -14,7 +14,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-pub use self::held::{Count, Held, end, fail, pause, postpone, progressed, renew, still_alive};
+pub use self::held::{Count, Held, end, fail, pause, postpone, progressed, put_off, renew, still_alive};
 use super::dispatch::queue_of;
 use super::fetching::CALLING;
 use super::kind::{Job, JobKind, Owner, Unusable};
@@ -86,9 +86,9 @@ pub struct Claim {
     pub source: Option<String>,
     /// It has no items, and calls the partner.
     pub calls_partner: bool,
-    /// Executions so far, with this one.
+    /// Executions so far, with this one, without those that ended with the death of their process.
     pub attempts: i32,
-    /// Those that ended with the death of their process.
+    /// Executions that ended with the death of their process.
     pub crashes: i32,
     /// The caller who requested the job, for the audit.
     pub origin: Origin,
@@ -149,8 +149,8 @@ impl Claim {
 pub enum Claimed {
     /// Execute it.
     Now(Box<Claim>),
-    /// It is a suspect: it was running when a process died. Claim it again when no other suspect of its queue runs here.
-    Suspect,
+    /// It is a suspect: it was running when a process died. Claim it again when no other suspect of this queue runs here.
+    Suspect(Queue),
     /// Nothing to do: it ended, runs elsewhere, waits for its time or for an earlier job.
     Nothing,
 }
@@ -167,7 +167,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
     let row = sqlx::query_as!(
         Row,
         r#"WITH target AS (
-               SELECT c.job_id, c.number, c.state AS was,
+               SELECT c.job_id, c.number, c.state AS was, c.calls_partner,
                       (c.crashes > 0 OR c.state = 'running') AS suspect, c.calls_partner = ANY($3) AS has_place
                FROM job_chunk c JOIN job j ON j.id = c.job_id
                WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
@@ -195,14 +195,24 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
            ), claimed AS (
                UPDATE job_chunk c
                SET state = 'running', token = c.token + 1, leased_until = now() + make_interval(secs => $4),
-                   attempts = c.attempts + 1, crashes = c.crashes + (t.was = 'running')::int,
-                   started_at = coalesce(c.started_at, now())
+                   -- the attempt of a process that died is made again
+                   attempts = c.attempts + (t.was <> 'running')::int, crashes = c.crashes + (t.was = 'running')::int,
+                   started_at = now()
                FROM target t
                WHERE c.job_id = t.job_id AND c.number = t.number AND (t.has_place OR NOT t.suspect)
                RETURNING c.*
            ), started AS (
                UPDATE job j
                SET state = 'running', started_at = coalesce(j.started_at, now()), changed_at = now(),
+                   attempt_started_at = CASE
+                       WHEN j.state = 'running' THEN coalesce(j.attempt_started_at, j.started_at)
+                       -- while one chunk waits for its next attempt, others may run: they are among the first
+                       WHEN j.state = 'retrying' AND EXISTS (
+                           SELECT FROM (SELECT number, leased_until FROM job_chunk
+                                        WHERE job_id = c.job_id AND state IN ('queued', 'running')
+                                        ORDER BY number LIMIT 100) AS r
+                           WHERE r.number <> c.number AND r.leased_until IS NOT NULL) THEN coalesce(j.attempt_started_at, j.started_at)
+                       ELSE now() END,
                    attempts = greatest(j.attempts, c.attempts)
                FROM claimed c
                WHERE j.id = c.job_id AND (j.state <> 'running' OR j.attempts < c.attempts)
@@ -211,7 +221,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
            )
            SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
-                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  c.lines, c.duplicates AS "duplicates?", t.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
@@ -225,11 +235,10 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
     .fetch_optional(db)
     .await?;
     let Some(row) = row else { return Ok(Claimed::Nothing) };
-    let suspect = row.suspect;
+    let suspect = row.suspect.then(|| queue_of(row.calls_partner));
     Ok(match row.claim(job, number) {
         Some(claim) => Claimed::Now(Box::new(claim)),
-        None if suspect => Claimed::Suspect,
-        None => Claimed::Nothing,
+        None => suspect.map_or(Claimed::Nothing, Claimed::Suspect),
     })
 }
 
@@ -239,7 +248,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         Row,
         r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
-                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
@@ -264,7 +273,7 @@ struct Row {
     indexes: Option<Vec<i32>>,
     lines: Option<Vec<i64>>,
     duplicates: Option<Vec<i32>>,
-    calls_partner: Option<bool>,
+    calls_partner: bool,
     attempts: Option<i32>,
     crashes: Option<i32>,
     kind: String,
@@ -305,7 +314,7 @@ impl Row {
             lines: self.lines.into(),
             duplicates: self.duplicates.unwrap_or_default(),
             source: self.source,
-            calls_partner: self.calls_partner.unwrap_or(false),
+            calls_partner: self.calls_partner,
             attempts: self.attempts.unwrap_or(1),
             crashes: self.crashes.unwrap_or(0),
             origin: Origin {

@@ -87,12 +87,12 @@ async fn job_of<J: Job>(
     setting: &Setting,
 ) -> Result<JobId, Problem> {
     let (tested, organisation) = (setting.of.to_string(), setting.organisation);
-    let limit = change.services().unfinished_jobs;
+    let services = change.services();
     let tx = change.connection();
     if let Some(waiting) = waiting(tx, J::KIND, &tested).await? {
         return Ok(waiting);
     }
-    room::make(tx, Some(organisation), limit).await?;
+    room::make(tx, services, Some(organisation)).await?;
     let job = NewJob {
         id: JobId::new(),
         stored: Stored::new(job)?,

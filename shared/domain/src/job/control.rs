@@ -131,7 +131,7 @@ pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
 }
 
 /// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. Items that would
-/// end in the same way are not retried: rows whose key occurs earlier in the job (the earlier one was accepted), items that
+/// end in the same way are not retried: rows whose key occurs earlier in the job (the earlier one counts), items that
 /// a partner refused (the next send-out finds them), notices, whose items were accepted, and items beyond the kept errors
 /// ([`KEPT`](super::item_error::KEPT)), which have no payload. Where there is nothing else, it is a conflict.
 pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<Answer, Problem> {
@@ -147,7 +147,7 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
         };
         return Err(Problem::new(&CONFLICT, why));
     }
-    room::make(tx, job.organisation, services.unfinished_jobs).await?;
+    room::make(tx, services, job.organisation).await?;
     let kind: JobKind =
         job.kind.parse().map_err(|_| Problem::new(&CONFLICT, Unusable::kind(&job.kind).to_string()))?;
     if let (Some(organisation), Some(_)) = (job.organisation, job.sequence) {
@@ -259,21 +259,28 @@ async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Re
     )
     .fetch_one(&mut *tx)
     .await?;
+    // which rows repeat an earlier one, their chunks know: a code that says so, others have too
+    let again = sqlx::query_scalar!(
+        r#"SELECT index AS "index!" FROM job_item_error
+           WHERE job_id = $1 AND code <> 'refused_by_partner' AND NOT notice
+           EXCEPT
+           SELECT coalesce(c.indexes[d.place + 1], c.first_index + d.place)
+           FROM job_chunk c CROSS JOIN LATERAL unnest(c.duplicates) AS d (place) WHERE c.job_id = $1
+           ORDER BY 1"#,
+        job.get(),
+    )
+    .fetch_all(&mut *tx)
+    .await?;
     let (mut chunks, mut items) = (0, 0);
-    loop {
-        let refused = sqlx::query!(
-            "DELETE FROM job_item_error
-             WHERE job_id = $1 AND index IN (
-                 SELECT index FROM job_item_error WHERE job_id = $1 AND code NOT IN ('duplicate', 'refused_by_partner') AND NOT notice ORDER BY index LIMIT $2)
-             RETURNING index, line, payload",
+    for again in again.chunks(batch) {
+        let mut refused = sqlx::query!(
+            "DELETE FROM job_item_error WHERE job_id = $1 AND index = ANY ($2) RETURNING index, line, payload",
             job.get(),
-            i64::try_from(batch).map_err(Problem::internal)?,
+            again,
         )
         .fetch_all(&mut *tx)
         .await?;
-        if refused.is_empty() {
-            return Ok((chunks, items));
-        }
+        refused.sort_unstable_by_key(|row| row.index);
         let payload = if ids {
             let ids: Vec<Uuid> = refused.iter().filter_map(|r| Uuid::from_slice(&r.payload).ok()).collect();
             pack_ids(&ids)
@@ -308,6 +315,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Re
         chunks += 1;
         items += count;
     }
+    Ok((chunks, items))
 }
 
 /// Records a new state of jobs, whose former ones are given in their order.

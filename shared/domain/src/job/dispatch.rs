@@ -14,10 +14,17 @@
 //! # When it looks
 //!
 //! Every commit that makes a chunk due looks at the window of that organisation ([`hand_over`]), and so does every claim.
-//! The dispatcher looks at all of them every second ([`due`]): that finds what the queue lost, what waits for its next
+//! The dispatcher looks at all of them every second ([`Looks::due`]): that finds what the queue lost, what waits for its next
 //! attempt, and what a dead process held. No look reads a backlog: indexes lead from one organisation, and from one line,
 //! to the next.
+//!
+//! While a transaction is open for long, the indexes keep the dead entries of all jobs that ended since it began. A look at one
+//! organisation reads only those of that organisation, and rests when it took long ([`rest`]), as a look at all does. The look for what
+//! dead processes held begins where there may be some.
 
+use std::time::Instant;
+
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -26,6 +33,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
+use longshore_kernel::rest;
 use longshore_kernel::services::Services;
 
 /// Due chunks of an organisation that are on a queue at once. The claim of one brings the next within a few milliseconds.
@@ -42,6 +50,9 @@ const COUNTED_CHUNKS: i64 = 16;
 const LINES: i64 = 256;
 /// The same for a look at all.
 const ALL_LINES: i64 = i64::MAX;
+/// A lease may end before others see it: the statement that gives it may wait for as long as the time limit of statements
+/// ([`database`](longshore_kernel::database)).
+const LATE: TimeDelta = TimeDelta::seconds(150);
 
 /// Whose turn it is when work of this organisation is due; of none, a share that all such work has in common.
 #[must_use]
@@ -64,6 +75,7 @@ macro_rules! due_chunks {
                      WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
                        AND (organisation_id, sequence) > (coalesce($1::uuid, '00000000-0000-0000-0000-000000000000'),
                                                           '00000000-0000-0000-0000-000000000000'::uuid)
+                       AND organisation_id <= coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                      ORDER BY organisation_id, sequence LIMIT 1)
                     UNION ALL
                     SELECT following.organisation_id, following.sequence, l.nth + 1
@@ -71,13 +83,15 @@ macro_rules! due_chunks {
                         SELECT organisation_id, sequence FROM job
                         WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
                           AND (organisation_id, sequence) > (l.organisation, l.sequence)
+                          AND organisation_id <= coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                         ORDER BY organisation_id, sequence LIMIT 1) AS following
-                    WHERE l.nth < $4 AND ($1::uuid IS NULL OR following.organisation_id = $1)
+                    WHERE l.nth < $4
                 ), share (id) AS (
                     (SELECT coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') FROM job
                      WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
                        AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000')
-                           >= coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+                           BETWEEN coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+                               AND coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                      ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT 1)
                     UNION ALL
                     SELECT following.id
@@ -100,7 +114,6 @@ macro_rules! due_chunks {
                         WHERE j.sequence = l.sequence AND j.state IN ('queued', 'running', 'retrying')
                           AND j.out_of_line_until IS NULL AND j.kind <> 'stock.send'
                         ORDER BY j.acceptance LIMIT 1) AS first
-                    WHERE $1::uuid IS NULL OR l.organisation = $1
                     UNION ALL
                     SELECT s.id, j.id, j.acceptance, j.in_order, NULL
                     FROM share s
@@ -113,7 +126,6 @@ macro_rules! due_chunks {
                         WHERE j.sequence IS NULL AND j.state IN ('queued', 'running', 'retrying')
                           AND coalesce(j.organisation_id, '00000000-0000-0000-0000-000000000000') BETWEEN s.id AND s.id
                         ORDER BY coalesce(j.organisation_id, '00000000-0000-0000-0000-000000000000'), j.acceptance LIMIT $2) AS j
-                    WHERE $1::uuid IS NULL OR s.id = $1
                 )
                 SELECT placed.job_id, placed.number, placed.since
                 FROM (SELECT h.acceptance, d.job_id, d.number, d.since,
@@ -149,7 +161,8 @@ macro_rules! due_calls {
                 WITH RECURSIVE share (id) AS (
                     (SELECT organisation_id FROM job
                      WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying')
-                       AND organisation_id >= coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+                       AND organisation_id BETWEEN coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+                           AND coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                      ORDER BY organisation_id, acceptance LIMIT 1)
                     UNION ALL
                     SELECT following.organisation_id
@@ -188,7 +201,6 @@ macro_rules! due_calls {
                                 ELSE (j.out_of_line_until IS NULL OR j.out_of_line_until <= now())
                                      AND (other.acceptance IS NULL OR j.acceptance < other.acceptance) END
                           ORDER BY j.organisation_id, j.acceptance LIMIT $2) AS found) AS d
-                WHERE $1::uuid IS NULL OR s.id = $1
                 ORDER BY d.place, d.acceptance LIMIT $3) AS c "#
             + $tail
             $(, $parameter)*
@@ -200,26 +212,56 @@ macro_rules! due_calls {
 /// processes held. Any number of processes may ask: a queue takes each name once. Neither waiting or running chunks nor
 /// chunks of another queue, which may be paused, hide those behind them.
 pub async fn due(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
-    let mut due = left_behind(db).await?;
-    due.extend(chunks_of(db, None).await?.into_iter().map(|name| (Queue::Chunk, name)));
-    due.extend(calls_of(db, None).await?.into_iter().map(|name| (Queue::Partner, name)));
-    Ok(due)
+    Looks::default().due(db).await
 }
 
-/// What a process held that did not renew it.
-async fn left_behind(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
-    let found = sqlx::query!(
-        "SELECT c.job_id, c.number, c.calls_partner FROM job_chunk c
-         JOIN job j ON j.id = c.job_id AND j.state IN ('queued', 'running', 'retrying')
-         WHERE c.state = 'running' AND c.leased_until <= now() ORDER BY c.leased_until LIMIT $1",
-        MOST,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(found
-        .into_iter()
-        .map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id.into(), c.number)))
-        .collect())
+/// What a process remembers from one look at all to the next.
+#[derive(Debug, Default)]
+pub struct Looks {
+    /// Leases that ended earlier were all renewed, or given up.
+    none_before: Option<DateTime<Utc>>,
+    /// When it looks again whose turn it is.
+    rest_until: Option<Instant>,
+}
+
+impl Looks {
+    /// The same as [`due`]. While the look for turns rests, only what dead processes held.
+    pub async fn due(&mut self, db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
+        let mut due = self.left_behind(db).await?;
+        let started = Instant::now();
+        if self.rest_until.is_some_and(|until| started < until) {
+            return Ok(due);
+        }
+        due.extend(chunks_of(db, None).await?.into_iter().map(|name| (Queue::Chunk, name)));
+        due.extend(calls_of(db, None).await?.into_iter().map(|name| (Queue::Partner, name)));
+        self.rest_until = rest::after(started.elapsed()).map(|rest| Instant::now() + rest);
+        Ok(due)
+    }
+
+    /// What a process held that did not renew it.
+    async fn left_behind(&mut self, db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
+        let found = sqlx::query!(
+            r#"SELECT now() AS "now!", c.job_id AS "job_id?", c.number AS "number?", c.calls_partner AS "calls_partner?",
+                      c.leased_until AS "leased_until?"
+               FROM (SELECT) AS one LEFT JOIN (
+                   SELECT c.job_id, c.number, c.calls_partner, c.leased_until FROM job_chunk c
+                   JOIN job j ON j.id = c.job_id AND j.state IN ('queued', 'running', 'retrying')
+                   WHERE c.state = 'running' AND c.leased_until BETWEEN coalesce($2::timestamptz, '-infinity') AND now()
+                   ORDER BY c.leased_until LIMIT $1) AS c ON true
+               ORDER BY c.leased_until"#,
+            MOST,
+            self.none_before as Option<DateTime<Utc>>,
+        )
+        .fetch_all(db)
+        .await?;
+        self.none_before =
+            found.first().map(|first| first.leased_until.unwrap_or(first.now).min(first.now - LATE));
+        let name = |job: Option<Uuid>, number: Option<i32>| Some(chunk_name(job?.into(), number?));
+        Ok(found
+            .into_iter()
+            .filter_map(|c| Some((queue_of(c.calls_partner?), name(c.job_id, c.number)?)))
+            .collect())
+    }
 }
 
 async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
@@ -261,12 +303,17 @@ pub fn note(change: &mut Change<'_>, queue: Queue, organisation: Option<Organisa
 }
 
 /// After a commit that made something of a share due, or took something of it from a queue: puts there what is in its
-/// window. What goes wrong is left to the dispatcher.
+/// window. What goes wrong, and what comes while its looks rest, is left to the dispatcher.
 pub async fn hand_over(services: &Services, queue: Queue, share: Uuid) {
+    if services.rests.has(queue.name(), share) {
+        return;
+    }
+    let started = Instant::now();
     let found = match queue {
         Queue::Partner => calls_of(&services.db.main, Some(share)).await,
         _ => chunks_of(&services.db.main, Some(share)).await,
     };
+    services.rests.note(queue.name(), share, started.elapsed());
     match found {
         Ok(names) => services.queues.hand_over(queue, names),
         Err(error) => {
@@ -317,7 +364,7 @@ pub async fn waiting(db: &PgPool) -> Result<Vec<Waiting>, Problem> {
     )
     .fetch_one(db)
     .await?;
-    let waiting = |queue, due, since: [Option<chrono::DateTime<chrono::Utc>>; 2]| {
+    let waiting = |queue, due, since: [Option<DateTime<Utc>>; 2]| {
         let oldest = since.into_iter().flatten().min();
         let oldest_seconds = oldest.map(|since| (left.now - since).as_seconds_f64().max(0.0));
         Waiting { queue, due, oldest_seconds }

@@ -11,6 +11,7 @@ use super::item_error::{self, ItemError};
 use super::kind::JobState;
 use super::line;
 use crate::list::fields::event::SYNC_FINISHED;
+use longshore_kernel::cause::causes;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
@@ -46,21 +47,20 @@ pub enum Fate {
         /// That moment.
         until: DateTime<Utc>,
     },
-    /// It could not be tried (Postgres is away, the process stops): no attempt is spent.
+    /// It could not be tried, because Postgres is away or short of something: no attempt is spent, and the waits grow.
+    Away(String),
+    /// It is not tried now (its turn has not come, the process stops): no attempt is spent.
     Snooze(Duration),
     /// It fails for good.
     Discard(String),
 }
-
-/// Wait before a chunk is tried again that could not be tried.
-const SNOOZE: Duration = Duration::from_secs(1);
 
 impl From<sqlx::Error> for Fate {
     fn from(error: sqlx::Error) -> Self {
         if is_contention(&error) {
             Self::Again(error.to_string())
         } else if is_unreachable(&error) {
-            Self::Snooze(SNOOZE)
+            Self::Away(error.to_string())
         } else {
             Self::Retry(error.to_string())
         }
@@ -72,7 +72,7 @@ impl From<Problem> for Fate {
         if problem.is_contention() {
             Self::Again(problem.to_string())
         } else if problem.is_unavailable() && !problem.is_cancelled() {
-            Self::Snooze(SNOOZE)
+            Self::Away(causes(&problem).to_string())
         } else {
             Self::Retry(problem.to_string())
         }

@@ -1,6 +1,7 @@
 //! Failed jobs, grouped by error, and retrying a whole group.
 //!
-//! Errors that differ only in numbers and ids are the same error. Only the newest failures are read, with the index on them.
+//! Errors that differ only in numbers and ids are the same error; the status that answered a call is not such a number. Only the
+//! newest failures are read, with the index on them.
 
 use std::sync::Arc;
 
@@ -21,12 +22,15 @@ const GROUPS: i64 = 100;
 /// Jobs that one retry of a group puts in the queue again.
 pub const RETRIED_AT_ONCE: i64 = 500;
 
+/// Numbers and ids, which do not distinguish errors. The status that answered a call does ("HTTP 503").
+const NUMBERS: &str = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<!(HTTP|status|answered) )(?<![0-9])[0-9]+";
+
 /// Jobs that failed of the same.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// What they were doing.
     pub kind: String,
-    /// What they failed of, with `…` for every number and id.
+    /// What they failed of, with `…` for every number and id except the status of a call.
     pub error: String,
     /// Names the group in addresses.
     pub key: String,
@@ -56,8 +60,7 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
                LIMIT CASE WHEN $1 IS NULL THEN (SELECT $3::bigint) ELSE $3 END
            ), alike AS MATERIALIZED (
                -- most errors are the same to the letter: their numbers are replaced once
-               SELECT kind, error, regexp_replace(error,
-                          '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS same
+               SELECT kind, error, regexp_replace(error, $6::text, '…', 'g') AS same
                FROM failed GROUP BY kind, error
            )
            SELECT a.kind AS "kind!", a.same AS "error!", md5(a.kind || ' ' || a.same) AS "key!",
@@ -74,6 +77,7 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
         LOOKED_AT,
         key,
         GROUPS,
+        NUMBERS,
     )
     .fetch_all(&db.lists)
     .await?;
@@ -111,8 +115,7 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, 
     let found = sqlx::query_scalar!(
         r#"WITH failed AS (
                SELECT id, kind, created_at,
-                      regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
-                          '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
+                      regexp_replace(left(coalesce(error, 'no reason was recorded'), 500), $6::text, '…', 'g') AS error
                FROM job
                WHERE state = 'failed' AND in_scope($1, organisation_id, organisations)
                  AND in_eshop($2, eshop_id)
@@ -124,6 +127,7 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, 
         LOOKED_AT,
         key,
         RETRIED_AT_ONCE,
+        NUMBERS,
     )
     .fetch_all(&db.lists)
     .await?;

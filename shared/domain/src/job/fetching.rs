@@ -46,13 +46,13 @@ pub async fn accept(
 ) -> Result<JobId, Problem> {
     let stored = &target.stored;
     let shop = target.shop().ok_or_else(|| Problem::internal("only an e-shop fetches from a partner"))?;
-    let limit = change.services().unfinished_jobs;
+    let services = change.services();
     let tx = change.connection();
     // it has its room already
     if let Some(waiting) = waiting(tx, shop.eshop, stored.kind, source).await? {
         return Ok(waiting);
     }
-    room::make(tx, Some(shop.organisation), limit).await?;
+    room::make(tx, services, Some(shop.organisation)).await?;
     line::lock(tx, stored.kind, shop.organisation, Some(shop.eshop)).await?;
     // one may have been accepted in the meantime
     if let Some(waiting) = waiting(tx, shop.eshop, stored.kind, source).await? {

@@ -90,6 +90,8 @@ pub struct Job {
     pub created_at: DateTime<Utc>,
     /// When its first chunk was begun.
     pub started_at: Option<DateTime<Utc>>,
+    /// When its last attempt began: then, or when it went on after a wait in which nothing of it ran.
+    pub attempt_started_at: Option<DateTime<Utc>>,
     /// When it ended.
     pub finished_at: Option<DateTime<Utc>>,
     /// When it last moved.
@@ -119,9 +121,9 @@ pub struct Chunk {
     pub state: ChunkState,
     /// Its items.
     pub items: i32,
-    /// Executions so far.
+    /// Executions so far, without those that ended with the death of their process.
     pub attempts: i32,
-    /// Those of them that ended with the death of their process.
+    /// Executions that ended with the death of their process.
     pub crashes: i32,
     /// Why the last one failed.
     pub error: Option<String>,
@@ -222,8 +224,8 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
                   CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                       AS "waits_for: Json<WaitsFor>",
                   j.actor_type, j.actor_name,
-                  j.request_id, j.traceparent, j.created_at, j.started_at, j.finished_at,
-                  coalesce(j.progressed_at, j.changed_at) AS "moved_on_at!"
+                  j.request_id, j.traceparent, j.created_at, j.started_at, coalesce(j.attempt_started_at, j.started_at) AS attempt_started_at,
+                  j.finished_at, coalesce(j.progressed_at, j.changed_at) AS "moved_on_at!"
            FROM job j
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,

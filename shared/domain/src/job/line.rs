@@ -61,7 +61,7 @@ pub(super) async fn step(tx: &mut PgConnection, job: JobId) -> Result<bool, sqlx
         "WITH oldest AS (
              SELECT acceptance FROM job_chunk
              WHERE job_id = $1 AND state IN ('queued', 'running') AND NOT calls_partner
-             -- of a page that was halved, the other half has a later number
+             -- of a page that was halved, one half has a number before those of earlier pages
              ORDER BY acceptance, number LIMIT 1
          )
          UPDATE job j

@@ -126,16 +126,29 @@ impl Beside {
     }
 }
 
-/// Removes up to `limit` marks without an earlier running sync; returns how many.
+/// Removes up to `limit` marks without an earlier running sync; returns how many. Of each organisation that has marks, the first sync
+/// is looked up once.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
-        "DELETE FROM sync_mark WHERE ctid IN (
-             SELECT m.ctid FROM sync_mark m
-             WHERE NOT EXISTS (
-                 SELECT FROM job e
-                 WHERE e.organisation_id = m.organisation_id AND e.kind IN ('product.sync', 'stock.sync')
-                   AND e.acceptance < m.acceptance AND e.state IN ('queued', 'running', 'retrying')
-                   AND e.sequence IS NOT NULL AND e.out_of_line_until IS NULL)
+        "WITH RECURSIVE organisation (id) AS (
+             (SELECT organisation_id FROM sync_mark ORDER BY organisation_id LIMIT 1)
+             UNION ALL
+             SELECT following.organisation_id
+             FROM organisation o CROSS JOIN LATERAL (
+                 SELECT organisation_id FROM sync_mark WHERE organisation_id > o.id
+                 ORDER BY organisation_id LIMIT 1) AS following
+         )
+         DELETE FROM sync_mark WHERE ctid IN (
+             SELECT gone.ctid FROM organisation o
+             LEFT JOIN LATERAL (
+                 SELECT e.acceptance FROM job e
+                 WHERE e.organisation_id BETWEEN o.id AND o.id AND e.kind IN ('product.sync', 'stock.sync')
+                   AND e.state IN ('queued', 'running', 'retrying') AND e.sequence IS NOT NULL AND e.out_of_line_until IS NULL
+                 ORDER BY e.organisation_id, e.acceptance LIMIT 1) AS first ON true
+             CROSS JOIN LATERAL (
+                 SELECT m.ctid FROM sync_mark m
+                 WHERE m.organisation_id = o.id AND m.acceptance <= coalesce(first.acceptance, 9223372036854775807)
+                 LIMIT $1) AS gone
              LIMIT $1)",
         limit,
     )

@@ -30,6 +30,10 @@ use longshore_kernel::services::Services;
 
 /// A receiver that has not staged a chunk or renewed itself for this long is gone, in seconds.
 pub const PATIENCE_SECONDS: f64 = 60.0;
+/// How long it may take to accept what arrived, in seconds: to find equal keys among five million rows takes a quarter of a minute.
+const ACCEPTED_WITHIN_SECONDS: f64 = 900.0;
+/// The same for each statement of that.
+const STATEMENT_PATIENCE: &str = "15min";
 
 /// What a sync is for.
 #[derive(Clone, Debug)]
@@ -212,7 +216,7 @@ impl<'s> Receiving<'s> {
         let mut connection = services.db.main.acquire().await?;
         // before the row exists: a future that is dropped during the write may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
-        room::make(&mut connection, Some(organisation), services.unfinished_jobs).await?;
+        room::make(&mut connection, services, Some(organisation)).await?;
         acceptance::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
         Ok(Self {
             services,
@@ -242,12 +246,16 @@ impl<'s> Receiving<'s> {
     }
 
     /// Says that the sender is still there, although no chunk is full.
-    // Here and below, by its key alone: by its state it might be looked for among all that is received, dead entries included.
     pub async fn renew(&self) -> Result<(), Problem> {
+        self.renew_for(PATIENCE_SECONDS).await
+    }
+
+    // Here and below, by its key alone: by its state it might be looked for among all that is received, dead entries included.
+    async fn renew_for(&self, seconds: f64) -> Result<(), Problem> {
         let alive = sqlx::query!(
             "UPDATE job SET receiving_until = now() + make_interval(secs => $2) WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id.get(),
-            PATIENCE_SECONDS,
+            seconds,
         )
         .execute(&self.services.db.main)
         .await?;
@@ -272,11 +280,15 @@ impl<'s> Receiving<'s> {
         if let Some(packed) = self.gathering.rest() {
             self.chunk(packed).await?;
         }
+        self.renew_for(ACCEPTED_WITHIN_SECONDS).await?;
         let answer = Answer::accepted_job(self.job.id);
         let mut change = Change::begin(self.services).await?;
         let tx = change.connection();
+        sqlx::query!("SELECT set_config('statement_timeout', $1, true) AS statement", STATEMENT_PATIENCE)
+            .fetch_one(&mut *tx)
+            .await?;
         mark_duplicates(tx, self.job.id).await?;
-        room::make(tx, Some(self.organisation), self.services.unfinished_jobs).await?;
+        room::make(tx, self.services, Some(self.organisation)).await?;
         line::lock(tx, self.job.stored.kind, self.organisation, self.job.eshop).await?;
         // a job without rows has nothing to wait for
         let accepted = sqlx::query!(

@@ -2,9 +2,10 @@
 //!
 //! Checked before a job is accepted, with indexes on unfinished jobs: ended jobs are not read, and an organisation pays
 //! only for its own backlog. Far from the limit, requests do not wait for each other. Close to it, acceptances of that
-//! organisation run one after the other, so that concurrent ones do not all find the last free place.
+//! organisation run one after the other, so that concurrent ones do not all find the last free place. While a transaction is open for
+//! long, the entries of jobs that have ended since are gone through: then a count that is far from the limit holds for a while.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -12,21 +13,33 @@ use uuid::Uuid;
 use super::dispatch::share_of;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{Problem, SHARE_USED};
+use longshore_kernel::services::Services;
 
 /// So close to the limit, acceptances wait for each other: more than are under way at once, of all processes together.
 const CLOSE: u32 = 512;
+/// The name of the count among the looks that rest ([`rest`](longshore_kernel::rest)).
+const COUNT: &str = "unfinished jobs";
 /// When it is worth asking again.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Makes sure that one more job of the organisation, or of none, is not over the limit.
 pub(super) async fn make(
     tx: &mut PgConnection,
+    services: &Services,
     organisation: Option<OrganisationId>,
-    limit: u32,
 ) -> Result<(), Problem> {
-    let share = share_of(organisation);
+    let (share, limit) = (share_of(organisation), services.unfinished_jobs);
     // a worker, which has no limit, counts nothing
-    if limit == u32::MAX || !is_taken(tx, share, limit.saturating_sub(CLOSE)).await? {
+    if limit == u32::MAX || services.rests.has(COUNT, share) {
+        return Ok(());
+    }
+    let (started, far) = (Instant::now(), limit.saturating_sub(CLOSE));
+    let found = taken(tx, share, far).await?;
+    if found < far {
+        // in a rest, not so many are accepted that the limit would be passed
+        if found < far / 2 {
+            services.rests.note(COUNT, share, started.elapsed());
+        }
         return Ok(());
     }
     // until the end of the transaction: the next request counts what this one has accepted
@@ -36,15 +49,15 @@ pub(super) async fn make(
     )
     .execute(&mut *tx)
     .await?;
-    if is_taken(tx, share, limit).await? {
+    if taken(tx, share, limit).await? == limit {
         let detail = format!("the organisation already has {limit} unfinished jobs, which is the maximum");
         return Err(Problem::new(&SHARE_USED, detail).retry_after(RETRY_AFTER));
     }
     Ok(())
 }
 
-/// Whether so many are unfinished.
-async fn is_taken(tx: &mut PgConnection, share: Uuid, places: u32) -> Result<bool, sqlx::Error> {
+/// How many are unfinished, counted up to this many.
+async fn taken(tx: &mut PgConnection, share: Uuid, places: u32) -> Result<u32, Problem> {
     let taken = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM (
                SELECT FROM job
@@ -59,5 +72,5 @@ async fn is_taken(tx: &mut PgConnection, share: Uuid, places: u32) -> Result<boo
     )
     .fetch_one(tx)
     .await?;
-    Ok(taken >= i64::from(places))
+    u32::try_from(taken).map_err(Problem::internal)
 }

@@ -94,6 +94,8 @@ pub struct Line {
     pub created_at: DateTime<Utc>,
     /// When its first chunk was begun.
     pub started_at: Option<DateTime<Utc>>,
+    /// When its last attempt began: then, or when it went on after a wait in which nothing of it ran.
+    pub attempt_started_at: Option<DateTime<Utc>>,
     /// When it ended.
     pub finished_at: Option<DateTime<Utc>>,
 }
@@ -190,7 +192,8 @@ macro_rules! page {
                       j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
                       CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                           AS "waits_for: Json<WaitsFor>",
-                      j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
+                      j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at,
+                      coalesce(j.attempt_started_at, j.started_at) AS attempt_started_at, j.finished_at
                FROM"#,
             r#" LIMIT CASE WHEN $10 IS NULL THEN $11 ELSE (SELECT $11::bigint) END) AS j
                WHERE ($12::text IS NULL OR j.kind = $12) AND ($13::text IS NULL OR j.state = $13)

@@ -104,7 +104,7 @@ fn unreadable(error: Unreadable) -> Problem {
     Problem::internal(error)
 }
 
-/// Makes two chunks of one, both suspects.
+/// Makes two chunks of one, both suspects. Of a job in order, they are executed before all that follow.
 async fn halve(services: &Services, claim: &Claim) -> Result<Verdict, Problem> {
     let count = usize::try_from(claim.item_count).map_err(Problem::internal)?;
     let middle = count.div_ceil(2);
@@ -132,20 +132,20 @@ async fn split(
         claim.indexes.as_ref().and_then(|indexes| indexes.split_at_checked(middle)).unzip();
     let (duplicates, others): (Vec<i32>, Vec<i32>) = claim.duplicates.iter().partition(|place| **place < at);
     let others: Vec<i32> = others.into_iter().map(|place| place - at).collect();
-    // the chunk before its job, the usual order of locks; the lock on the job reserves the next number
+    // the second half keeps the number, and so its place before the next chunk; the chunk before its job, the usual order of locks
     let halved = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'queued', leased_until = NULL, token = token + 1, next_attempt_at = now(), attempts = 0, payload = $4,
-             item_count = $5, indexes = $6, lines = $7, duplicates = $8, keys = NULL
+             item_count = item_count - $5, first_index = first_index + $5, indexes = $6, lines = $7, duplicates = $8, keys = NULL
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job.get(),
         claim.number,
         claim.token,
-        first,
+        second,
         at,
-        indexes as Option<&[i32]>,
-        lines.stored(),
-        &duplicates,
+        other_indexes as Option<&[i32]>,
+        other_lines.stored(),
+        &others,
     )
     .execute(&mut *tx)
     .await?;
@@ -159,20 +159,20 @@ async fn split(
     if halved.rows_affected() == 0 || job.rows_affected() == 0 {
         return Ok(Hold::Lost);
     }
+    // the first half goes before all others; the lock on the job reserves its number
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, acceptance, payload, item_count, first_index, indexes, lines, duplicates,
              crashes, started_at)
-         SELECT job_id, (SELECT max(number) + 1 FROM job_chunk WHERE job_id = $1), 'queued', acceptance, $3, $4,
-                first_index + $5, $6, $7, $8, crashes, started_at
+         SELECT job_id, (SELECT min(number) - 1 FROM job_chunk WHERE job_id = $1), 'queued', acceptance, $3, $4,
+                first_index - $4, $5, $6, $7, crashes, started_at
          FROM job_chunk WHERE job_id = $1 AND number = $2",
         claim.job.get(),
         claim.number,
-        second,
-        claim.item_count - at,
+        first,
         at,
-        other_indexes as Option<&[i32]>,
-        other_lines.stored(),
-        &others,
+        indexes as Option<&[i32]>,
+        lines.stored(),
+        &duplicates,
     )
     .execute(&mut *tx)
     .await?;

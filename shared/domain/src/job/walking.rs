@@ -72,8 +72,8 @@ pub(crate) async fn accept_walks(
 ) -> Result<Answer, Problem> {
     let stored = Stored::new(job)?;
     let job = NewJob { id: JobId::new(), stored, organisations, eshop, sequence: None, source: None };
-    let limit = change.services().unfinished_jobs;
-    room::make(change.connection(), job.organisation(), limit).await?;
+    let services = change.services();
+    room::make(change.connection(), services, job.organisation()).await?;
     let chunks = to_i32(starts.len())?;
     insert(change.connection(), &job, &context.origin, JobState::Queued, known.max(chunks), chunks).await?;
     sqlx::query!(

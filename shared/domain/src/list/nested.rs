@@ -1,4 +1,5 @@
-//! Records with their related ones in them (`docs/reference/lists.md#nested`): one level deep, one query a relation.
+//! Records with their related ones in them (`docs/reference/lists.md#nested`): one level deep, one query a relation. A related
+//! record is always an object: of one that the caller may not see, with its id only.
 
 use std::collections::HashMap;
 
@@ -133,7 +134,7 @@ impl Relation {
 }
 
 impl Row {
-    /// Appends a member: the related records, or the bare id of one that the caller may not see.
+    /// Appends a member: the related records.
     fn append(&mut self, relation: &Relation, position: usize, records: &HashMap<Uuid, String>) {
         self.json.pop();
         if !self.json.ends_with('{') {
@@ -166,14 +167,14 @@ impl Row {
     }
 }
 
-/// Appends the related record, or its bare id.
+/// Appends the related record; of one that the caller may not see, the id.
 fn push_related(json: &mut String, id: Uuid, records: &HashMap<Uuid, String>) {
     if let Some(record) = records.get(&id) {
         json.push_str(record);
     } else {
-        json.push('"');
+        json.push_str("{\"id\":\"");
         json.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
-        json.push('"');
+        json.push_str("\"}");
     }
 }
 

@@ -14,15 +14,15 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, JobId};
-use longshore_kernel::input::{Reader, Rule, array, id, object, one_of, text};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::input::{Reader, Rule, drafts, id, object, one_of, text};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::services::Services;
 
 /// E-shops and sources that one request may name.
 pub const MOST: usize = 100;
 
 /// What is asked for: a source of an e-shop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     eshop: EshopId,
     source: String,
@@ -40,20 +40,21 @@ pub async fn accept(
     if pull == Push::Stocks && single && body.get("direction").is_none_or(|direction| direction != "in") {
         return send_out::request(services, context, body).await;
     }
-    let wishes = read(pull, body)?;
+    let (wishes, refused) = read(pull, body);
     let mut targets = Vec::with_capacity(wishes.len());
-    let mut violations = Vec::new();
+    let mut found = Vec::new();
     for (position, wish) in wishes.into_iter().enumerate() {
         match target(services, context, pull, &wish).await {
             Ok(target) => targets.push((position, target, wish.source)),
-            Err(problem) if single => return Err(problem),
             Err(problem) if problem.violations().is_empty() => return Err(problem),
-            Err(problem) => violations.extend(problem.violations().iter().map(|v| Violation {
+            Err(problem) if single => found.extend_from_slice(problem.violations()),
+            Err(problem) => found.extend(problem.violations().iter().map(|v| Violation {
                 property_path: format!("[{position}].{}", v.property_path),
                 ..v.clone()
             })),
         }
     }
+    let violations = with_found(refused, found);
     if !violations.is_empty() {
         return Err(Problem::invalid(violations));
     }
@@ -113,15 +114,15 @@ async fn active_setting(services: &Services, eshop: EshopId) -> Result<Setting, 
     Ok(setting)
 }
 
-fn read(pull: Push, body: Value) -> Result<Vec<Wish>, Problem> {
+fn read(pull: Push, body: Value) -> (Vec<Wish>, Vec<Violation>) {
     if body.is_array() {
-        Reader::read(body, array(1..=MOST, wish(pull)))
-    } else {
-        Reader::read(body, wish(pull)).map(|wish| vec![wish])
+        return Reader::draft(body, drafts(1..=MOST, wish(pull)));
     }
+    let (wish, refused) = Reader::draft(body, wish(pull));
+    (vec![wish], refused)
 }
 
-/// One wish.
+/// One wish. What is refused of it is blank.
 pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
     object(move |object| {
         let eshop = object.required("eshop", id());
@@ -129,7 +130,7 @@ pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
         if pull == Push::Stocks {
             object.required("direction", one_of(&["in"]));
         }
-        Some(Wish { eshop: eshop?.into(), source: source? })
+        Some(Wish { eshop: eshop.unwrap_or_default().into(), source: source.unwrap_or_default() })
     })
 }
 

@@ -10,7 +10,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, OrganisationId, WmsId, parse_id};
 use longshore_kernel::input::{Reader, Rule, boolean, id, object, text};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::services::Services;
 
 /// Which rows a sync brings.
@@ -97,7 +97,7 @@ pub fn product_header() -> impl Rule<Out = (EshopId, Option<String>)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let inventory_id = header.optional("inventoryId", text(1..=255));
-        Some((eshop?.into(), inventory_id))
+        Some((eshop.unwrap_or_default().into(), inventory_id))
     })
 }
 
@@ -106,20 +106,20 @@ pub fn stock_header() -> impl Rule<Out = (EshopId, String)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let warehouse_id = header.required("warehouseId", text(1..=255));
-        Some((eshop?.into(), warehouse_id?))
+        Some((eshop.unwrap_or_default().into(), warehouse_id.unwrap_or_default()))
     })
 }
 
 async fn products(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let (eshop, inventory_id) = Reader::read(header, product_header())?;
-    let organisation = organisation_of(services, context.scope(), eshop).await?;
+    let ((eshop, inventory_id), refused) = Reader::draft(header, product_header());
+    let organisation = owner(services, context, eshop, refused).await?;
     let scope_eshop = context.scope().eshop();
     Target::new(&SyncProducts { scope_eshop, inventory_id }, Shop { organisation, eshop })
 }
 
 async fn stocks(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let (eshop, warehouse_id) = Reader::read(header, stock_header())?;
-    let organisation = organisation_of(services, context.scope(), eshop).await?;
+    let ((eshop, warehouse_id), refused) = Reader::draft(header, stock_header());
+    let organisation = owner(services, context, eshop, refused).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();
     Target::new(&SyncStocks { scope_eshop, warehouse, wms }, Shop { organisation, eshop })
@@ -130,13 +130,13 @@ pub fn expedition_header() -> impl Rule<Out = (EshopId, Option<bool>)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let send = header.nullable("send", boolean()).value();
-        Some((eshop?.into(), send))
+        Some((eshop.unwrap_or_default().into(), send))
     })
 }
 
 async fn expeditions(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let (eshop, send) = Reader::read(header, expedition_header())?;
-    let organisation = organisation_of(services, context.scope(), eshop).await?;
+    let ((eshop, send), refused) = Reader::draft(header, expedition_header());
+    let organisation = owner(services, context, eshop, refused).await?;
     Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })
 }
 
@@ -157,7 +157,7 @@ async fn news(services: &Services, context: &Context, header: Value) -> Result<T
     )
     .fetch_optional(&services.db.main)
     .await?
-    .ok_or_else(|| Problem::violation("wms", "unknown_reference", "there is no such wms"))?;
+    .ok_or_else(|| Problem::violation("wms", "unknown_reference", "does not exist"))?;
     Target::of_wms(&TakeNews { wms }, organisation, wms)
 }
 
@@ -182,6 +182,21 @@ pub(super) async fn place(
     Ok((found.warehouse, wms))
 }
 
+/// Organisation of the e-shop of a header, unless that, or something else of the header, is refused.
+async fn owner(
+    services: &Services,
+    context: &Context,
+    eshop: EshopId,
+    refused: Vec<Violation>,
+) -> Result<OrganisationId, Problem> {
+    match organisation_of(services, context.scope(), eshop).await {
+        Ok(organisation) if refused.is_empty() => Ok(organisation),
+        Ok(_) => Err(Problem::invalid(refused)),
+        Err(problem) if problem.violations().is_empty() => Err(problem),
+        Err(problem) => Err(Problem::invalid(with_found(refused, problem.violations().to_vec()))),
+    }
+}
+
 /// Organisation of an e-shop of the scope.
 pub(super) async fn organisation_of(
     services: &Services,
@@ -197,5 +212,5 @@ pub(super) async fn organisation_of(
     )
     .fetch_optional(&services.db.main)
     .await?
-    .ok_or_else(|| Problem::violation("eshop", "unknown_reference", "there is no such e-shop"))
+    .ok_or_else(|| Problem::violation("eshop", "unknown_reference", "does not exist"))
 }

@@ -16,8 +16,8 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::country::country;
-use longshore_kernel::input::{Reader, Rule, array, boolean, id, int32, text};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::input::{Reader, Rule, array, boolean, drafts, id, int32, text};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
@@ -37,7 +37,7 @@ record_fields! {
         /// Code; unique.
         code, "code": Option<i32> => i32, int32(0..=i32::MAX);
         /// Organisations that may use it, sorted, each once.
-        organisations, "organisations": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_ORGANISATIONS, id());
+        organisations, "organisations": Option<Vec<Uuid>> => Vec<Uuid>, drafts(0..=MAX_ORGANISATIONS, id());
         /// ISO 3166-1 alpha-2, as they came.
         countries_of_operation, "countriesOfOperation": Option<Vec<String>> => Vec<String>,
             array(0..=MAX_COUNTRIES, country());
@@ -150,7 +150,7 @@ pub async fn id_of_code(services: &Services, code: &str) -> Result<Uuid, Problem
 
 /// The body that names the organisations which may use a carrier, or no longer may.
 pub fn organisations() -> impl Rule<Out = Vec<Uuid>> {
-    array(1..=MAX_ORGANISATIONS, id())
+    drafts(1..=MAX_ORGANISATIONS, id())
 }
 
 /// Allows organisations to use a carrier, or no longer allows them.
@@ -161,12 +161,13 @@ pub async fn set_organisations(
     body: Value,
     attach: bool,
 ) -> Result<Answer, Problem> {
-    let ids = Reader::read(body, organisations())?;
+    let (ids, refused) = Reader::draft(body, organisations());
     let mut change = Change::begin(services).await?;
     let Some(old) = Carrier::lock(change.connection(), context.scope(), carrier).await? else {
         return Err(Problem::not_found(CARRIER.name));
     };
-    let violations = strangers(change.connection(), Belonging::Organisation, None, "", &ids).await?;
+    let unknown = strangers(change.connection(), Belonging::Organisation, None, "", &ids).await?;
+    let violations = with_found(refused, unknown);
     if !violations.is_empty() {
         return Err(Problem::invalid(violations));
     }

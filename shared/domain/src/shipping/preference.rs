@@ -19,7 +19,7 @@ use longshore_kernel::country::country;
 use longshore_kernel::currency::currency;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{Given, Object, Rule, array, boolean, id, int32, integer, object, text};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::{Problem, Violation, refuses};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -142,12 +142,17 @@ impl Editable for CarrierPreference {
 
     async fn judge(
         connection: &mut PgConnection,
-        Judged { new, old, given, scope }: Judged<'_, Self>,
+        Judged { new, old, given, scope, refused }: Judged<'_, Self>,
     ) -> Result<Vec<Violation>, Problem> {
         let stored = old.map(|old| old.organisation);
         let (organisation, mut violations) = owner(connection, scope, stored, given.organisation).await?;
         let Some(organisation) = organisation else { return Ok(violations) };
-        violations.extend(strangers(connection, organisation, new, old, given).await?);
+        let mut found = strangers(connection, organisation, new, old, given).await?;
+        if refuses(refused, "carrier") {
+            // its services are not known
+            found.retain(|violation| violation.property_path != "carrierService");
+        }
+        violations.extend(found);
         Ok(violations)
     }
 

@@ -69,7 +69,7 @@ impl Editable for CarrierService {
                 )
                 .fetch_one(connection)
                 .await?;
-                let message = "there is no such carrier";
+                let message = "does not exist";
                 (!is_there).then(|| Violation::new("carrier", "unknown_reference", message))
             }
             (None, None) => None,

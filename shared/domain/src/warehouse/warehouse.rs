@@ -14,8 +14,8 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::OrganisationId;
-use longshore_kernel::input::{Given, array, id, text};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::input::{Given, drafts, id, text};
+use longshore_kernel::problem::{Problem, Violation, refuses};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -36,7 +36,7 @@ record_fields! {
         /// Custom identifier.
         custom_id, "customId": Option<String> => String, text(0..=255);
         /// Wms that work in it, sorted, each once.
-        wmses, "wmses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WMSES, id());
+        wmses, "wmses": Option<Vec<Uuid>> => Vec<Uuid>, drafts(0..=MAX_WMSES, id());
         /// Default wms; one of its wmses.
         default_wms, "defaultWms": Given<Uuid> => Option<Uuid>, id();
     }
@@ -86,7 +86,7 @@ impl Editable for Warehouse {
 
     async fn judge(
         connection: &mut PgConnection,
-        Judged { new, old, given, scope }: Judged<'_, Self>,
+        Judged { new, old, given, scope, refused }: Judged<'_, Self>,
     ) -> Result<Vec<Violation>, Problem> {
         let stored = old.map(|old| old.organisation);
         let (organisation, mut violations) = owner(connection, scope, stored, given.organisation).await?;
@@ -95,7 +95,8 @@ impl Editable for Warehouse {
             let ids = given.wmses.as_deref().unwrap_or_default();
             violations.extend(strangers(connection, Belonging::Wms, Some(organisation), "wmses", ids).await?);
         }
-        if new.default_wms.is_some_and(|id| !new.wmses.contains(&id)) {
+        let is_foreign = new.default_wms.is_some_and(|id| !new.wmses.contains(&id));
+        if is_foreign && !refuses(refused, "wmses") {
             violations.push(Violation::new("defaultWms", "not_allowed", "must be one of the wmses"));
         }
         Ok(violations)

@@ -14,8 +14,8 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::OrganisationId;
-use longshore_kernel::input::{array, id, text};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::input::{drafts, id, text};
+use longshore_kernel::problem::{Problem, Violation, refuses};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -40,7 +40,7 @@ record_fields! {
         /// Internal identifier.
         internal_id, "internalId": Option<String> => String, text(0..=255);
         /// Warehouses it works in, sorted, each once.
-        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WAREHOUSES, id());
+        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, drafts(0..=MAX_WAREHOUSES, id());
     }
 }
 
@@ -89,7 +89,7 @@ impl Editable for Wms {
 
     async fn judge(
         connection: &mut PgConnection,
-        Judged { new, old, given, scope }: Judged<'_, Self>,
+        Judged { new, old, given, scope, refused }: Judged<'_, Self>,
     ) -> Result<Vec<Violation>, Problem> {
         let stored = old.map(|old| old.organisation);
         let (organisation, mut violations) = owner(connection, scope, stored, given.organisation).await?;
@@ -100,7 +100,8 @@ impl Editable for Wms {
                 strangers(connection, Belonging::Warehouse, Some(organisation), "warehouses", ids).await?,
             );
         }
-        if old.is_some() && is_default_elsewhere(connection, new).await? {
+        let is_judged = old.is_some() && !refuses(refused, "warehouses");
+        if is_judged && is_default_elsewhere(connection, new).await? {
             let message = "must contain the warehouses that have it as their default wms";
             violations.push(Violation::new("warehouses", "not_allowed", message));
         }

@@ -97,6 +97,13 @@ impl Breaker {
         matches!(self, Self::Open { .. })
     }
 
+    /// Whether the next probe is a delivery that was tried before, if one is due. Every second one is: a destination may fail
+    /// the first attempt of each delivery, and a failed delivery goes to the end of the row.
+    #[must_use]
+    pub fn probes_again(self) -> bool {
+        matches!(self, Self::Open { probes, .. } if probes % 2 == 1)
+    }
+
     /// Whether its last call failed.
     #[must_use]
     pub fn has_failed(self) -> bool {

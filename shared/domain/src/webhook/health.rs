@@ -164,6 +164,10 @@ pub struct Webhook {
     pub ordered: bool,
     /// When it was created.
     pub created_at: DateTime<Utc>,
+    /// Secrets that were rotated away and still sign.
+    pub former_secrets: i64,
+    /// Until when the last of these does.
+    pub former_sign_until: Option<DateTime<Utc>>,
     /// Failures since the last success.
     pub failures: i32,
     /// Since when there was nothing else.
@@ -196,7 +200,8 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
         Webhook,
         r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination,
                   w.active, w.authentication_type, w.disabled_reason, w.disabled_at, w.max_in_flight, w.ordered,
-                  w.created_at, l.failures, l.failing_since, l.probe_at, l.probes, l.leased_until > now() AS "leased!",
+                  w.created_at, f.secrets AS "former_secrets!", f.until AS "former_sign_until?",
+                  l.failures, l.failing_since, l.probe_at, l.probes, l.leased_until > now() AS "leased!",
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id LIMIT $4) AS n) AS "waiting!",
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()
                                          LIMIT $4) AS n) AS "due!",
@@ -206,6 +211,8 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
            JOIN webhook_lane l ON l.webhook_id = w.id
            JOIN organisation o ON o.id = w.organisation_id
            JOIN eshop s ON s.id = w.eshop_id
+           CROSS JOIN LATERAL (SELECT count(*) AS secrets, max(signs_until) AS until FROM webhook_former_secret
+                               WHERE webhook_id = w.id AND signs_until > now()) AS f
            WHERE w.id = $1 AND in_scope($2, w.organisation_id) AND in_eshop($3, w.eshop_id)"#,
         id.get(),
         scope.organisations() as Option<&[OrganisationId]>,

@@ -25,7 +25,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
-use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED};
+use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -98,18 +98,22 @@ fn location(id: WebhookId) -> String {
 
 /// Creates a webhook (`POST /api/eshop-webhook`). Its secret is shown in this answer, and in no repetition of it.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let new = NewWebhook::read(&services.outbound, body)?;
+    let (new, eshop, refused) = NewWebhook::read(&services.outbound, body);
     let scope = context.scope();
     let organisation = sqlx::query_scalar!(
         r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
            WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        new.eshop.get(),
+        eshop.unwrap_or_default().get(),
     )
     .fetch_optional(&services.db.main)
-    .await?
-    .ok_or_else(|| Problem::violation("eshop", "unknown_reference", "there is no such e-shop"))?;
+    .await?;
+    let Some((new, organisation)) = new.zip(organisation) else {
+        let unknown = || Violation::new("eshop", "unknown_reference", "does not exist");
+        let found = organisation.is_none().then(unknown).into_iter().collect();
+        return Err(Problem::invalid(with_found(refused, found)));
+    };
     let id = WebhookId::new();
     let secret = signature::new_secret();
     let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;

@@ -110,10 +110,9 @@ pub struct Array<R> {
     rule: R,
 }
 
-impl<R: Rule + Clone> Rule for Array<R> {
-    type Out = Vec<R::Out>;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<Vec<R::Out>> {
+impl<R: Rule + Clone> Array<R> {
+    /// What its rule makes of each element; `None` where it is no such array.
+    fn elements(self, reader: &mut Reader, value: Value) -> Option<Vec<Option<R::Out>>> {
         match value {
             Value::Array(elements) => {
                 let count = self.count;
@@ -125,15 +124,12 @@ impl<R: Rule + Clone> Rule for Array<R> {
                     reader.refuse("invalid_count", message);
                     return None;
                 }
-                let expected = elements.len();
-                let mut read = Vec::with_capacity(expected);
+                let mut read = Vec::with_capacity(elements.len());
                 for (index, element) in elements.into_iter().enumerate() {
                     let rule = self.rule.clone();
-                    if let Some(out) = reader.element(index, |reader| rule.apply(reader, element)) {
-                        read.push(out);
-                    }
+                    read.push(reader.element(index, |reader| rule.apply(reader, element)));
                 }
-                (read.len() == expected).then_some(read)
+                Some(read)
             }
             other => {
                 reader.wrong_type("an array", &other);
@@ -141,9 +137,39 @@ impl<R: Rule + Clone> Rule for Array<R> {
             }
         }
     }
+}
+
+impl<R: Rule + Clone> Rule for Array<R> {
+    type Out = Vec<R::Out>;
+
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<Vec<R::Out>> {
+        self.elements(reader, value)?.into_iter().collect()
+    }
 
     fn schema(&self) -> Schema {
         Schema::Array(self.count.clone(), Box::new(self.rule.schema()))
+    }
+}
+
+/// The same for a [draft](Reader::draft): an element that is refused is blank and keeps its place, so that it hides nothing
+/// that is wrong with the others.
+pub fn drafts<R: Rule<Out: Default> + Clone>(count: RangeInclusive<usize>, rule: R) -> Drafts<R> {
+    Drafts(array(count, rule))
+}
+
+/// See [`drafts()`].
+#[derive(Clone, Debug)]
+pub struct Drafts<R>(Array<R>);
+
+impl<R: Rule<Out: Default> + Clone> Rule for Drafts<R> {
+    type Out = Vec<R::Out>;
+
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<Vec<R::Out>> {
+        Some(self.0.elements(reader, value)?.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    fn schema(&self) -> Schema {
+        self.0.schema()
     }
 }
 

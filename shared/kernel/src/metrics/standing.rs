@@ -265,6 +265,7 @@ impl Gauges {
             let refused = self.share_refusals.get_or_create(&ShareLabel { of: pool });
             refused.inner().store(of.places().refused(), Ordering::Relaxed);
         }
+        self.look_at_pool("leases", &db.leases);
         *looked = Some(Instant::now());
     }
 

@@ -12,12 +12,12 @@ use longshore_kernel::services::Services;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::{Counted, Kind, Line, Owner, Severity};
+use super::{Counted, Kind, Line, Owner, Severity, noisy, partner, refused};
 use crate::order::attention::{self as orders, Counts, Silent, WAITING};
 use crate::standing::{Shown, Standing, Verdict};
 
 /// Something is late after it has been due for this many seconds.
-const LATE: f64 = 60.0;
+pub(super) const LATE: f64 = 60.0;
 /// Webhooks that are looked at to name their hosts; the others are counted.
 const NAMED: i64 = 50;
 
@@ -30,19 +30,22 @@ pub(super) async fn read(
     scope: &Scope,
     stands: &Standing,
 ) -> Result<(Vec<Line>, Counted), Problem> {
-    let db = &services.db;
-    let (mut lines, jobs, (of_orders, orders), webhooks, unwell) = tokio::try_join!(
+    let (db, now) = (&services.db, services.clock.now());
+    let (mut lines, jobs, refused, unanswered, (of_orders, orders), webhooks, unwell) = tokio::try_join!(
         of_service(services, scope, stands),
         jobs::read(db, scope),
+        refused::lines(db, scope, now),
+        partner::lines(db, scope, now),
         of_orders(services, scope),
         health::attention(db, scope),
         health::unwell(db, scope, NAMED),
     )?;
-    let now = services.clock.now();
     lines.extend(of_stuck(&jobs, now));
     lines.extend(of_hosts(&unwell, now));
     lines.extend(of_orders);
     lines.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
+    lines.extend(refused);
+    lines.extend(unanswered);
     lines.extend(jobs.behind.iter().map(|behind| of_behind(behind, now)));
     let named = i64::try_from(unwell.len()).map_err(Problem::internal)?;
     let sums = sums_of_webhooks(&webhooks, named).into_iter().chain(sums_of_jobs(&jobs));
@@ -61,13 +64,13 @@ pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<(Vec
     Ok((lines, counts))
 }
 
-/// Lines about the service.
+/// Lines about the service, and about the organisations that fill its queues.
 pub(super) async fn of_service(
     services: &Services,
     scope: &Scope,
     stands: &Standing,
 ) -> Result<Vec<Line>, Problem> {
-    let horizon = vacuum(services, scope).await?;
+    let (horizon, noisy) = tokio::try_join!(vacuum(services, scope), noisy::lines(services, scope, stands))?;
     let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
     let mut lines: Vec<Line> = of_redis(&stands.redis).into_iter().chain(queues.flatten()).collect();
     let due = stands.deliveries;
@@ -81,6 +84,7 @@ pub(super) async fn of_service(
         let line = of_the_service(Kind::LateDeliveries, "", sentence, "/console/webhook");
         lines.push(Line { severity: Severity::Warning, word: "late", ..line });
     }
+    lines.extend(noisy);
     lines.extend(horizon.holders.iter().find(|holder| holder.is_long()).map(of_vacuum));
     Ok(lines)
 }

@@ -314,10 +314,10 @@ pub async fn end(services: &Services, context: &Context, line: Uuid) -> Result<A
     change.answer(context.claim, Answer::done()).await
 }
 
-/// Ends acknowledgements of lines about the service that are not there any more, as the schedule's doing, and forgets what
-/// has expired; returns how many there were. The causes of other lines have a moment, so a later one is not covered.
+/// Ends acknowledgements of lines about the service and its queues that are not there any more, as the schedule's doing, and forgets
+/// what has expired; returns how many there were. The causes of other lines have a moment, so a later one is not covered.
 pub async fn settle(services: &Services) -> Result<u64, Problem> {
-    let kinds = Kind::OF_SERVICE.map(Kind::as_str);
+    let kinds = Kind::WITHOUT_CAUSE.map(Kind::as_str);
     let expired = sqlx::query!("DELETE FROM attention_silence WHERE until <= now()")
         .execute(&services.db.main)
         .await?

@@ -10,6 +10,7 @@ use sqlx::{Connection as _, PgConnection};
 use super::{Finding, PATIENCE, Verdict, reason};
 use longshore_kernel::clock::Clock;
 use longshore_kernel::config::DatabaseSettings;
+use longshore_kernel::database::LEASE_CONNECTIONS;
 use longshore_kernel::horizon::{self, Horizon};
 use longshore_kernel::migration::{self, APPLIED, MIGRATIONS};
 
@@ -161,7 +162,8 @@ fn version(version: &str, number: i32) -> Finding {
 fn room(settings: &DatabaseSettings, room: i32) -> Finding {
     let ours = settings.database_connections
         + settings.database_list_connections
-        + settings.database_stream_connections;
+        + settings.database_stream_connections
+        + LEASE_CONNECTIONS;
     let ours = i32::try_from(ours).unwrap_or(i32::MAX);
     let found = format!("{room} available; each process opens up to {ours}");
     let raised =
@@ -422,9 +424,9 @@ mod tests {
 
     #[test]
     fn a_server_must_have_room_for_an_api_and_a_worker() {
-        assert_eq!(room(&settings(32), 43).verdict, Verdict::Fail);
-        assert_eq!(room(&settings(32), 44).verdict, Verdict::Warn);
-        assert_eq!(room(&settings(32), 87).verdict, Verdict::Warn);
-        assert_eq!(room(&settings(32), 88).verdict, Verdict::Ok);
+        assert_eq!(room(&settings(32), 47).verdict, Verdict::Fail);
+        assert_eq!(room(&settings(32), 48).verdict, Verdict::Warn);
+        assert_eq!(room(&settings(32), 95).verdict, Verdict::Warn);
+        assert_eq!(room(&settings(32), 96).verdict, Verdict::Ok);
     }
 }

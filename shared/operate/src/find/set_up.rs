@@ -5,8 +5,22 @@ use longshore_kernel::access::{Permission, Role};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
+use uuid::Uuid;
 
-use super::{Group, Hit, Kind, Wanted};
+use super::{Found, Group, Hit, Kind, Wanted, as_hits};
+
+/// A hit that the list of an organisation shows, or that of the service.
+#[derive(Debug)]
+struct Row {
+    id: Uuid,
+    name: String,
+    of: Option<String>,
+    listed_with: Option<Uuid>,
+}
+
+fn as_listed(found: Vec<Row>) -> Vec<Hit> {
+    found.into_iter().map(|Row { id, name, of, listed_with }| Hit { id, name, of, listed_with }).collect()
+}
 
 /// All of it that a caller with this role may read.
 pub(super) async fn all(db: &Database, role: Role, wanted: &Wanted<'_>) -> Result<Vec<Group>, Problem> {
@@ -46,11 +60,10 @@ async fn systems(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem
 
 /// A carrier preference by id, and by what the name of its carrier or service contains.
 async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    hits!(
-        db,
-        wanted,
-        r#"SELECT o.id, concat_ws(' · ', c.name, v.name) || ', position ' || p.position AS "name!",
-                  concat_ws(' · ', o.name, e.name) AS "of?"
+    let found = sqlx::query_as!(
+        Row,
+        r#"SELECT p.id, concat_ws(' · ', c.name, v.name) || ', position ' || p.position AS "name!",
+                  concat_ws(' · ', o.name, e.name) AS "of?", o.id AS "listed_with?"
            FROM carrier_preference p
            JOIN organisation o ON o.id = p.organisation_id
            JOIN carrier c ON c.id = p.carrier_id
@@ -59,27 +72,36 @@ async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Pro
            WHERE in_scope($1, p.organisation_id) AND ($2::uuid IS NULL OR p.eshop_id IS NULL OR p.eshop_id = $2)
              AND CASE WHEN $3::uuid IS NOT NULL THEN p.id = $3 ELSE c.name ILIKE $4 OR v.name ILIKE $4 END
            ORDER BY o.name, o.id, e.name NULLS LAST, p.position, p.id LIMIT $5"#,
+        wanted.organisations as Option<&[OrganisationId]>,
+        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.limit,
     )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(as_listed(found))
 }
 
 /// An access token by id, and by what its name contains. Those of logins are no program's, and are left out.
 async fn tokens(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
-    hits!(
-        db,
-        wanted,
-        r#"SELECT coalesce(t.organisation_id, '00000000-0000-0000-0000-000000000000') AS "id!", t.name || ', ' || t.role AS "name!",
-                  (SELECT name FROM organisation o WHERE o.id = t.organisation_id) AS of
+    let found = sqlx::query_as!(
+        Row,
+        r#"SELECT t.id, t.name || ', ' || t.role AS "name!",
+                  (SELECT name FROM organisation o WHERE o.id = t.organisation_id) AS of, t.organisation_id AS listed_with
            FROM access_token t
            WHERE t.admin_id IS NULL AND t.business_user_id IS NULL AND in_scope($1, t.organisation_id) AND in_eshop($2, t.eshop_id)
              AND CASE WHEN $3::uuid IS NOT NULL THEN t.id = $3 ELSE t.name ILIKE $4 END
            ORDER BY t.created_at DESC, t.id DESC LIMIT $5"#,
+        wanted.organisations as Option<&[OrganisationId]>,
+        wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.limit,
     )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(as_listed(found))
 }
 
 /// An admin or a business user by id, by what the name contains, and by the address. An admin of some organisations sees

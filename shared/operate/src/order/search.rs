@@ -28,7 +28,7 @@ const NAMED: i64 = 5_000;
 /// What is wanted; all of it is required.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// With this order number or external id.
+    /// With this order number or external id, in its own letters, or all capital or all small ones.
     pub number: Option<String>,
     /// Whose parcel has this tracking number.
     pub tracking_number: Option<String>,
@@ -266,6 +266,18 @@ async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<V
     Ok(both.map(|ids| ids.into_iter().collect()))
 }
 
+/// What a typed number or SKU may stand for: the same in capital and in small letters, without blanks around it. Lists of shops show
+/// a `#` before the number of an order, which no number has.
+pub(crate) fn spellings(typed: &str) -> Vec<String> {
+    let typed = typed.trim();
+    let number = typed.trim_start_matches('#').trim_start();
+    let mut spellings =
+        vec![typed.to_owned(), number.to_owned(), number.to_uppercase(), number.to_lowercase()];
+    spellings.sort_unstable();
+    spellings.dedup();
+    spellings
+}
+
 /// The orders of a scope with this number, id of the e-shop, or tracking number.
 pub(crate) async fn numbered(
     db: &Database,
@@ -277,26 +289,27 @@ pub(crate) async fn numbered(
     Ok(numbers.union(&tracking_numbers).copied().collect())
 }
 
-/// By the index of each e-shop in the scope: a number occurs once in an e-shop, and those of others do not take the place of one's
-/// own. Without a scope, the index of all numbers is read.
+/// By the index of each e-shop in the scope: each spelling of a number occurs once in an e-shop, and those of others do not take the
+/// place of one's own. Without a scope, the index of all numbers is read.
 async fn by_number(db: &Database, scope: &Scope, number: &str) -> Result<HashSet<ExpeditionId>, Problem> {
+    let numbers = spellings(number);
     let ids = sqlx::query_scalar!(
         r#"WITH own AS MATERIALIZED (
                SELECT id FROM eshop
                WHERE $3::uuid[] IS NOT NULL AND in_scope($3, organisation_id) AND in_eshop($4, id)
            )
            SELECT id AS "id!" FROM (
-               (SELECT d.id FROM own CROSS JOIN LATERAL (
-                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND order_number = $1 OFFSET 0) AS d LIMIT $2)
+               (SELECT d.id FROM own CROSS JOIN unnest($1::text[]) AS n (number) CROSS JOIN LATERAL (
+                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND order_number = n.number OFFSET 0) AS d LIMIT $2)
                UNION ALL
-               (SELECT d.id FROM own CROSS JOIN LATERAL (
-                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND external_id = $1 OFFSET 0) AS d LIMIT $2)
+               (SELECT d.id FROM own CROSS JOIN unnest($1::text[]) AS n (number) CROSS JOIN LATERAL (
+                    SELECT id FROM expedition_detail WHERE eshop_id = own.id AND external_id = n.number OFFSET 0) AS d LIMIT $2)
                UNION ALL
-               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND order_number = $1 LIMIT $2)
+               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND order_number = ANY ($1) LIMIT $2)
                UNION ALL
-               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND external_id = $1 LIMIT $2)
+               (SELECT id FROM expedition_detail WHERE $3::uuid[] IS NULL AND external_id = ANY ($1) LIMIT $2)
            ) AS found"#,
-        number,
+        &numbers,
         NAMED,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
@@ -312,19 +325,20 @@ async fn by_tracking_number(
     scope: &Scope,
     number: &str,
 ) -> Result<HashSet<ExpeditionId>, Problem> {
+    let numbers = spellings(number);
     let ids = sqlx::query_scalar!(
         r#"SELECT id AS "id!" FROM (
                (SELECT d.id FROM expedition_detail d CROSS JOIN LATERAL (
                     SELECT FROM expedition e
                     WHERE e.id = d.id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
-                WHERE d.tracking_number = $1 LIMIT $2)
+                WHERE d.tracking_number = ANY ($1) LIMIT $2)
                UNION ALL
                (SELECT p.expedition_id FROM expedition_parcel p CROSS JOIN LATERAL (
                     SELECT FROM expedition e
                     WHERE e.id = p.expedition_id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
-                WHERE p.ext_package_tracking_number = $1 LIMIT $2)
+                WHERE p.ext_package_tracking_number = ANY ($1) LIMIT $2)
            ) AS found"#,
-        number,
+        &numbers,
         NAMED,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
@@ -348,4 +362,16 @@ async fn by_sku(db: &Database, scope: &Scope, sku: &str) -> Result<HashSet<Exped
     .fetch_all(&db.lists)
     .await?;
     Ok(ids.into_iter().map(ExpeditionId::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_meant_in_either_case_without_blanks_and_number_signs() {
+        assert_eq!(spellings(" h-1\n"), ["H-1", "h-1"]);
+        assert_eq!(spellings("1001"), ["1001"]);
+        assert_eq!(spellings("# Shop-7"), ["# Shop-7", "SHOP-7", "Shop-7", "shop-7"]);
+    }
 }

@@ -1,9 +1,13 @@
 use futures::future::join_all;
-use longshore_shared::expedition::command::Command;
+use longshore_shared::catalog::product::together::Batcher;
+use longshore_shared::catalog::product::update::update;
+use longshore_shared::expedition::command::{Command, Done};
 use longshore_shared::expedition::invariants;
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::partner::push::Push;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::support::{Place, id};
 
@@ -292,4 +296,70 @@ async fn an_operator_learns_where_pieces_are_and_which_order_was_forgotten(
     assert!(broken.remedy.contains("rebook"), "{broken:?}");
     assert_eq!(place.command(order, &Command::Rebook).await.unwrap()["status"], "awaiting_processing");
     place.must_hold().await;
+    // pieces are booked in no stock
+    place.world.execute("DELETE FROM product_stock").await;
+    let broken = invariants::broken(owner).await.unwrap();
+    let row =
+        broken.iter().flat_map(|broken| &broken.rows).find(|row| row.starts_with("stock (none) of product "));
+    assert!(row.is_some_and(|row| row.ends_with("its orders have 3 and 7")), "{broken:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_that_queues_is_served_where_commands_together_leave_a_stock_as_it_was(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 2), (1, 2)]).await;
+    for (product, wanted, status, stock) in
+        [(0, 1, "awaiting_processing", (2, 2, 100)), (1, 100, "waiting_for_goods", (2, 1, 100))]
+    {
+        let number = |name: &str| format!("{name}-{product}");
+        let first = place.send(&number("first"), &[(product, 1)]).await;
+        let large = place.send(&number("large"), &[(product, 100)]).await;
+        let next = id(&place.create(place.body(&number("next"), &[(product, 1)])).await.unwrap());
+        let last = id(&place.create(place.body(&number("last"), &[(product, wanted)])).await.unwrap());
+        let mut commands = vec![(next, SEND), (first, Command::Rollback), (last, SEND)];
+        if wanted == 100 {
+            // as many are missing as before
+            commands.push((large, CANCEL));
+        }
+        let done = place.together(&commands).await;
+        assert!(done.iter().all(|done| matches!(done, Done::Changed)), "{done:?}");
+        // the piece that came free is for those who wait
+        assert_eq!(place.status(last).await, "awaiting_reservation");
+        place.must_hold().await;
+        place.allocate().await;
+        assert_eq!((place.status(last).await.as_str(), place.stock(product).await), (status, stock));
+        place.must_hold().await;
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_that_orders_hold_stays_physical_though_a_count_finds_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 5)]).await;
+    let order = place.send("1", &[(0, 5)]).await;
+    place.report(order, json!({"status": "take_out"})).await.unwrap();
+    place.count(&[(0, 0)]).await;
+    place.allocate().await;
+    assert_eq!(place.stock(0).await, (0, 5, 0));
+    let (services, context) = (&place.world.services, &place.world.context);
+    let product: Uuid =
+        sqlx::query_scalar("SELECT id FROM product").fetch_one(&place.world.owner).await.unwrap();
+    let products = Batcher::default();
+    let turn = || update(services, &products, context, product, json!({"type": "virtual"}), |_| Ok(()));
+    let refused = turn().await.unwrap_err();
+    let refused: Vec<_> = refused.violations().iter().map(|v| (v.property_path.as_str(), v.code)).collect();
+    assert_eq!(refused, [("type", "in_stock")]);
+    let job = place.world.sync(Push::Products, [r#"{"productSku":"P0","type":"virtual"}"#]).await;
+    place.world.drain().await;
+    assert_eq!(place.world.errors(job).await, ["0 P0 in_stock"]);
+    // they have left
+    place.report(order, json!({"status": "waiting_for_the_carrier"})).await.unwrap();
+    assert_eq!(place.stock(0).await, (0, 0, 0));
+    turn().await.unwrap();
 }

@@ -50,7 +50,7 @@ async fn act(
             let _ = place.command(order, &command).await;
         }
     };
-    match random.random_range(0..16) {
+    match random.random_range(0..19) {
         0..4 => {
             let count = random.random_range(1..4);
             let items: Vec<(usize, i64)> =
@@ -97,7 +97,23 @@ async fn act(
             }
             "report"
         }
-        11 | 12 => {
+        11..14 => {
+            let count = random.random_range(2..9);
+            let together: Vec<ExpeditionId> = orders.choose_multiple(random, count).copied().collect();
+            let commands = [
+                Command::Send { rebook: false },
+                Command::Send { rebook: false },
+                Command::Rollback,
+                Command::Cancel { reason: None },
+                Command::Rebook,
+                Command::Unbook,
+            ];
+            let commands: Vec<_> =
+                together.into_iter().map(|id| (id, commands.choose(random).unwrap().clone())).collect();
+            place.together(&commands).await;
+            "together"
+        }
+        14 | 15 => {
             place.count(&[(random.random_range(0..PRODUCTS), random.random_range(0..15))]).await;
             "count"
         }

@@ -1,9 +1,14 @@
 use std::path::Path;
+use std::time::Duration;
 
 use longshore_shared::expedition::command::Command;
+use longshore_shared::job::control;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
+use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::Place;
@@ -60,6 +65,29 @@ async fn an_import_is_taken_once_and_books_in_the_order_of_its_rows(
     let job = place.world.sync(Push::Expeditions, [same]).await;
     place.world.drain().await;
     assert_eq!(place.world.job(job).await["unchanged"], 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_error_of_a_row_names_what_is_malformed_and_what_is_not_there(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let mut malformed = row(&place, "new", &[(0, 1)]);
+    malformed.as_object_mut().unwrap().remove("currency");
+    malformed["items"] =
+        json!([{"productSku": "NONE", "quantity": 1}, {"productSku": "NONE", "quantity": "2"}, 7]);
+    assert_eq!(import(&place, &[malformed]).await, (0, 0, 1));
+    let message: String =
+        sqlx::query_scalar("SELECT message FROM job_item_error").fetch_one(&place.world.owner).await.unwrap();
+    let sentences = [
+        "items[1].quantity must be an integer, not a string",
+        "items[2] must be an object, not a number",
+        "currency is required for a new order",
+        "items[0].productSku must be a product of the e-shop",
+        "items[1].productSku must be a product of the e-shop",
+    ];
+    assert_eq!(message, sentences.join("; "));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -130,6 +158,130 @@ async fn a_person_who_corrects_an_order_is_not_set_back_by_the_same_row(
     assert_eq!(import(&place, &[incorrect]).await, (0, 1, 0));
     let note = "SELECT count(*) FROM expedition_detail WHERE note = 'by hand'";
     assert_eq!(place.world.count(note).await, 1);
+}
+
+/// Two products, the one with the lower id first: stocks are made in the order of these.
+async fn by_id(place: &Place) -> [usize; 2] {
+    let skus: Vec<String> = sqlx::query_scalar("SELECT product_sku FROM product ORDER BY id")
+        .fetch_all(&place.world.owner)
+        .await
+        .unwrap();
+    let numbers: Vec<usize> = skus.iter().map(|sku| sku[1..].parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+async fn lock_product(connection: &mut PgConnection, product: usize) {
+    sqlx::query("SELECT FROM product WHERE product_sku = $1 FOR UPDATE")
+        .bind(format!("P{product}"))
+        .execute(connection)
+        .await
+        .unwrap();
+}
+
+/// Runs the first chunk of an import beside a product sync, which has one product, and takes the other one as soon as the chunk waits.
+/// Both must come to an end.
+async fn run_beside_a_product_sync(place: &Place, job: JobId, [had, taken]: [usize; 2]) {
+    let mut sync = place.world.owner.begin().await.unwrap();
+    lock_product(&mut sync, had).await;
+    let running = tokio::spawn(run(place.world.worker.clone(), format!("{job}:0")));
+    place.world.until_locked().await;
+    let both = async {
+        lock_product(&mut sync, taken).await;
+        sync.commit().await.unwrap();
+        running.await.unwrap();
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(5), both).await.is_ok(), "they wait for each other");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_import_makes_the_stocks_of_its_new_orders_before_it_locks_anything(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    let [had, taken] = by_id(&place).await;
+    // a cancelled number ends what is written together
+    let rows = [
+        row(&place, "first", &[(taken, 1)]),
+        json!({"orderNumber": "first", "cancel": true}),
+        row(&place, "second", &[(had, 1)]),
+    ];
+    let job = place.world.sync(Push::Expeditions, rows.iter().map(Value::to_string)).await;
+    run_beside_a_product_sync(&place, job, [had, taken]).await;
+    assert_eq!(place.world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+    assert_eq!(place.world.count("SELECT count(*) FROM product_stock").await, 2);
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_import_gives_its_locks_back_when_a_known_order_lacks_a_stock_of_a_locked_product(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    let [had, taken] = by_id(&place).await;
+    let corrected = row(&place, "incorrect", &[(had, 1)]);
+    let mut incorrect = corrected.clone();
+    incorrect.as_object_mut().unwrap().remove("carrier");
+    assert_eq!(import(&place, &[incorrect]).await, (1, 0, 0));
+    place.world.execute("DELETE FROM product_stock").await;
+    let rows =
+        [row(&place, "first", &[(taken, 1)]), json!({"orderNumber": "first", "cancel": true}), corrected];
+    let job = place.world.sync(Push::Expeditions, rows.iter().map(Value::to_string)).await;
+    run_beside_a_product_sync(&place, job, [had, taken]).await;
+    // under a heavy load, the chunk has been put back
+    place.world.execute("UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'").await;
+    place.world.drain().await;
+    assert_eq!(place.world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_import_makes_no_stock_for_orders_that_are_not_sent_or_are_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    let mut held = row(&place, "held", &[(0, 1)]);
+    held["send"] = json!(false);
+    let mut edited = row(&place, "edited", &[(0, 1)]);
+    edited["editBeforeProcessing"] = json!(true);
+    let mut malformed = row(&place, "malformed", &[(1, 1)]);
+    malformed["currency"] = json!(7);
+    assert_eq!(import(&place, &[held.clone(), edited, malformed]).await, (2, 0, 1));
+    // the same again, to be sent: it is known, and stays as it is
+    held["send"] = json!(true);
+    assert_eq!(import(&place, &[held]).await, (0, 1, 0));
+    assert_eq!(place.world.count("SELECT count(*) FROM product_stock").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_retry_leaves_the_row_that_repeats_an_earlier_one(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let held = |number: &str, pieces: i64, external_id: &str| {
+        let mut row = row(&place, number, &[(0, pieces)]);
+        row["send"] = json!(false);
+        row["externalId"] = json!(external_id);
+        row.to_string()
+    };
+    let (services, context) = (&place.world.services, &place.world.context);
+    let job = place.world.sync(Push::Expeditions, [held("D1", 1, "d1"), held("D1", 7, "d1")]).await;
+    place.world.drain().await;
+    assert_eq!(place.world.errors(job).await, ["1 D1 already_taken"]);
+    let refused = control::retry(services, context, job).await.unwrap_err();
+    assert_eq!((refused.kind().status, refused.detail()), (409, "this job has nothing to retry"));
+    assert_eq!(place.world.count("SELECT quantity::bigint FROM expedition_item").await, 1);
+
+    // a value that another order had may be free by now
+    let rows = [held("E1", 1, "e"), held("E2", 1, "e"), held("E1", 7, "e")];
+    let job = place.world.sync(Push::Expeditions, rows).await;
+    place.world.drain().await;
+    assert_eq!(place.world.errors(job).await, ["1 E2 already_taken", "2 E1 already_taken"]);
+    place.world.execute("UPDATE expedition_detail SET external_id = NULL WHERE order_number = 'E1'").await;
+    control::retry(services, context, job).await.unwrap();
+    place.world.drain().await;
+    assert_eq!(place.world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 1]));
+    assert_eq!(place.world.errors(job).await, ["2 E1 already_taken"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

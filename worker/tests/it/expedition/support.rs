@@ -1,9 +1,10 @@
 //! A place with products and a carrier, and helpers to order from it.
 
 use longshore_shared::expedition::allocation;
-use longshore_shared::expedition::command::Command;
+use longshore_shared::expedition::command::{self, Command, Done, Instruction};
 use longshore_shared::expedition::together::Batcher;
 use longshore_shared::expedition::{invariants, progress};
+use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::precondition::Precondition;
 use longshore_shared::kernel::problem::Problem;
@@ -83,6 +84,26 @@ impl Place {
             .run(&self.world.services, &self.world.context, id, command, Precondition::NONE)
             .await?;
         Ok(serde_json::from_str(&answer.body.unwrap()).unwrap())
+    }
+
+    /// Does commands for different orders in one transaction, as those of the same moment are done; returns what came of each.
+    pub(crate) async fn together(&self, commands: &[(ExpeditionId, Command)]) -> Vec<Done> {
+        let (services, context) = (&self.world.services, &self.world.context);
+        let instructions: Vec<Instruction<'_>> = commands
+            .iter()
+            .map(|(id, command)| Instruction {
+                id: *id,
+                command,
+                precondition: Precondition::NONE,
+                origin: 0,
+            })
+            .collect();
+        command::prepare(services, &instructions).await.unwrap();
+        let mut change = Change::begin(services).await.unwrap();
+        let done =
+            command::apply(&mut change, &[&context.origin], context.scope(), &instructions).await.unwrap();
+        change.commit().await.unwrap();
+        done
     }
 
     /// Reports by hand; returns the record.

@@ -80,7 +80,7 @@ async fn each_key_is_answered_with_its_own_order(_: PgPoolOptions, options: PgCo
     place.count(&[(0, 10)]).await;
     let (services, caller) = (&place.world.services, random_id());
     let claim = async |key: &str| {
-        let key = Key { caller, method: "POST", path: "/api/expedition", key };
+        let key = Key { caller, scope: [0; 32], method: "POST", path: "/api/expedition", key };
         idempotency::claim(&services.db.main, &key, Some(b"body")).await.unwrap()
     };
     let create = async |n: usize| {

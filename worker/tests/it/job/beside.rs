@@ -2,6 +2,7 @@
 //! that was accepted last.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use longshore_shared::job::mark;
 use longshore_shared::kernel::ids::JobId;
@@ -233,4 +234,24 @@ async fn a_sync_without_an_earlier_concurrent_one_leaves_no_mark(
     }
     assert_eq!(world.count(MARKS).await, 0);
     assert_eq!(world.count("SELECT count(*) FROM job WHERE state = 'succeeded'").await, 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn marks_are_removed_quickly_however_many_syncs_wait(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let marks = "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, acceptance, actor_type, actor_name)
+                 SELECT uuid_v7(), 'product.sync', 'queued', organisation_id, id, id, n, 'user', 'u'
+                 FROM eshop, generate_series(1, 10000) AS n;
+                 INSERT INTO sync_mark (organisation_id, entity_id, acceptance, fields)
+                 SELECT organisation_id, uuid_v7(), n, '{name}' FROM eshop, generate_series(-19998, 1) AS n;
+                 INSERT INTO sync_mark (organisation_id, entity_id, acceptance, fields)
+                 SELECT organisation_id, uuid_v7(), 2 * n, '{name}' FROM eshop, generate_series(1, 7) AS n;
+                 INSERT INTO sync_mark (organisation_id, entity_id, acceptance, fields)
+                 VALUES (uuid_v7(), uuid_v7(), 20000, '{name}')";
+    world.execute(marks).await;
+    // to compare each mark with each sync takes half a minute
+    let expired = mark::expire(&world.services.db.main, 100_000);
+    let gone = tokio::time::timeout(Duration::from_secs(10), expired).await.unwrap().unwrap();
+    assert_eq!(gone, 20_001, "those before the first sync, and the one of an organisation without syncs");
+    assert_eq!(world.count(MARKS).await, 7);
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
 use longshore_shared::job::execution;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
@@ -37,6 +39,50 @@ async fn a_chunk_is_claimed_by_one_of_many(_: PgPoolOptions, options: PgConnectO
     assert_eq!(won, 1);
 }
 
+/// Minutes since the first start of a job, and since its last attempt began.
+async fn minutes(world: &World, job: JobId) -> (i32, i32) {
+    sqlx::query_as(
+        "SELECT round(extract(epoch FROM now() - started_at) / 60)::int,
+                round(extract(epoch FROM now() - attempt_started_at) / 60)::int
+         FROM job WHERE id = $1",
+    )
+    .bind(job)
+    .fetch_one(&world.owner)
+    .await
+    .unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_attempt_begins_after_a_wait_in_which_nothing_of_the_job_ran(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const LATER: &str = "UPDATE job SET started_at = started_at - interval '12 minutes',
+                             attempt_started_at = attempt_started_at - interval '12 minutes'";
+    let world = World::new(&options).await;
+    let db = &world.services.db.main;
+    let postpone = async |claim: &Claim| {
+        let why = Some("the partner is busy");
+        assert_eq!(chunk::postpone(db, claim.held(), Duration::ZERO, why).await.unwrap(), Hold::Kept);
+    };
+    // two chunks
+    let job = world.switch(ProductDeactivate, &world.products(1_001).await).await;
+    let first = claim(&world, job).await;
+    assert_eq!(minutes(&world, job).await, (0, 0));
+    world.execute(LATER).await;
+    postpone(&first).await;
+    let second = claim(&world, job).await;
+    assert_eq!(minutes(&world, job).await, (12, 0));
+
+    // its other chunk runs meanwhile
+    let other = chunk::claim(db, job, 1, &[Queue::Chunk]).await.unwrap();
+    assert!(matches!(other, Claimed::Now(_)), "{other:?}");
+    world.execute(LATER).await;
+    postpone(&second).await;
+    claim(&world, job).await;
+    assert_eq!(minutes(&world, job).await, (24, 12));
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
@@ -52,8 +98,7 @@ async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: 
     assert_eq!(execution::complete(&mut change, &stale, count, &[]).await.unwrap(), Hold::Lost);
     drop(change);
     assert_eq!(execution::give_up(&world.services, &stale, "late").await.unwrap(), Hold::Lost);
-    let postponed =
-        chunk::postpone(&world.services.db.main, stale.held(), std::time::Duration::ZERO, None).await;
+    let postponed = chunk::postpone(&world.services.db.main, stale.held(), Duration::ZERO, None).await;
     assert_eq!(postponed.unwrap(), Hold::Lost);
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
 }
@@ -122,6 +167,32 @@ async fn suspects_run_one_at_a_time_in_a_process(_: PgPoolOptions, options: PgCo
     drop(other_suspect);
     run(world.worker.clone(), format!("{job}:0")).await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_claim_that_waits_for_its_job_does_not_delay_a_suspect(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let [waiting, suspect] =
+        [world.switch(ProductDeactivate, &ids).await, world.switch(ProductDeactivate, &ids).await];
+    claim(&world, suspect).await;
+    world.execute(LAPSE).await;
+    let mut holder = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM job WHERE id = $1 FOR UPDATE")
+        .bind(waiting)
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let running = tokio::spawn(run(world.worker.clone(), format!("{waiting}:0")));
+    world.until_locked().await;
+    run(world.worker.clone(), format!("{suspect}:0")).await;
+    assert_eq!(world.outcome(suspect).await, ("succeeded".to_owned(), [1, 0, 0]));
+    holder.rollback().await.unwrap();
+    running.await.unwrap();
+    assert_eq!(world.outcome(waiting).await.0, "succeeded");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -220,4 +291,39 @@ async fn a_worker_that_loses_its_claim_while_it_works_clears_the_suspicion(
     keeping.abort();
     assert_eq!(world.count("SELECT crashes::bigint FROM job_chunk").await, 0);
     holder.rollback().await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_that_cannot_be_tried_waits_longer_each_time_and_spends_no_attempt(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const WAIT: &str =
+        "SELECT round(extract(epoch FROM next_attempt_at - now()))::bigint FROM job_chunk WHERE attempts = 0";
+    let world = World::new(&options).await;
+    let job = switch_of_one(&world).await;
+    let fail = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    RAISE EXCEPTION 'temporary file size exceeds the limit' USING ERRCODE = '53400';
+                END $$;
+                CREATE TRIGGER fail BEFORE UPDATE ON product EXECUTE FUNCTION fail()";
+    world.execute(fail).await;
+    for (waited, wait) in [(0, 1), (10, 10), (600, 30)] {
+        assert_eq!(world.job(job).await["error"], serde_json::Value::Null);
+        sqlx::query(
+            "UPDATE job_chunk SET next_attempt_at = now(), waits_since = now() - make_interval(secs => $1)",
+        )
+        .bind(f64::from(waited))
+        .execute(&world.owner)
+        .await
+        .unwrap();
+        run(world.worker.clone(), format!("{job}:0")).await;
+        assert!((wait - 1..=wait).contains(&world.count(WAIT).await), "after {waited} s");
+    }
+    let row = world.job(job).await;
+    assert_eq!(row["state"], "retrying");
+    assert!(row["error"].as_str().unwrap().contains("temporary file size exceeds the limit"), "{row}");
+    world.execute("DROP TRIGGER fail ON product; UPDATE job_chunk SET next_attempt_at = now()").await;
+    run(world.worker.clone(), format!("{job}:0")).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
 }

@@ -8,10 +8,15 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::support::World;
 
 async fn begin(world: &World) -> Receiving<'_> {
+    begin_with(world, |row| row).await
+}
+
+/// With a SKU for each row.
+async fn begin_with(world: &World, sku: impl Fn(usize) -> usize) -> Receiving<'_> {
     let header = json!({"eshop": world.tenant.eshop, "warehouseId": world.tenant.warehouse});
     let target = push::target(&world.services, &world.context, Push::Stocks, header).await.unwrap();
     let mut receiving = Receiving::begin(&world.services, &world.context, target).await.unwrap();
-    for n in 0..=ROWS_PER_CHUNK {
+    for n in (0..=ROWS_PER_CHUNK).map(sku) {
         receiving.row(format!(r#"{{"productSku":"P{n}","quantity":1}}"#).as_bytes(), None).await.unwrap();
     }
     receiving
@@ -65,6 +70,27 @@ async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_l
     let receiving = begin(&world).await;
     let job = receiving.finish(None).await.unwrap().job.unwrap();
     assert_eq!(world.job(job).await["state"], "queued");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_that_takes_long_to_accept_is_accepted(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    // the second row of the first chunk names the SKU of the first
+    let receiving = begin_with(&world, |row| row.max(1)).await;
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM job_chunk FOR UPDATE").execute(&mut *gate).await.unwrap();
+    let mut finishing = std::pin::pin!(receiving.finish(None));
+    tokio::select! {
+        done = &mut finishing => panic!("{done:?}"),
+        () = world.until_locked() => {}
+    }
+    // as if it had looked for equal keys for ten minutes
+    world.execute("UPDATE job SET receiving_until = receiving_until - interval '10 minutes'").await;
+    assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 0);
+    gate.rollback().await.unwrap();
+    let job = finishing.await.unwrap().job.unwrap();
+    assert_eq!(world.job(job).await["state"], "queued");
+    assert_eq!(world.count("SELECT sum(cardinality(duplicates)) FROM job_chunk").await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

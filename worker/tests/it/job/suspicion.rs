@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use longshore_shared::job::chunk::{self as claims, Claimed};
+use longshore_shared::job::dispatch;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::payload;
@@ -114,6 +115,38 @@ async fn halves_keep_the_positions_the_lines_and_the_duplicates_of_their_rows(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn halves_of_a_job_in_order_are_executed_before_all_that_follows(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let worker = world.worker.clone();
+    world.worker.isolation = Some(Isolation::by(move |claim| {
+        let worker = worker.clone();
+        async move {
+            if claim.item_count > 250 {
+                return Ended::Died("signal 6".to_owned());
+            }
+            chunk::run_alone(&worker, claim.held()).await.unwrap();
+            Ended::Recorded
+        }
+    }));
+    let job = world.switch(ProductDeactivate, &world.products(1_002).await).await;
+    world.execute("UPDATE job SET in_order = true").await;
+    killed_from_outside(&world, job).await;
+    let mut order = Vec::new();
+    while let Some((_, name)) = dispatch::due(&world.services.db.main).await.unwrap().pop() {
+        let first = "SELECT first_index, item_count FROM job_chunk WHERE job_id || ':' || number = $1";
+        let first: (i32, i32) = sqlx::query_as(first).bind(&name).fetch_one(&world.owner).await.unwrap();
+        order.push(first);
+        chunk::run(world.worker.clone(), name).await;
+    }
+    let halves = [(0, 1_000), (0, 500), (0, 250), (250, 250), (500, 500), (500, 250), (750, 250), (1_000, 2)];
+    assert_eq!(order, halves);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1_002, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_single_item_waits_between_its_deaths_and_succeeds_if_its_process_survives(
     _: PgPoolOptions,
     options: PgConnectOptions,
@@ -150,6 +183,57 @@ async fn a_chunk_that_is_killed_from_outside_repeatedly_runs_alone_and_succeeds(
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [10, 0, 0]));
     assert_eq!(started.load(Relaxed), 1);
     assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 1, "nothing was halved");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn kills_from_outside_spend_no_attempt(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    for _ in 0..20 {
+        killed_from_outside(&world, job).await;
+    }
+    let fail = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'made to'; END $$;
+                CREATE TRIGGER fail BEFORE UPDATE ON product EXECUTE FUNCTION fail()";
+    world.execute(fail).await;
+    chunk::run(world.worker.clone(), format!("{job}:0")).await;
+    let row = world.job(job).await;
+    assert_eq!((row["state"].as_str(), row["attempts"].as_i64()), (Some("retrying"), Some(1)), "{row}");
+    world.execute("DROP TRIGGER fail ON product").await;
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(world.job(job).await["attempts"], 2);
+    assert_eq!(world.count("SELECT crashes::bigint FROM job_chunk").await, 20);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_suspect_whose_process_fails_does_not_run_in_the_worker(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let arguments = vec!["-c".into(), "exit 1".into()];
+    world.worker.isolation = Some(Isolation::program("/bin/sh".into(), arguments));
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    killed_from_outside(&world, job).await;
+    chunk::run(world.worker.clone(), format!("{job}:0")).await;
+    let waits = "SELECT count(*) FROM job_chunk WHERE state = 'queued' AND attempts = 0 AND crashes = 1
+                     AND next_attempt_at <= now() + interval '1 second'";
+    assert_eq!(world.count(waits).await, 1);
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE active").await, 1, "nothing was executed");
+    // when it has waited for long, the job says why
+    world
+        .execute("UPDATE job_chunk SET waits_since = now() - interval '10 minutes', next_attempt_at = now()")
+        .await;
+    chunk::run(world.worker.clone(), format!("{job}:0")).await;
+    let row = world.job(job).await;
+    assert_eq!(row["state"], "retrying");
+    let reason = "its separate process did not record what became of it (exit status: 1)";
+    assert_eq!(row["error"], reason);
+    world.worker.isolation = None;
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

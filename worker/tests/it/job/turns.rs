@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::dispatch::{self, WINDOW, share_of};
+use longshore_shared::job::dispatch::{self, Looks, WINDOW, share_of};
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::JobId;
@@ -16,6 +16,7 @@ use longshore_worker::dispatcher::{self, Controlled};
 use longshore_worker::jobs::chunk;
 use longshore_worker::queue::RedisStream;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection};
 
 use super::support::{World, context_of};
 use crate::queue::support::{Worker, eventually, handler, quick};
@@ -227,4 +228,98 @@ async fn a_look_does_not_read_the_backlog(_: PgPoolOptions, options: PgConnectOp
         let looked_at = (all - before, one - all);
         assert!(looked_at.0 < 400 && looked_at.1 < 200, "{looked_at:?} pages, analysed: {analysed}");
     }
+}
+
+/// A world with few connections whose statistics only the test changes, and a transaction that keeps what ends from now on.
+async fn world_with_an_old_snapshot(options: &PgConnectOptions) -> (World, PgConnection) {
+    let mut services = services::for_test(options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = 2;
+    services.db = Database::from_options(options, &settings);
+    let world = World::over(services, options).await;
+    services::analyse_by_hand(&world.owner).await.unwrap();
+    let mut old = PgConnection::connect_with(options).await.unwrap();
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM job";
+    sqlx::raw_sql(begin).execute(&mut old).await.unwrap();
+    (world, old)
+}
+
+async fn pages(world: &World) -> i64 {
+    services::pages_looked_at(&world.services.db.main, 2, &world.owner).await.unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn jobs_that_ended_since_an_old_snapshot_cost_other_organisations_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, old) = world_with_an_old_snapshot(&options).await;
+    let (before, after) = (neighbour(&world, "Second").await, neighbour(&world, "Third").await);
+    let organisation = |of: &World| Some(of.tenant.organisation);
+    let ended = "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, source, acceptance, actor_type, actor_name)
+                 SELECT uuid_v7(), 'product.sync', 'running', organisation_id, id, CASE WHEN n % 2 = 0 THEN id END, n,
+                        nextval('acceptance'), 'user', 'u'
+                 FROM eshop, generate_series(1, 20000) AS n WHERE name = 'Second shop';
+                 UPDATE job SET state = 'succeeded', finished_at = now()";
+    world.execute(ended).await;
+    // ids rise: the others are before and behind it in every index
+    for of in [&world, &after] {
+        for queue in [Queue::Chunk, Queue::Partner] {
+            let start = pages(&world).await;
+            dispatch::hand_over(&world.services, queue, share_of(organisation(of))).await;
+            let looked_at = pages(&world).await - start;
+            assert!(looked_at < 200, "{looked_at} pages on {queue}");
+        }
+    }
+    let start = pages(&world).await;
+    dispatch::hand_over(&world.services, Queue::Chunk, share_of(organisation(&before))).await;
+    let walked = pages(&world).await - start;
+    assert!(walked > 1_000, "the entries are there: {walked} pages");
+    // its own acceptances do not count and look each time when that took long
+    let ids = before.products(1).await;
+    let accept = async || {
+        let start = pages(&world).await;
+        before.switch(ProductDeactivate, &ids).await;
+        pages(&world).await - start
+    };
+    let counted = accept().await;
+    for look in ["unfinished jobs", Queue::Chunk.name()] {
+        world.services.rests.note(look, share_of(organisation(&before)), Duration::from_mins(1));
+    }
+    let rested = accept().await;
+    assert!(counted > 2 * rested, "{counted} and {rested} pages");
+    old.close().await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn leases_that_ended_since_an_old_snapshot_are_gone_through_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, old) = world_with_an_old_snapshot(&options).await;
+    let job = bulks(&world, 2).await[0];
+    let ended = "INSERT INTO job_chunk (job_id, number, state, item_count, first_index, leased_until)
+                 SELECT id, n, 'running', 1, 0, now() - interval '1 hour' FROM job, generate_series(1, 40000) AS n
+                 WHERE kind = 'product.activate';
+                 UPDATE job_chunk SET state = 'succeeded', leased_until = NULL WHERE number > 0;
+                 UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now() WHERE kind = 'product.activate'";
+    world.execute(ended).await;
+    let db = &world.services.db.main;
+    assert!(matches!(claims::claim(db, job, 0, &[]).await.unwrap(), Claimed::Now(_)));
+    let mut looks = Looks::default();
+    let mut cost = Vec::new();
+    for _ in 0..2 {
+        let start = pages(&world).await;
+        assert!(looks.due(db).await.unwrap().is_empty());
+        cost.push(pages(&world).await - start);
+    }
+    assert!(cost[0] > 600 && cost[1] < 200, "{cost:?} pages");
+    // what a dead process held is found by each look, even if its lease ended before the last one
+    world
+        .execute("UPDATE job_chunk SET leased_until = now() - interval '2 minutes' WHERE state = 'running'")
+        .await;
+    for _ in 0..2 {
+        assert_eq!(looks.due(db).await.unwrap(), [(Queue::Chunk, format!("{job}:0"))]);
+    }
+    old.close().await.unwrap();
 }

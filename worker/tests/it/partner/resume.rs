@@ -21,6 +21,11 @@ fn part(hangs: bool) -> Answer {
     Answer::Document(Document { cut_after, hangs, ..document(whole) })
 }
 
+/// The feed without its first rows.
+fn shrunk(by: usize) -> String {
+    lines(ROWS).split_inclusive('\n').skip(by).collect()
+}
+
 async fn all_is_in(world: &World) {
     assert_eq!(world.count("SELECT count(*) FROM product WHERE product_sku LIKE 'F%'").await, 2_500);
     assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, 0);
@@ -92,6 +97,51 @@ async fn a_feed_that_changed_during_an_interruption_is_read_from_the_start(
     let outdated = "SELECT count(*) FROM product WHERE name LIKE 'Outdated%'";
     assert_eq!(world.count(outdated).await, 0);
     all_is_in(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_without_a_version_that_shrank_during_an_interruption_is_read_from_the_start(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = Fake::start(|_| Answer::Document(document(shrunk(1)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(part(false))]);
+    let job = pull(&world).await;
+    run(world.worker.clone(), format!("{job}:0")).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_499, 0, 0]));
+    // at its former place, there is the row behind it
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE product_sku = 'F1000'").await, 1);
+    assert_eq!(fake.receipts().len(), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_that_changes_whenever_it_is_read_is_read_to_its_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = Fake::start(|_| Answer::Document(document(shrunk(8)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let cut = |by: usize| {
+        let feed = shrunk(by);
+        let cut_after = Some(feed.len() * 6 / 10);
+        Some(Answer::Document(Document { cut_after, ..document(feed) }))
+    };
+    fake.misbehave((1..8).map(cut));
+    let job = pull(&world).await;
+    run(world.worker.clone(), format!("{job}:0")).await;
+    world.execute(DUE).await;
+    run(world.worker.clone(), format!("{job}:0")).await;
+    // each time it breaks off, it is found changed and read again: thrice
+    assert_eq!(fake.receipts().len(), 8);
+    world.drain().await;
+    // a thousand rows of the last that broke off, and those behind as many of the whole one: between them, one was missed
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_492, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE product_sku = 'F1007'").await, 0);
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 2_491, 0]), "the next fetch finds it");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -137,6 +137,35 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     worker.stop().await;
 }
 
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_part_of_a_look_that_fails_keeps_no_other_from_being_queued(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    // neither jobs nor handovers can be looked for
+    world
+        .execute(
+            "ALTER TABLE job_chunk RENAME calls_partner TO gone;
+             ALTER TABLE wms_setting RENAME fills TO gone;",
+        )
+        .await;
+    world.webhook("test").await;
+    world
+        .execute(
+            "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+             SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() FROM webhook",
+        )
+        .await;
+    let dispatcher = tokio::spawn(dispatcher::run(world.worker.clone(), Vec::new()));
+    for queue in [Queue::Lane, Queue::Upkeep] {
+        let depth = async || world.services.queues.stats(queue).await.unwrap().depth;
+        eventually("what is due is queued", async || (depth().await > 0).then_some(())).await;
+    }
+    world.worker.stop.cancel();
+    dispatcher.await.unwrap();
+}
+
 /// Deletes a queue from Redis.
 async fn lose(services: &Services, queue: Queue) {
     let mut connection = services.queues.connection();

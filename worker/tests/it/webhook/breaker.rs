@@ -1,12 +1,14 @@
 //! The breaker: a destination that fails repeatedly gets probes, and waiting deliveries use no attempts.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use longshore_shared::kernel::ids::{DeliveryId, EventId, WebhookId};
 use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
 use longshore_shared::webhook::{delivery, subscription};
-use longshore_testkit::receiver::Answer;
+use longshore_testkit::receiver::{Answer, By};
 use longshore_worker::lanes::{self, Ran};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -54,6 +56,8 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_uses_no
             .execute(&world.pool)
             .await
             .unwrap();
+        // so do the retries
+        tried_is_due_in_an_hour(&world).await;
         assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
         assert!(due(&world).await.is_empty());
         // then one worker sends one probe
@@ -76,6 +80,46 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_uses_no
     world.make_due(&hook).await;
     world.drain(&hook).await;
     assert_eq!(world.live(&hook).await, 0);
+}
+
+/// Moves what was tried out of the way.
+async fn tried_is_due_in_an_hour(world: &World) {
+    sqlx::query("UPDATE delivery SET next_attempt_at = now() + interval '1 hour' WHERE attempt_count > 0")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_that_fails_each_first_attempt_is_not_taken_for_dead(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    let seen = Mutex::new(HashSet::new());
+    let by = By::new(move |receipt| {
+        let id = receipt.header("webhook-id").unwrap().to_owned();
+        Answer::Status(if seen.lock().unwrap().insert(id) { 500 } else { 204 })
+    });
+    world.receiver.answer("/hook", Answer::By(by));
+    world.events(&hook, 100).await;
+    world.drain(&hook).await;
+    assert_eq!(world.value(LANE, &hook).await["open"], true);
+    // the first probe is what waits longest, and the second something that was tried before
+    for delivered in [0, 1] {
+        world.make_due(&hook).await;
+        world.drain(&hook).await;
+        assert_eq!(world.ended(&hook, "delivered").await, delivered);
+    }
+    let mut turns = 2;
+    while world.live(&hook).await > 0 {
+        world.make_due(&hook).await;
+        world.drain(&hook).await;
+        turns += 1;
+    }
+    assert!(turns < 60, "{turns} turns: it would be more than 95 if each delivery was a probe first");
+    assert_eq!(world.receiver.requests(), 200);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -195,6 +239,17 @@ async fn a_test_is_the_next_probe_before_all_waiting_deliveries(_: PgPoolOptions
     world.events(&hook, 50).await;
     world.drain(&hook).await;
     assert_eq!(came(&world), ["product_change"; 5]);
+    // a release has found that nothing is before the backlog, and what was tried is due
+    let age = "UPDATE delivery SET next_attempt_at = next_attempt_at - interval '5 minutes';
+               UPDATE webhook_lane SET nothing_before = 'epoch'";
+    sqlx::raw_sql(age).execute(&world.pool).await.unwrap();
+    world.make_probe_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(came(&world), ["product_change"]);
+    let begins =
+        "SELECT to_jsonb(nothing_before = (SELECT min(next_attempt_at) FROM delivery)) FROM webhook_lane
+                  WHERE webhook_id = $1";
+    assert_eq!(world.value(begins, &hook).await, true);
     sqlx::query("UPDATE webhook_lane SET probe_at = now() + interval '1 hour'")
         .execute(&world.pool)
         .await
@@ -205,16 +260,13 @@ async fn a_test_is_the_next_probe_before_all_waiting_deliveries(_: PgPoolOptions
     let tried = "SELECT d.attempts -> 0 -> 'status' FROM delivery d JOIN event e ON e.id = d.event_id
          WHERE d.webhook_id = $1 AND e.type = 'test'";
     assert_eq!(world.value(tried, &hook).await, 500);
-    // a successful test is followed by the backlog; attempted deliveries are moved out of the way
-    sqlx::query("UPDATE delivery SET next_attempt_at = now() + interval '1 hour' WHERE attempt_count > 0")
-        .execute(&world.pool)
-        .await
-        .unwrap();
+    // a successful test is followed by the backlog
+    tried_is_due_in_an_hour(&world).await;
     world.receiver.answer("/hook", Answer::Status(204));
     delivery::send_test(&world.services, &world.context(), hook.id, None).await.unwrap();
     world.drain(&hook).await;
     let came = came(&world);
-    assert_eq!((came.len(), came[0].as_str(), came[1].as_str()), (46, "test", "product_change"));
+    assert_eq!((came.len(), came[0].as_str(), came[1].as_str()), (45, "test", "product_change"));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use longshore_shared::kernel::database::{Database, LEASE_CONNECTIONS};
 use longshore_shared::kernel::ids::DeliveryId;
-use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Outcome, Renewed};
-use longshore_testkit::receiver::Answer;
+use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome, Renewed};
+use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};
 use serde_json::json;
@@ -117,9 +118,8 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
     assert_eq!((batch.due.len(), batch.is_full), (3, false));
     let batch = leases[&many.id].first.as_ref().unwrap();
     assert_eq!((batch.due.len(), batch.is_full), (FEW, true));
-    let rest = lane::fetch(db, &leases[&many.id].lease, lane::From { after: batch.cursor, in_hand: vec![] })
-        .await
-        .unwrap();
+    let after = lane::From { after: batch.cursor, ..lane::From::default() };
+    let rest = lane::fetch(db, &leases[&many.id].lease, after).await.unwrap();
     assert_eq!((rest.due.len(), rest.is_full), (1, false), "it goes on where the first ended");
     assert!(batch.due.iter().all(|sent| sent.id != rest.due[0].id));
 
@@ -199,6 +199,48 @@ async fn a_lane_that_is_being_written_is_not_waited_for(_: PgPoolOptions, option
     let leasing = lane::lease(&world.services, &both);
     let leased = tokio::time::timeout(PATIENCE, leasing).await.expect("it waited").unwrap();
     assert_eq!(leased.into_keys().collect::<Vec<_>>(), [free.id]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_lease_is_renewed_while_other_lanes_are_locked_and_work_uses_all_connections(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = LEASE_CONNECTIONS + 1;
+    services.db = Database::from_options(&options, &settings);
+    let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
+    let db = &world.services.db;
+    let free = world.hook("/free", json!({})).await;
+    let lease = world.lease(&free).await;
+    let mut locked = Vec::new();
+    for _ in 0..LEASE_CONNECTIONS {
+        locked.push(world.lease(&world.hook("/locked", json!({})).await).await);
+    }
+    let mut holder = world.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM webhook_lane WHERE webhook_id <> $1 FOR UPDATE")
+        .bind(free.id)
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let renewing = locked.into_iter().map(|lease| {
+        let db = db.clone();
+        tokio::spawn(async move { lane::renew(&db, &lease, false).await })
+    });
+    let renewing: Vec<_> = renewing.collect();
+    services::until_locked(&world.pool, i64::from(LEASE_CONNECTIONS)).await.unwrap();
+    let last = db.main.acquire().await.unwrap();
+
+    assert_eq!(lane::renew(db, &lease, false).await.unwrap(), Renewed::Yes);
+    let looked = lane::look(db, &[&lease]).await.unwrap();
+    assert_eq!(looked, [Some(Looked { renewed: Renewed::Yes, due_in: None })]);
+    assert!(renewing.iter().all(|renewing| !renewing.is_finished()));
+    drop(last);
+    holder.rollback().await.unwrap();
+    for renewed in renewing {
+        assert_eq!(renewed.await.unwrap().unwrap(), Renewed::Yes);
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -105,9 +105,8 @@ async fn refuse_unknown(tx: &mut PgConnection, ids: &[AdminId]) -> Result<(), Pr
         return Ok(());
     }
     let violations = unknown.into_iter().map(|unknown| {
-        let (path, message) =
-            (format!("[{}]", unknown.position - 1), format!("there is no admin {}", unknown.id));
-        Violation::new(path, "unknown_reference", message)
+        let path = format!("[{}]", unknown.position - 1);
+        Violation::new(path, "unknown_reference", format!("must be an admin; {} is none", unknown.id))
     });
     Err(Problem::invalid(violations.collect()))
 }

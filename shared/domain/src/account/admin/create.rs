@@ -20,7 +20,7 @@ use longshore_kernel::services::Services;
 
 /// Creates an admin (`POST /api/admin`).
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let mut edit = Edit::read(body, true)?;
+    let (mut edit, violations) = Edit::read(body, true);
     let password = std::mem::take(&mut edit.person.password).value();
     let joined = edit.organisations.clone().unwrap_or_default();
     let new = edit.apply(Fields {
@@ -35,11 +35,11 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         version: 0,
     });
     let hash = match password {
-        Some(password) => Some(password::hash(&password).await?),
-        None => None,
+        Some(password) if violations.is_empty() => Some(password::hash(&password).await?),
+        _ => None,
     };
     let mut change = Change::begin(services).await?;
-    check_organisations(change.connection(), &joined).await?;
+    check_organisations(change.connection(), &joined, violations).await?;
     let id = AdminId::new();
     match insert(change.connection(), &context.origin, id, &new, hash).await.map_err(refused) {
         Ok(recorded) => change.note(recorded),
@@ -73,7 +73,7 @@ pub struct NewAdmin {
 pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Result<AdminId, Problem> {
     person::check(&new.email, new.password.expose_secret())?;
     let hash = password::hash(&new.password).await?;
-    check_organisations(&mut *db.main.acquire().await?, &new.organisations).await?;
+    check_organisations(&mut *db.main.acquire().await?, &new.organisations, Vec::new()).await?;
     let mut organisations = new.organisations;
     organisations.sort_unstable();
     organisations.dedup();

@@ -7,8 +7,8 @@ use crate::list::fields::admin::{ADMIN, ROLES};
 use crate::record::settle_ids;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::OrganisationId;
-use longshore_kernel::input::{Reader, Rule, Schema, array, custom, id, object, one_of};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::input::{Reader, Rule, Schema, custom, drafts, id, object, one_of};
+use longshore_kernel::problem::{Problem, Violation};
 
 /// Bytes that preferences may have (`docs/reference/accounts.md#admins`).
 pub const PREFERENCES_BYTES: usize = 16 * 1024;
@@ -43,9 +43,9 @@ pub(super) struct Fields {
 }
 
 impl Edit {
-    /// Reads a body; where the admin is new, what it must have is required.
-    pub(super) fn read(body: Value, is_new: bool) -> Result<Self, Problem> {
-        Reader::read(body, self::body(is_new))
+    /// Reads a body, with what is wrong with it; where the admin is new, what it must have is required.
+    pub(super) fn read(body: Value, is_new: bool) -> (Self, Vec<Violation>) {
+        Reader::draft(body, self::body(is_new))
     }
 
     /// What an admin becomes by it.
@@ -72,7 +72,7 @@ pub fn body(is_new: bool) -> impl Rule<Out = Edit> {
             person: Person::members(object, is_new),
             role: object.required_if(is_new, "role", one_of(ROLES)),
             organisations: object
-                .optional("organisations", array(ORGANISATIONS, id()))
+                .optional("organisations", drafts(ORGANISATIONS, id()))
                 .map(|ids| ids.into_iter().map(OrganisationId::from).collect()),
             preferences: object.optional("preferences", preferences()),
             echo: Echo::of(object, is_new, |name| ADMIN.shows(name)),

@@ -11,7 +11,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{AdminId, OrganisationId};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
@@ -55,13 +55,15 @@ pub async fn leave(
     change.answer(context.claim, Answer::done()).await
 }
 
-/// Refuses organisations that do not exist.
+/// Refuses organisations that do not exist, with what the rules refused.
 pub(super) async fn check_organisations(
     connection: &mut PgConnection,
     organisations: &[OrganisationId],
+    refused: Vec<Violation>,
 ) -> Result<(), Problem> {
     let ids: Vec<Uuid> = organisations.iter().map(|id| id.get()).collect();
-    let violations = strangers(connection, Belonging::Organisation, None, "organisations", &ids).await?;
+    let unknown = strangers(connection, Belonging::Organisation, None, "organisations", &ids).await?;
+    let violations = with_found(refused, unknown);
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! What people do is a small part of it, and has indexes of its own. What a job does to its items is most of it: such records are
 //! not listed one by one, but folded into their job, until that job or one of its items is asked for. So an index leads to every
-//! record that matches an organisation, an action, an entity, a request, a job or a time. Only the name of an actor is compared
-//! record by record, for at most [`WINDOW`] of them.
+//! record that matches an organisation, an action, an entity, a request, a job or a time. Only the actor is compared record by
+//! record, for at most [`WINDOW`] of them: of those of people, if the actor is one.
 
 mod batch;
 mod record;
@@ -25,7 +25,7 @@ use longshore_kernel::problem::Problem;
 
 /// Entries a page.
 pub const PAGE: usize = 50;
-/// Records that one page looks at for the name of an actor.
+/// Records that one page looks at for an actor.
 pub const WINDOW: i64 = 10_000;
 
 /// Whose records are wanted.
@@ -51,6 +51,8 @@ pub struct Filter {
     pub action: Option<String>,
     /// By an actor whose name contains this text.
     pub actor: Option<String>,
+    /// By this account, or by the program with this token.
+    pub by: Option<Uuid>,
     /// By this request.
     pub request: Option<String>,
     /// By this job.
@@ -109,6 +111,7 @@ struct Inner<'w> {
     id: Option<Id<Any>>,
     action: Option<String>,
     actor: Option<String>,
+    by: Option<Uuid>,
     /// What an action begins with.
     begins: &'w str,
     /// Records that one look takes.
@@ -125,7 +128,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     };
     let limit = i64::try_from(PAGE + 1).map_err(Problem::internal)?;
     // an index leads to what matches everything but these
-    let is_compared = wanted.actor.is_some() || (wanted.entity.is_some() && wanted.action.is_some());
+    let has_actor = wanted.actor.is_some() || wanted.by.is_some();
+    let is_compared = has_actor || (wanted.entity.is_some() && wanted.action.is_some());
     let inner = Inner {
         organisations,
         organisation: only,
@@ -135,6 +139,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         id: wanted.after.map(|place| place.id),
         action: wanted.action.as_deref().map(|text| containing(text).split_off(1)),
         actor: wanted.actor.as_deref().map(containing),
+        by: wanted.by,
         begins: wanted.action.as_deref().unwrap_or_default(),
         window: if is_compared { WINDOW } else { limit },
         limit,

@@ -59,7 +59,7 @@ impl NewToken {
 }
 
 fn no_such_wms() -> Problem {
-    Problem::violation("wms", "unknown_reference", "there is no such wms")
+    Problem::violation("wms", "unknown_reference", "does not exist")
 }
 
 /// A token as it is shown, once.
@@ -124,26 +124,44 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
         (Role::Warehouse, Some(_)) | (_, None) => {}
         (_, Some(_)) => refuse("wms", "invalid", "is allowed for warehouses only"),
     }
+    let wms = new.wms.filter(|_| new.role == Role::Warehouse);
+    violations.extend(unknown(connection, new.organisation, new.eshop, wms).await?);
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+/// What is wrong with the organisation of a token, or with the e-shop and the wms, which must be the organisation's.
+pub(super) async fn unknown(
+    connection: &mut PgConnection,
+    organisation: Option<OrganisationId>,
+    eshop: Option<EshopId>,
+    wms: Option<WmsId>,
+) -> Result<Vec<Violation>, sqlx::Error> {
     let known = sqlx::query!(
         r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",
                   ($2::uuid IS NULL OR EXISTS (
                       SELECT FROM eshop WHERE id = $2 AND organisation_id = $1)) AS "eshop!",
                   ($3::uuid IS NULL OR EXISTS (
                       SELECT FROM wms WHERE id = $3 AND organisation_id = $1)) AS "wms!""#,
-        new.organisation as Option<OrganisationId>,
-        new.eshop as Option<EshopId>,
-        new.wms as Option<WmsId>,
+        organisation as Option<OrganisationId>,
+        eshop as Option<EshopId>,
+        wms as Option<WmsId>,
     )
     .fetch_one(connection)
     .await?;
     if !known.organisation {
-        refuse("organisation", "unknown_reference", "there is no such organisation");
-    } else if !known.eshop {
-        refuse("eshop", "unknown_reference", "there is no such e-shop in the organisation");
-    } else if !known.wms && new.role == Role::Warehouse {
-        refuse("wms", "unknown_reference", "there is no such wms in the organisation");
+        return Ok(vec![no_such_organisation()]);
     }
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+    let strangers = [
+        (known.eshop, "eshop", "must be an e-shop of the organisation"),
+        (known.wms, "wms", "must be a wms of the organisation"),
+    ];
+    let strangers = strangers.into_iter().filter(|(is_known, ..)| !is_known);
+    Ok(strangers.map(|(_, path, message)| Violation::new(path, "unknown_reference", message)).collect())
+}
+
+/// One that is not there, or not the caller's.
+pub(super) fn no_such_organisation() -> Violation {
+    Violation::new("organisation", "unknown_reference", "does not exist")
 }
 
 pub(super) async fn insert<'c>(

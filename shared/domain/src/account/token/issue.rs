@@ -4,29 +4,34 @@
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
+use sqlx::PgConnection;
 
 use super::ENTITY;
-use super::create::{NewToken, check, in_a_year, insert, new_secret};
+use super::create::{NewToken, check, in_a_year, insert, new_secret, no_such_organisation, unknown};
 use super::making::{Maker, Means, delete_tokens};
 use crate::list;
 use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
-use longshore_kernel::access::Role;
+use longshore_kernel::access::{Role, Scope};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WmsId};
 use longshore_kernel::input::{Given, Reader, Rule, id, object, one_of, text, timestamp};
-use longshore_kernel::problem::{FORBIDDEN, Problem};
+use longshore_kernel::problem::{FORBIDDEN, Problem, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let mut new = Reader::read(body, body_to_create(services.clock.now()))?;
+    let ((new, named), refused) = Reader::draft(body, body_to_create(services.clock.now()));
     let (id, secret) = (TokenId::new(), new_secret());
     let mut change = Change::begin(services).await?;
     let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
+    let Some(mut new) = new.filter(|_| refused.is_empty()) else {
+        let found = named.unknown(change.connection(), &means.scope).await?;
+        return Err(Problem::invalid(with_found(refused, found)));
+    };
     new.take_organisation(change.connection(), context.scope()).await?;
     limit(&means, &new)?;
     check(change.connection(), &new).await?;
@@ -47,8 +52,33 @@ pub async fn issue(services: &Services, context: &Context, body: Value) -> Resul
     Ok(answer)
 }
 
-/// The body of a create.
-pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = NewToken> {
+/// What the body of a create refers to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Named {
+    organisation: Option<OrganisationId>,
+    eshop: Option<EshopId>,
+    wms: Option<WmsId>,
+}
+
+impl Named {
+    /// What is wrong with it, as far as it says whose it is.
+    async fn unknown(
+        self,
+        connection: &mut PgConnection,
+        scope: &Scope,
+    ) -> Result<Vec<Violation>, sqlx::Error> {
+        match self.organisation {
+            Some(organisation) if scope.has_organisation(organisation) => {
+                unknown(connection, self.organisation, self.eshop, self.wms).await
+            }
+            Some(_) => Ok(vec![no_such_organisation()]),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The body of a create: the token, unless it is refused, and what the body refers to in any case.
+pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = (Option<NewToken>, Named)> {
     object(move |object| {
         let name = object.required("name", text(1..=255));
         let role = object.required("role", one_of(ROLES));
@@ -63,7 +93,10 @@ pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = NewToken> {
         if expires_at.is_some_and(|at| at <= now) {
             object.refuse("expiresAt", "out_of_range", "must be in the future");
         }
-        Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, wms, expires_at })
+        let new = || {
+            Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, wms, expires_at })
+        };
+        Some((new(), Named { organisation, eshop, wms }))
     })
 }
 
@@ -83,7 +116,7 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
     }
     match new.organisation {
         Some(organisation) if !maker.scope.has_organisation(organisation) => {
-            Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"))
+            Err(Problem::invalid(vec![no_such_organisation()]))
         }
         _ => Ok(()),
     }

@@ -14,7 +14,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{self, EshopId};
-use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::problem::{CONFLICT, Problem, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -66,19 +66,18 @@ async fn judge_references(
     body: &Body,
     product: &Product,
 ) -> Result<(), Problem> {
-    let mut violations = body.violations.clone();
-    violations.extend(body.bundle_rule(product));
+    let mut found: Vec<_> = body.bundle_rule(product).into_iter().collect();
     if let Some(organisation) = body.organisation {
         let eshops = body.fields.eshops.clone().unwrap_or_default();
         let wanted = References::of_body(None, &Product { eshops, ..product.clone() });
-        let found = look_up(connection, organisation, scope.eshop(), &[&wanted]).await?;
-        if found.organisation && scope.has_organisation(organisation) {
-            violations.extend(wanted.judge(&found));
+        let referents = look_up(connection, organisation, scope.eshop(), &[&wanted]).await?;
+        if referents.organisation && scope.has_organisation(organisation) {
+            found.extend(wanted.judge(&referents));
         } else {
-            let message = "there is no such organisation";
-            violations.push(violation("organisation", "unknown_reference", message));
+            found.push(violation("organisation", "unknown_reference", "does not exist"));
         }
     }
+    let violations = with_found(body.violations.clone(), found);
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 

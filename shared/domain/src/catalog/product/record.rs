@@ -67,7 +67,7 @@ impl Category {
 }
 
 /// A part of a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Child {
     /// A physical product of the same organisation.

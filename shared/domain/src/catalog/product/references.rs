@@ -26,7 +26,7 @@ pub(super) struct References {
     packaging_type: Option<String>,
     /// A `productSku` that must be free.
     product_sku: Option<String>,
-    /// The product must not be a child of a bundle, in stock, or in an open stock advice.
+    /// The product must not be a child of a bundle, in stock, in an open stock advice, or held or missed by orders.
     leaves_physical: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Referents {
     taken: HashMap<String, Option<Uuid>>,
     /// Which of the products that leave physical are children of bundles.
     parts: HashSet<Uuid>,
-    /// Which of them are in stock, or in an open stock advice.
+    /// Which of them are in stock, in an open stock advice, or held or missed by orders.
     stocked: HashSet<Uuid>,
 }
 
@@ -136,7 +136,7 @@ impl References {
         }
         if self.turned().is_some_and(|id| found.stocked.contains(&id)) {
             let message =
-                "must stay physical: the product is in stock, in an open stock advice, or orders wait for it";
+                "must stay physical: the product is in stock, in an open stock advice, or in a sent order";
             violations.push(violation("type", "in_stock", message));
         }
         violations
@@ -195,7 +195,7 @@ pub(super) async fn look_up(
                         WHERE (SELECT true FROM product_child WHERE product_id = turned.id LIMIT 1)) AS "parts!",
                   ARRAY(SELECT product_id FROM product_stock
                         WHERE product_id = ANY($8)
-                          AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0)
+                          AND (quantity, held, missing, incoming) <> (0, 0, 0, 0)
                         UNION
                         SELECT i.product_id FROM stock_advice_item i
                         JOIN stock_advice a ON a.id = ANY (ARRAY[i.stock_advice_id])

@@ -11,9 +11,9 @@ use longshore_kernel::country::country;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{
-    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, object, one_of, text,
+    Given, Object, Reader, Rule, Schema, array, boolean, drafts, id, int32, object, one_of, text,
 };
-use longshore_kernel::problem::Violation;
+use longshore_kernel::problem::{Violation, refuses};
 
 /// E-shops that a product may be sold in.
 pub const MAX_ESHOPS: usize = 1_000;
@@ -33,7 +33,7 @@ pub const DEFAULT_PACKAGING: &str = "A";
 /// What a create must say; the rest has defaults or may stay empty.
 const REQUIRED_TO_CREATE: &[&str] = &["productSku", "internalSku", "name", "imeiCheckRequired", "active"];
 
-/// What a body says of a product, and what is wrong with it. A refused field counts as absent.
+/// What a body says of a product, and what is wrong with it. A refused field counts as absent; a refused e-shop or child is blank.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// Whose it is said to be.
@@ -50,11 +50,7 @@ impl Body {
     /// Whether a field was refused.
     #[must_use]
     pub fn refuses(&self, field: &str) -> bool {
-        self.violations.iter().any(|v| {
-            v.property_path
-                .strip_prefix(field)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
-        })
+        refuses(&self.violations, field)
     }
 
     /// The one rule that two fields make together: a bundle has children, nothing else has. Silent where either was
@@ -81,7 +77,7 @@ fn members(object: &mut Object<'_>, is_new: bool) -> (Option<Uuid>, ProductField
     let required = if is_new { REQUIRED_TO_CREATE } else { &[] };
     let organisation = object.required_if(is_new, "organisation", id());
     let mut fields = fields(object, required);
-    fields.eshops = object.required_if(is_new, "eshops", array(1..=MAX_ESHOPS, id()));
+    fields.eshops = object.required_if(is_new, "eshops", drafts(1..=MAX_ESHOPS, id()));
     (organisation, fields, Echo::of(object, is_new, |name| PRODUCT.shows(name)))
 }
 
@@ -184,11 +180,10 @@ fn read(
     body: Value,
     members: impl FnOnce(&mut Object<'_>) -> (Option<Uuid>, ProductFields, Echo) + Clone,
 ) -> Body {
-    let mut reader = Reader::default();
-    let read = object(|object| Some(members(object))).apply(&mut reader, body);
-    let (organisation, fields, echo) = read.unwrap_or_default();
+    let ((organisation, fields, echo), violations) =
+        Reader::draft(body, object(|object| Some(members(object))));
     let organisation = organisation.map(OrganisationId::from);
-    Body { organisation, fields, echo, violations: reader.into_violations() }
+    Body { organisation, fields, echo, violations }
 }
 
 /// The fields that every form has.
@@ -253,11 +248,12 @@ fn category() -> impl Rule<Out = Category> {
 /// The parts of a bundle.
 pub fn children() -> impl Rule<Out = Vec<Child>> {
     let child = object(|object| {
-        let product_id = object.required("productId", id());
-        let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-        Some(Child { product_id: product_id?, quantity: quantity? })
+        let product_id = object.required("productId", id()).unwrap_or_default();
+        let quantity = object.required("quantity", int32(1..=MAX_QUANTITY)).unwrap_or_default();
+        Some(Child { product_id, quantity })
     });
-    array(0..=MAX_CHILDREN, child).then(|reader: &mut Reader, children: Vec<Child>| {
-        reader.differ("productId", children.iter().map(|child| child.product_id)).then_some(children)
+    drafts(0..=MAX_CHILDREN, child).then(|reader: &mut Reader, children: Vec<Child>| {
+        reader.differ("productId", children.iter().map(|child| child.product_id));
+        Some(children)
     })
 }

@@ -21,7 +21,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Pool;
-use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::problem::{CONFLICT, Problem, with_found};
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::{is_contention, is_locked, is_refused_value};
 
@@ -220,31 +220,32 @@ impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
     /// The given fields as they may be written, or everything that is wrong with them.
     async fn judged(&self, asking: &mut Asking<'_>, current: &Product) -> Result<ProductFields, Problem> {
         let mut given = self.body.fields.clone();
-        let mut violations = self.body.violations.clone();
+        let mut found = Vec::new();
         if self.body.organisation.is_some_and(|id| id != current.organisation) {
-            violations.push(violation("organisation", "not_allowed", "cannot be changed"));
+            found.push(violation("organisation", "not_allowed", "cannot be changed"));
         }
         let mut merged = current.clone();
         given.clone().write_to(&mut merged);
-        violations.extend(self.body.bundle_rule(&merged));
+        found.extend(self.body.bundle_rule(&merged));
         let wanted = References::of_body(Some(current), &merged);
         if !wanted.is_empty() {
             let (organisation, eshop) = (current.organisation, self.context.scope().eshop());
-            let found = match asking {
+            let referents = match asking {
                 Asking::Any(pool) => look_up(*pool, organisation, eshop, &[&wanted]).await?,
                 Asking::By(connection) => look_up(&mut **connection, organisation, eshop, &[&wanted]).await?,
             };
-            violations.extend(wanted.judge(&found));
+            found.extend(wanted.judge(&referents));
         }
         if let (Some(own), Some(eshops)) = (self.context.scope().eshop(), &mut given.eshops) {
-            if !eshops.contains(&own.get()) {
-                violations.push(violation("eshops", "required", "must contain the e-shop of the token"));
+            if !eshops.contains(&own.get()) && !self.body.refuses("eshops") {
+                found.push(violation("eshops", "required", "must contain the e-shop of the token"));
             }
             eshops.clone_from(&current.eshops);
         }
         if !self.body.echo.is_empty() {
-            violations.extend(self.body.echo.judge(&current.json()?)?);
+            found.extend(self.body.echo.judge(&current.json()?)?);
         }
+        let violations = with_found(self.body.violations.clone(), found);
         if !violations.is_empty() {
             return Err(Problem::invalid(violations));
         }

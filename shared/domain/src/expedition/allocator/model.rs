@@ -1,5 +1,6 @@
-//! A model of a place: stocks, orders, and everything that happens to them, by the ledger alone. What must always hold is
-//! judged after each step, and the model must notice each of some deliberate mistakes.
+//! A model of a place: stocks, orders, and everything that happens to them, by the ledger alone. A step is a transaction; several
+//! commands may share one, as requests of the same moment do. What must always hold is judged of the stored stocks after each
+//! step, and the model must notice each of some deliberate mistakes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ enum Mistake {
     OutOfTurn,
     /// An order that is held is still counted as missing.
     HoldStillMisses,
+    /// Stocks are marked only by what the commands of a transaction come to.
+    MarksByTheSum,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +54,10 @@ struct Order {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Create { priority: i64, items: Vec<(usize, i64)> },
+    Create {
+        priority: i64,
+        items: Vec<(usize, i64)>,
+    },
     Send(usize),
     Import(Vec<(i64, Vec<(usize, i64)>)>),
     Hold(usize),
@@ -63,9 +69,27 @@ enum Step {
     Count(usize, i64),
     Receive(usize, i64),
     Allocate,
+    /// Commands that share a transaction.
+    Together(Vec<Step>),
+}
+
+impl Step {
+    /// Whether it is a command for that order.
+    fn names(&self, order: usize) -> bool {
+        match self {
+            Self::Send(n) | Self::Hold(n) | Self::Cancel(n) | Self::Unbook(n) | Self::Rebook(n) => {
+                *n == order
+            }
+            Self::Together(steps) => steps.iter().any(|step| step.names(order)),
+            _ => false,
+        }
+    }
 }
 
 const STOCKS: usize = 4;
+
+/// Orders that commands name: so few that commands of a transaction often concern each other.
+const NAMED: usize = 10;
 
 fn stock(n: usize) -> StockId {
     Uuid::from_u128(n as u128 + 1).into()
@@ -75,16 +99,24 @@ fn items() -> impl Strategy<Value = Vec<(usize, i64)>> {
     prop::collection::vec((0..STOCKS, 1..5_i64), 1..4)
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let order = 0..24_usize;
+fn command() -> impl Strategy<Value = Step> {
+    let order = 0..NAMED;
     prop_oneof![
-        3 => (0..3_i64, items()).prop_map(|(priority, items)| Step::Create { priority, items }),
         6 => order.clone().prop_map(Step::Send),
-        2 => prop::collection::vec((0..3_i64, items()), 1..5).prop_map(Step::Import),
         1 => order.clone().prop_map(Step::Hold),
         2 => order.clone().prop_map(Step::Cancel),
         1 => order.clone().prop_map(Step::Unbook),
-        1 => order.clone().prop_map(Step::Rebook),
+        1 => order.prop_map(Step::Rebook),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let order = 0..NAMED;
+    prop_oneof![
+        3 => (0..3_i64, items()).prop_map(|(priority, items)| Step::Create { priority, items }),
+        8 => command(),
+        6 => prop::collection::vec(command(), 2..12).prop_map(Step::Together),
+        2 => prop::collection::vec((0..3_i64, items()), 1..5).prop_map(Step::Import),
         2 => order.clone().prop_map(Step::HandOver),
         2 => (order, any::<bool>()).prop_map(|(order, short)| Step::Pack(order, short)),
         3 => (0..STOCKS, 0..12_i64).prop_map(|(stock, quantity)| Step::Count(stock, quantity)),
@@ -95,6 +127,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct World {
     mistake: Mistake,
+    /// Stocks as they are stored.
+    rows: BTreeMap<StockId, Stock>,
+    /// Stocks as the transaction has them.
     ledger: Ledger,
     /// By the order of their creation.
     orders: Vec<Order>,
@@ -104,13 +139,31 @@ struct World {
 
 impl World {
     fn new(mistake: Mistake) -> Self {
-        let stocks = (0..STOCKS).map(|n| (stock(n), Stock { quantity: 5, ..Stock::default() }));
+        let rows: BTreeMap<_, _> =
+            (0..STOCKS).map(|n| (stock(n), Stock { quantity: 5, ..Stock::default() })).collect();
         Self {
             mistake,
-            ledger: stocks.collect(),
+            ledger: rows.clone().into_iter().collect(),
+            rows,
             orders: Vec::new(),
             pieces: (0..STOCKS).map(|n| (stock(n), 5)).collect(),
         }
+    }
+
+    /// Does a step in a transaction.
+    fn transact(&mut self, step: &Step) {
+        self.step(step);
+        self.commit();
+    }
+
+    /// Stores the stocks that the transaction changed, as the statement that writes them and the trigger of their table do.
+    fn commit(&mut self) {
+        for Adjustment { stock, was, is } in self.ledger.settle() {
+            let row = self.rows.get_mut(&stock).unwrap();
+            row.add(is.quantity - was.quantity, is.held - was.held, is.missing - was.missing);
+            row.is_marked |= is.is_marked && self.mistake != Mistake::MarksByTheSum;
+        }
+        self.ledger = self.rows.clone().into_iter().collect();
     }
 
     fn step(&mut self, step: &Step) {
@@ -161,6 +214,7 @@ impl World {
             Step::Count(n, quantity) => self.fact(stock(*n), *quantity),
             Step::Receive(n, quantity) => self.fact(stock(*n), self.pieces[&stock(*n)] + quantity),
             Step::Allocate => self.allocate(),
+            Step::Together(steps) => steps.iter().for_each(|step| self.step(step)),
         }
     }
 
@@ -227,16 +281,16 @@ impl World {
         order.state = State::Ended;
     }
 
-    /// Sets the quantity of a stock regardless of bookings.
+    /// Sets the quantity of a stock regardless of bookings, by a statement of its own.
     fn fact(&mut self, stock: StockId, quantity: i64) {
-        let entry = self.ledger.stocks.get_mut(&stock).unwrap();
-        let was_marked = entry.is.is_marked;
-        entry.is.add(quantity - entry.is.quantity, 0, 0);
-        if self.mistake == Mistake::LostMark && entry.is.excess() == 0 {
-            entry.is.is_marked = was_marked;
+        let row = self.rows.get_mut(&stock).unwrap();
+        let was_marked = row.is_marked;
+        row.add(quantity - row.quantity, 0, 0);
+        if self.mistake == Mistake::LostMark && row.excess() == 0 {
+            row.is_marked = was_marked;
         }
-        if self.mistake == Mistake::CountTakesNothing && entry.is.excess() > 0 {
-            entry.is.is_marked = was_marked;
+        if self.mistake == Mistake::CountTakesNothing && row.excess() > 0 {
+            row.is_marked = was_marked;
         }
         self.pieces.insert(stock, quantity);
     }
@@ -289,15 +343,16 @@ impl World {
                 break;
             }
         }
-        for entry in self.ledger.stocks.values_mut() {
-            entry.is.is_marked = false;
+        self.commit();
+        for row in self.rows.values_mut() {
+            row.is_marked = false;
         }
     }
 
     /// What must hold after each step; says what does not.
     fn judge(&self) -> Result<(), String> {
         for n in 0..STOCKS {
-            let (id, is) = (stock(n), self.ledger.stock(stock(n)));
+            let (id, is) = (stock(n), self.rows[&stock(n)]);
             let sum = |counts: fn(State) -> bool| -> i64 {
                 self.orders.iter().filter(|o| counts(o.state)).map(|o| o.demand.of(id)).sum()
             };
@@ -313,13 +368,13 @@ impl World {
         }
         for (n, order) in self.orders.iter().enumerate() {
             if let State::Waiting(lack) = order.state {
-                let stock = self.ledger.stock(lack.stock);
+                let stock = self.rows[&lack.stock];
                 if !stock.is_marked && lack.quantity <= stock.free() {
                     return Err(format!("order {n} waits for what is there, and it is not marked"));
                 }
             }
             if let State::Queued(lack) = order.state
-                && !self.ledger.stock(lack.stock).is_marked
+                && !self.rows[&lack.stock].is_marked
             {
                 return Err(format!("order {n} is queued, and it is not marked"));
             }
@@ -340,12 +395,14 @@ impl World {
         }
     }
 
-    /// Of two that want the same quantity of the same single stock, the earlier in turn is booked first.
-    fn judge_turns(&self, before: &[Order]) -> Result<(), String> {
+    /// Of two that want the same quantity of the same single stock, the earlier in turn is booked first, unless the step held it in
+    /// between.
+    fn judge_turns(&self, step: &Step, before: &[Order]) -> Result<(), String> {
         let waits = |order: &Order| matches!(order.state, State::Queued(_) | State::Waiting(_));
         let is_booked = |n: usize| self.orders[n].state == State::Booked;
         let was_booked = |n: usize| before.get(n).is_some_and(|order| order.state == State::Booked);
-        for first in (0..before.len()).filter(|n| waits(&before[*n]) && waits(&self.orders[*n])) {
+        let stays = |n: &usize| waits(&before[*n]) && waits(&self.orders[*n]) && !step.names(*n);
+        for first in (0..before.len()).filter(stays) {
             for later in (0..self.orders.len()).filter(|n| is_booked(*n) && !was_booked(*n)) {
                 let (a, b) = (&self.orders[first], &self.orders[later]);
                 let is_later = (Reverse(a.priority), first) < (Reverse(b.priority), later);
@@ -365,13 +422,13 @@ fn run(mistake: Mistake, mut runner: TestRunner) -> Result<(), String> {
         let mut world = World::new(mistake);
         for step in &steps {
             let (orders, excess) = (world.orders.clone(), world.excess());
-            world.step(step);
-            world.judge().and_then(|()| world.judge_turns(&orders)).map_err(TestCaseError::fail)?;
+            world.transact(step);
+            world.judge().and_then(|()| world.judge_turns(step, &orders)).map_err(TestCaseError::fail)?;
             if !matches!(step, Step::Count(..)) {
                 world.judge_excess(&excess).map_err(TestCaseError::fail)?;
             }
         }
-        world.step(&Step::Allocate);
+        world.transact(&Step::Allocate);
         world.judge().map_err(TestCaseError::fail)?;
         Ok(())
     });
@@ -400,6 +457,7 @@ fn the_model_notices_each_mistake() {
         Mistake::SendIgnoresMark,
         Mistake::OutOfTurn,
         Mistake::HoldStillMisses,
+        Mistake::MarksByTheSum,
     ] {
         // The same histories each time: whether a mistake is noticed must not depend on luck.
         let runner = TestRunner::new_with_rng(config(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));

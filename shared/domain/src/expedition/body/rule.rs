@@ -6,12 +6,12 @@ use super::{MAX_ITEMS, MAX_QUANTITY, NUMBER_LENGTH, NewItem};
 use longshore_kernel::amount::amount;
 use longshore_kernel::currency::currency;
 use longshore_kernel::input::{
-    Object, Reader, Rule, Schema, array, boolean, custom, id, int32, object, one_of, text, text_like,
+    Object, Reader, Rule, Schema, array, boolean, custom, drafts, id, int32, object, one_of, text, text_like,
 };
 
-/// The items of a body.
+/// The items of a body. What of an item is refused is blank.
 pub(super) fn items() -> impl Rule<Out = Vec<NewItem>> + Clone {
-    array(1..=MAX_ITEMS, object(item))
+    drafts(1..=MAX_ITEMS, object(|object| Some(item(object))))
 }
 
 /// Members of an item that only a record has, and those that have no effect.
@@ -29,12 +29,12 @@ const ITEM_IGNORES: &[&str] = &[
     "changedAt",
 ];
 
-fn item(object: &mut Object<'_>) -> Option<NewItem> {
+fn item(object: &mut Object<'_>) -> NewItem {
     object.take_others(|name| ITEM_IGNORES.contains(&name));
     let names_product = object.has("product") || object.has("productSku");
     let product = object.optional("product", id());
     let product_sku = object.optional("productSku", text(1..=255));
-    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
+    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY)).unwrap_or_default();
     let columns = [
         ("product_value", json!(object.nullable("productValue", amount()).value())),
         ("product_value_currency", json!(object.nullable("productValueCurrency", currency()).value())),
@@ -52,7 +52,7 @@ fn item(object: &mut Object<'_>) -> Option<NewItem> {
     if !names_product {
         object.refuse("product", "required", "is required, or productSku");
     }
-    Some(NewItem { product, product_sku, quantity: quantity?, columns })
+    NewItem { product, product_sku, quantity, columns }
 }
 
 fn advices() -> impl Rule<Out = Vec<Value>> + Clone {
@@ -114,7 +114,9 @@ pub(super) fn carrier_options() -> impl Rule<Out = Value> + Clone {
         Some(json!({ "recipientIdentificationNumber": number }))
     });
     custom(options.schema(), move |reader, value| match value {
-        Value::Array(mut array) if array.len() == 1 => options.apply(reader, array.remove(0)),
+        Value::Array(mut array) if array.len() == 1 => {
+            reader.element(0, |reader| options.apply(reader, array.remove(0)))
+        }
         other => options.apply(reader, other),
     })
 }

@@ -61,7 +61,7 @@ pub(super) async fn insert(
     let mut rows = Rows::default();
     let mut counts = OrderCounts { placed: orders.len(), ..OrderCounts::default() };
     for new in orders {
-        let state = if new.send { decision::send(&new.resolved.order, ledger) } else { State::default() };
+        let state = if new.send { decision::send(&new.resolved.order, ledger)? } else { State::default() };
         counts.booked += usize::from(state.status.is_booked());
         rows.push(new, &state);
     }
@@ -74,8 +74,8 @@ pub(super) async fn insert(
         origins,
         stocks,
         "WITH verified AS MATERIALIZED (
-             SELECT count(*) = cardinality($27::int[]) AS ok
-             FROM unnest($9::uuid[], $27::int[], $28::bigint[], $29::bigint[], $30::boolean[])
+             SELECT count(*) = cardinality($28::int[]) AS ok
+             FROM unnest($9::uuid[], $28::int[], $29::bigint[], $30::bigint[], $31::boolean[])
                  AS r (id, quantity, held, missing, is_marked)
              CROSS JOIN LATERAL (
                  SELECT FROM product_stock s
@@ -85,7 +85,7 @@ pub(super) async fn insert(
                  FOR UPDATE SKIP LOCKED
              ) AS locked
          ), given AS MATERIALIZED (
-             SELECT * FROM unnest($21::uuid[], $22::bigint[], $23::text[], $24::text[], $25::text[], $26::text[])
+             SELECT * FROM unnest($22::uuid[], $23::bigint[], $24::text[], $25::text[], $26::text[], $27::text[])
              AS g (id, origin, created, sent, event_data, booked)
          ), head AS (
              INSERT INTO expedition (id, organisation_id, eshop_id, warehouse_id, wms_id, status, priority,
@@ -94,22 +94,23 @@ pub(super) async fn insert(
              SELECT id, organisation_id, eshop_id, warehouse_id, wms_id, status, coalesce(priority, 0),
                     wait_before_processing, count_of_items, count_of_sku, sum_of_quantity, waits_for_id, waits_quantity,
                     errors, address_validation_executed, coalesce(created_at, now())
-             FROM jsonb_populate_recordset(NULL::expedition, $17::jsonb) WHERE (SELECT ok FROM verified)
+             FROM jsonb_populate_recordset(NULL::expedition, $18::jsonb) WHERE (SELECT ok FROM verified)
              RETURNING id, version, changed_at, organisation_id, eshop_id
          ), detail AS (
              INSERT INTO expedition_detail
-             SELECT d.* FROM jsonb_array_elements($18::jsonb) AS r (value)
+             SELECT d.* FROM jsonb_array_elements($19::jsonb) AS r (value)
              CROSS JOIN LATERAL jsonb_populate_record(NULL::expedition_detail,
                                                       r.value || jsonb_build_object('modified_at', now())) AS d
              WHERE (SELECT ok FROM verified)
          ), bundles AS (
-             INSERT INTO expedition_bundle SELECT * FROM jsonb_populate_recordset(NULL::expedition_bundle, $19::jsonb)
+             INSERT INTO expedition_bundle SELECT * FROM jsonb_populate_recordset(NULL::expedition_bundle, $20::jsonb)
              WHERE (SELECT ok FROM verified)
          ), items AS (
              INSERT INTO expedition_item
-             SELECT i.* FROM jsonb_array_elements($20::jsonb) AS r (value)
+             SELECT i.* FROM jsonb_array_elements($21::jsonb) AS r (value)
              CROSS JOIN LATERAL jsonb_populate_record(
-                 NULL::expedition_item, r.value || jsonb_build_object('created_at', now(), 'changed_at', now())) AS i
+                 NULL::expedition_item,
+                 r.value || jsonb_build_object('created_at', now(), 'changed_at', clock_timestamp())) AS i
              WHERE (SELECT ok FROM verified)
          ), written AS (
              SELECT h.*, g.origin, g.created, g.sent, g.event_data, g.booked FROM head h JOIN given g ON g.id = h.id
@@ -118,14 +119,14 @@ pub(super) async fn insert(
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, created::jsonb AS changes,
                 CASE WHEN sent IS NULL THEN event_data::jsonb END AS data, version,
                 changed_at - CASE WHEN sent IS NULL THEN interval '0' ELSE interval '1 microsecond' END AS at, origin,
-                'expedition.create' AS action, NULL::text AS kind, CASE WHEN sent IS NULL THEN $14::text END AS event
+                'expedition.create' AS action, NULL::text AS kind, CASE WHEN sent IS NULL THEN $15::text END AS event
          FROM written
          UNION ALL
          SELECT id, organisation_id, ARRAY[eshop_id], sent::jsonb, event_data::jsonb, version, changed_at, origin, 'expedition.send',
-                NULL, $14::text
+                NULL, $15::text
          FROM written WHERE sent IS NOT NULL
          UNION ALL
-         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, NULL, NULL, $15::text
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, NULL, NULL, $16::text
          FROM written WHERE booked IS NOT NULL",
         Value::Array(rows.heads),
         Value::Array(rows.details),

@@ -160,7 +160,8 @@ pub(in crate::expedition) async fn write(
              INSERT INTO expedition_item
              SELECT i.* FROM jsonb_array_elements($15::jsonb) AS r (value)
              CROSS JOIN LATERAL jsonb_populate_record(
-                 NULL::expedition_item, r.value || jsonb_build_object('created_at', now(), 'changed_at', now())) AS i
+                 NULL::expedition_item,
+                 r.value || jsonb_build_object('created_at', now(), 'changed_at', clock_timestamp())) AS i
          ), written AS (
              UPDATE expedition e
              SET warehouse_id = g.warehouse_id, wms_id = g.wms_id, priority = g.priority,

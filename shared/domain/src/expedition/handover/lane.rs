@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
+use sqlx::PgPool;
 use tokio::time::Instant;
 
 use super::setting;
@@ -97,25 +98,50 @@ pub async fn lease(services: &Services, wms: WmsId) -> Result<Option<Lease>, Pro
 
 /// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret waits for that.
 pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
-    let as_leased = sqlx::query_scalar!(
-        r#"UPDATE wms_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
-           WHERE l.wms_id = $1 AND l.token = $2
-           RETURNING l.rotations = $5 AND EXISTS (
-               SELECT FROM wms_setting s
-               WHERE s.wms_id = l.wms_id AND s.active AND NOT s.paused AND s.changed_at = $4) AS "as_leased!""#,
+    let renewed = match renew_by(&db.leases, lease, ending, false).await? {
+        // as that of a webhook: a locked lane is waited for where this costs no other its lease
+        None => renew_by(&db.main, lease, ending, true).await?,
+        renewed => renewed,
+    };
+    Ok(renewed.unwrap_or(Renewed::No))
+}
+
+/// Nothing if the lane is locked, unless this `waits` for it.
+async fn renew_by(
+    db: &PgPool,
+    lease: &Lease,
+    ending: bool,
+    waits: bool,
+) -> Result<Option<Renewed>, sqlx::Error> {
+    let row = sqlx::query!(
+        r#"WITH free AS MATERIALIZED (
+               SELECT wms_id FROM wms_lane WHERE wms_id = $1 AND token = $2 AND NOT $7 FOR NO KEY UPDATE SKIP LOCKED
+           ), waited AS MATERIALIZED (
+               SELECT wms_id FROM wms_lane WHERE wms_id = $1 AND token = $2 AND $7 FOR NO KEY UPDATE
+           ), renewed AS (
+               UPDATE wms_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
+               WHERE l.wms_id = ANY (ARRAY(SELECT wms_id FROM free UNION ALL SELECT wms_id FROM waited))
+               RETURNING l.rotations = $5 AND EXISTS (
+                   SELECT FROM wms_setting s
+                   WHERE s.wms_id = l.wms_id AND s.active AND NOT s.paused AND s.changed_at = $4) AS as_leased
+           )
+           SELECT (SELECT as_leased FROM renewed) AS as_leased,
+                  EXISTS (SELECT FROM wms_lane l WHERE l.wms_id = $1 AND l.token = $2) AS "is_theirs!""#,
         lease.wms.get(),
         lease.token,
         LEASE.as_secs_f64(),
         lease.version,
         lease.rotations,
         ending,
+        waits,
     )
-    .fetch_optional(&db.main)
+    .fetch_one(db)
     .await?;
-    Ok(match as_leased {
-        Some(true) => Renewed::Yes,
-        Some(false) => Renewed::ToEnd,
-        None => Renewed::No,
+    Ok(match row.as_leased {
+        Some(true) => Some(Renewed::Yes),
+        Some(false) => Some(Renewed::ToEnd),
+        None if row.is_theirs && !waits => None,
+        None => Some(Renewed::No),
     })
 }
 

@@ -276,7 +276,7 @@ async fn decide(services: &Services, outcomes: &[&Outcome]) -> Result<(), Proble
             After::PutEnded => ended.push(order.id),
             After::State(state, error) => {
                 if order.state.status.is_booked() && !state.status.is_booked() {
-                    ledger.release(&order.demand());
+                    ledger.release(&order.entered());
                 }
                 transitions.push(Transition {
                     order,

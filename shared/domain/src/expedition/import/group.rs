@@ -21,7 +21,7 @@ use crate::expedition::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::ExpeditionId;
-use longshore_kernel::problem::{QUOTA_REACHED, Violation};
+use longshore_kernel::problem::{QUOTA_REACHED, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 
@@ -71,7 +71,8 @@ impl Group<'_> {
             let stored = by_number.remove(&row.order_number);
             plans.push(match (&row.asked, stored) {
                 (Asked::Cancel, None) => {
-                    Plan::Refused(vec![Violation::new("orderNumber", "not_found", "there is no such order")])
+                    let message = "must be the number of an order of the e-shop";
+                    Plan::Refused(vec![Violation::new("orderNumber", "not_found", message)])
                 }
                 (Asked::Cancel, Some(stored)) => {
                     known.push((stored.order, None));
@@ -82,7 +83,8 @@ impl Group<'_> {
                 }
                 (Asked::Take { .. }, Some(stored)) if !stored.order.state.status.is_editable() => {
                     let problem = decision::wrong_status(stored.order.state.status, "roll it back first");
-                    Plan::Refused(vec![Violation::new("orderNumber", "wrong_status", problem.detail())])
+                    let violation = Violation::new("", "wrong_status", problem.detail());
+                    Plan::Refused(with_found(row.violations().to_vec(), vec![violation]))
                 }
                 (Asked::Take { body, .. }, Some(stored)) => {
                     let mut detail = stored.detail.clone();
@@ -95,13 +97,16 @@ impl Group<'_> {
                     known.push((stored.order.clone(), Some(stored)));
                     Plan::Edit
                 }
-                (Asked::Take { body, .. }, None) => match missing(body) {
-                    violations if !violations.is_empty() => Plan::Refused(violations),
-                    _ => {
-                        drafts.push(create::draft(ExpeditionId::new(), self.import.eshop, &scope, body));
-                        Plan::Create
+                (Asked::Take { body, .. }, None) => {
+                    let mut draft = create::draft(ExpeditionId::new(), self.import.eshop, &scope, body);
+                    let missing = missing(body);
+                    if !missing.is_empty() {
+                        let given = draft.given.to_mut();
+                        given.violations = with_found(std::mem::take(&mut given.violations), missing);
                     }
-                },
+                    drafts.push(draft);
+                    Plan::Create
+                }
             });
         }
         let mut resolved = resolve(tx, drafts).await?.into_iter();
@@ -215,7 +220,9 @@ impl Group<'_> {
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         choose(tx, sent.chain(&mut again)).await?;
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
-        stocks::make_missing(self.services, &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
+        // those of new orders were made before the chunk locked anything
+        let mut lacking: Vec<&mut Order> = sent.chain(&mut again).collect();
+        stocks::make_missing_under_locks(self.services, &mut lacking).await?;
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
         let cancelled = cancels.iter().map(|(_, order)| order);
         let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();
@@ -240,13 +247,13 @@ impl Group<'_> {
                     });
                 }
                 Err(problem) => {
-                    let violation = Violation::new("orderNumber", "wrong_status", problem.detail());
+                    let violation = Violation::new("", "wrong_status", problem.detail());
                     applied.refused.push((*position, vec![violation]));
                 }
             }
         }
         for (order, is_raised) in again.iter().zip(raised) {
-            let state = decision::send(order, &mut locked.ledger);
+            let state = decision::send(order, &mut locked.ledger)?;
             let action = Command::Send { rebook: false }.action();
             transitions.push(Transition {
                 order,

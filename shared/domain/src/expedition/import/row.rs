@@ -1,13 +1,14 @@
 //! The rows of an import, read by their rules.
 
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::expedition::body::{self, Body, NewItem};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, int32};
 use longshore_kernel::problem::Violation;
 
-/// A row of an import.
+/// A row of an import. One that is malformed is judged by what it refers to, too, and refused then.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The number of its order.
@@ -25,6 +26,33 @@ impl Row {
     pub(super) fn items(&self) -> &[NewItem] {
         match &self.asked {
             Asked::Take { body, .. } => body.items.as_deref().unwrap_or_default(),
+            Asked::Cancel => &[],
+        }
+    }
+
+    /// The warehouse and the wms that it names.
+    pub(super) fn place(&self) -> (Option<Uuid>, Option<Uuid>) {
+        match &self.asked {
+            Asked::Take { body, .. } => (body.fields.warehouse_id, body.fields.wms_id),
+            Asked::Cancel => (None, None),
+        }
+    }
+
+    /// Whether a new order is sent, with what the header says; absent: as the e-shop says.
+    pub(super) fn sends(&self, header: Option<bool>) -> Option<bool> {
+        let Asked::Take { body, .. } = &self.asked else { return Some(false) };
+        if !body.violations.is_empty() {
+            return Some(false);
+        }
+        let edits_before = body.fields.edit_before_processing.clone().value();
+        body.send.or(header).or(edits_before.map(|edits_before| !edits_before))
+    }
+
+    /// What its rules refused.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        match &self.asked {
+            Asked::Take { body, .. } => &body.violations,
             Asked::Cancel => &[],
         }
     }
@@ -52,7 +80,8 @@ fn members(object: &mut Object<'_>, body: &mut Body) {
     body.send = object.nullable("send", boolean()).value();
 }
 
-/// Reads a row: the body of a create without `eshop`, or `{"orderNumber", "cancel": true}`.
+/// Reads a row: the body of a create without `eshop`, or `{"orderNumber", "cancel": true}`. One that does not say its order is
+/// refused at once.
 pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
     if row.get("cancel").is_some() {
         return read_cancel(row);
@@ -64,10 +93,8 @@ pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
         body.violations.push(Violation::new("orderNumber", "required", "is required"));
     }
     match body.fields.order_number.clone() {
-        Some(order_number) if body.violations.is_empty() => {
-            Ok(Row { order_number, asked: Asked::Take { body: Box::new(body), digest } })
-        }
-        _ => Err(body.violations),
+        Some(order_number) => Ok(Row { order_number, asked: Asked::Take { body: Box::new(body), digest } }),
+        None => Err(body.violations),
     }
 }
 

@@ -118,7 +118,7 @@ impl<'o> Fold<'o> {
         }
         match self.standing(row.number) {
             Standing::NotYet => {
-                return Err(Refused::new("expedition", "not_handed_over", "it was not handed over"));
+                return Err(Refused::new("expedition", "not_handed_over", "was not handed over"));
             }
             Standing::Old(number) => return Err(self.take_of_old(row, number)),
             Standing::Has => {}
@@ -153,15 +153,11 @@ impl<'o> Fold<'o> {
     /// One that is cancelled does not come back: what was packed has left the stock nevertheless.
     fn take_of_canceled(&mut self, row: &Row) -> Result<(), Refused> {
         if row.number.is_some_and(|number| number > self.fixed.number.unwrap_or(0)) {
-            return Err(Refused::new(
-                "expedition",
-                "not_handed_over",
-                "it was not handed over by this number",
-            ));
+            return Err(Refused::new("expedition", "not_handed_over", "was not handed over by this number"));
         }
         if row.is_packed() {
             let number = row.number.or(self.fixed.number).unwrap_or(0);
-            return Err(self.stray(row, number, "it is canceled"));
+            return Err(self.stray(row, number, "the order is canceled"));
         }
         if row.cancel == Some(Cancel::Accepted) {
             self.kept.push(row.kept());
@@ -169,16 +165,12 @@ impl<'o> Fold<'o> {
         }
         Err(match self.standing(row.number) {
             Standing::Old(number) => old_number(number),
-            _ => Refused::new("expedition", "not_handed_over", "it is canceled, and not handed over"),
+            _ => Refused::new("expedition", "not_handed_over", "is canceled, and not handed over"),
         })
     }
 
     fn take_of_old(&mut self, row: &Row, number: i32) -> Refused {
-        if row.is_packed() {
-            self.stray(row, number, "this number of it was given back")
-        } else {
-            old_number(number)
-        }
+        if row.is_packed() { self.stray(row, number, "the order was given back") } else { old_number(number) }
     }
 
     fn standing(&self, number: Option<i32>) -> Standing {
@@ -210,7 +202,7 @@ impl<'o> Fold<'o> {
 
     /// The pieces of an order that does not have them any more leave once for each number.
     fn stray(&mut self, row: &Row, number: i32, why: &str) -> Refused {
-        let message = format!("{why}, and it was packed: its pieces left the stock, and its status stays");
+        let message = format!("does not change: {why}. It was packed, so its pieces left the stock");
         let refused = Refused { is_taken: true, ..Refused::new("status", "contradiction", message) };
         if self.fixed.strays.contains(&number) {
             self.kept.push(row.kept());
@@ -231,11 +223,12 @@ impl<'o> Fold<'o> {
     fn must_be_possible(&self, row: &Row) -> Result<(), Refused> {
         let status = self.state.status;
         if row.status == Some(Status::Incorrect) && status.is_packed() {
-            let message = format!("it is {status}: its pieces have left the stock");
+            let message =
+                format!("must not be incorrect: the order is {status}, and its pieces have left the stock");
             return Err(Refused::new("status", "contradiction", message));
         }
         if row.cancel == Some(Cancel::Accepted) && !is_asked_for(&self.state) {
-            let message = format!("it is {status}: no cancel was asked for");
+            let message = format!("must not be accepted: the order is {status}, and no cancel was asked for");
             return Err(Refused::new("cancel", "contradiction", message));
         }
         let is_new = |number: &&str| !self.known.parcels.iter().any(|known| known.number == **number);
@@ -390,7 +383,7 @@ impl<'o> Fold<'o> {
 }
 
 fn old_number(number: i32) -> Refused {
-    let message = format!("the warehouse has given number {number} back, or refused it");
+    let message = format!("must not be {number}: the warehouse has given it back, or refused it");
     Refused::new("number", "old_number", message)
 }
 

@@ -28,10 +28,10 @@ impl Movements {
         let mut movements = Self::default();
         for fold in folds {
             if fold.gives_back() {
-                ledger.release(&fold.order.demand());
+                ledger.release(&fold.order.entered());
             }
             if let Some(left) = &fold.left {
-                let found = ledger.pack(&fold.order.demand(), &demand(left));
+                let found = ledger.pack(&fold.order.entered(), &demand(left));
                 movements.add(fold.order, left, &found);
             }
             for stray in &fold.strays {
@@ -92,7 +92,7 @@ impl Movements {
         sqlx::query!(
             "WITH packed AS (
                  UPDATE expedition_item i
-                 SET expedited = g.n, assigned_lot = g.lot, changed_at = now(),
+                 SET expedited = g.n, assigned_lot = g.lot, changed_at = clock_timestamp(),
                      serial_numbers = CASE WHEN g.serials IS NULL THEN i.serial_numbers
                                            ELSE ARRAY(SELECT jsonb_array_elements_text(g.serials::jsonb)) END
                  FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[]) AS g (id, n, lot, serials)

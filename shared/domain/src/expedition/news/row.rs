@@ -163,7 +163,7 @@ fn members(object: &mut Object<'_>) -> Option<Row> {
         object.refuse("items", "not_allowed", "is allowed from the status waiting_for_the_carrier on");
     }
     if cancel == Some(Cancel::Accepted) && status.is_some() {
-        object.refuse("cancel", "not_allowed", "accepted is not allowed with a status");
+        object.refuse("cancel", "not_allowed", "must not be accepted where a status is given");
     }
     Some(Row {
         id: id?,
@@ -211,7 +211,7 @@ fn item(item: &mut Object<'_>) -> Option<Sent> {
         item.refuse("id", "required", "is required, or product, or productSku");
     }
     if named.next().is_some() {
-        item.refuse("id", "not_allowed", "only one of id, product and productSku is allowed");
+        item.refuse("id", "not_allowed", "must be the only one of id, product and productSku");
     }
     Some(Sent { of: of?, pieces: pieces?, lot, serials })
 }

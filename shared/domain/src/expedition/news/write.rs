@@ -218,9 +218,9 @@ async fn write_orders(
         &[origin],
         stocks,
         "WITH verified AS (SELECT true AS ok), given AS MATERIALIZED (
-             SELECT * FROM unnest($17::uuid[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[],
-                                  $23::timestamptz[], $24::boolean[], $25::boolean[], $26::boolean[], $27::text[], $28::text[],
-                                  $29::text[], $30::text[])
+             SELECT * FROM unnest($18::uuid[], $19::text[], $20::text[], $21::text[], $22::timestamptz[], $23::timestamptz[],
+                                  $24::timestamptz[], $25::boolean[], $26::boolean[], $27::boolean[], $28::text[], $29::text[],
+                                  $30::text[], $31::text[])
              AS g (id, status, canceling, errors, packed, sent, delivered, complete, raised, touched, changes, event_data, booked,
                    event)
          ), written AS (
@@ -239,10 +239,10 @@ async fn write_orders(
          )",
         "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
                 event_data::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.news' AS action,
-                NULL::text AS kind, CASE WHEN event_data IS NOT NULL THEN coalesce(event, $14::text) END AS event
+                NULL::text AS kind, CASE WHEN event_data IS NOT NULL THEN coalesce(event, $15::text) END AS event
          FROM kept
          UNION ALL
-         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, 1, NULL, NULL, $15::text
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, 1, NULL, NULL, $16::text
          FROM kept WHERE booked IS NOT NULL",
         &ids,
         &statuses as &[&str],

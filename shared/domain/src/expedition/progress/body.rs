@@ -7,8 +7,8 @@ use crate::expedition::body::{MAX_ITEMS, MAX_QUANTITY};
 use crate::expedition::report::{AHEAD, MOST, Parcel, error, parcel};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::ids::ExpeditionItemId;
-use longshore_kernel::input::{self, Object, Reader, Rule, array, int32, object};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::input::{self, Object, Reader, Rule, array, drafts, int32, object};
+use longshore_kernel::problem::{Problem, Violation};
 
 /// A report by hand.
 #[derive(Clone, Debug, Default)]
@@ -24,33 +24,30 @@ pub(super) struct Report {
     pub(super) force: bool,
 }
 
-pub(super) fn read(body: Value, now: DateTime<Utc>) -> Result<Report, Problem> {
-    let (report, violations) = {
-        let mut reader = Reader::default();
-        let mut report = None;
-        if let Some(mut object) = reader.object(body) {
-            report = members(&mut object);
-            if report.as_ref().is_some_and(|report| report.at.is_some_and(|at| at > now + AHEAD)) {
-                object.refuse("at", "in_future", "must be at most five minutes ahead");
-            }
-            object.finish();
+/// Reads the body of `PUT …/status` at that moment, with what is wrong with it. What was refused is blank.
+pub(super) fn read(body: Value, now: DateTime<Utc>) -> (Report, Vec<Violation>) {
+    let rule = object(move |object| {
+        let report = members(object);
+        if report.at.is_some_and(|at| at > now + AHEAD) {
+            object.refuse("at", "in_future", "must be at most five minutes ahead");
         }
-        (report, reader.into_violations())
-    };
-    report.filter(|_| violations.is_empty()).ok_or_else(|| Problem::invalid(violations))
+        Some(report)
+    });
+    Reader::draft(body, rule)
 }
 
 /// Whether the body of `PUT …/status` can be read at that moment.
 pub fn check(body: Value, now: DateTime<Utc>) -> Result<(), Problem> {
-    read(body, now).map(|_| ())
+    let (_, refused) = read(body, now);
+    if refused.is_empty() { Ok(()) } else { Err(Problem::invalid(refused)) }
 }
 
 /// The body of `PUT …/status`.
 pub fn body() -> impl Rule {
-    object(members)
+    object(|object| Some(members(object)))
 }
 
-fn members(object: &mut Object<'_>) -> Option<Report> {
+fn members(object: &mut Object<'_>) -> Report {
     let answers = object.has("cancel");
     let cancel = object.optional("cancel", input::one_of(CANCEL)).map(|cancel| cancel == CANCEL[0]);
     let force = object.optional_or("force", input::boolean(), false);
@@ -63,7 +60,7 @@ fn members(object: &mut Object<'_>) -> Option<Report> {
         object.refuse("status", "contradiction", "is allowed with `force` only");
     }
     let at = object.nullable("at", input::timestamp()).value();
-    let items = object.optional("items", array(1..=MAX_ITEMS, input::object(item)));
+    let items = object.optional("items", drafts(1..=MAX_ITEMS, input::object(|object| Some(item(object)))));
     let parcels = object.optional("parcels", array(1..=MOST, input::object(parcel))).unwrap_or_default();
     let gives_errors = object.has("errors");
     let errors = object.optional("errors", array(1..=MOST, input::object(error)));
@@ -79,8 +76,8 @@ fn members(object: &mut Object<'_>) -> Option<Report> {
     if items.is_some() && status.is_some_and(|status| !status.is_packed()) {
         object.refuse("items", "not_allowed", "is allowed from the status waiting_for_the_carrier on");
     }
-    let status = if cancel.is_some() { None } else { Some(status?) };
-    Some(Report { status, at, items, parcels, errors: errors.map(Value::Array), cancel, force })
+    let status = status.filter(|_| cancel.is_none());
+    Report { status, at, items, parcels, errors: errors.map(Value::Array), cancel, force }
 }
 
 /// The answers to a cancel or a rollback.
@@ -98,8 +95,8 @@ const REPORTED: &[&str] = &[
     "canceled",
 ];
 
-fn item(item: &mut Object<'_>) -> Option<(ExpeditionItemId, i32)> {
-    let id = item.required("id", input::id());
-    let expedited = item.required("expedited", int32(0..=MAX_QUANTITY));
-    Some((id?.into(), expedited?))
+fn item(item: &mut Object<'_>) -> (ExpeditionItemId, i32) {
+    let id = item.required("id", input::id()).unwrap_or_default();
+    let expedited = item.required("expedited", int32(0..=MAX_QUANTITY)).unwrap_or_default();
+    (id.into(), expedited)
 }

@@ -73,22 +73,22 @@ pub(super) async fn write(
         stocks,
         "WITH verified AS (SELECT true AS ok), written AS (
              UPDATE expedition
-             SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
-                 expedited_completely = coalesce($23, expedited_completely), canceling_from = $28,
-                 version = version + $29::boolean::int
-             WHERE id = $17
-             RETURNING id, version, CASE WHEN $29::boolean THEN changed_at ELSE clock_timestamp() END AS changed_at,
+             SET status = $19, errors = $20, packed_at = $21, sent_at = $22, delivered_at = $23,
+                 expedited_completely = coalesce($24, expedited_completely), canceling_from = $29,
+                 version = version + $30::boolean::int
+             WHERE id = $18
+             RETURNING id, version, CASE WHEN $30::boolean THEN changed_at ELSE clock_timestamp() END AS changed_at,
                        organisation_id, eshop_id
          )",
-        "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $24::jsonb AS changes,
-                $25::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,
+        "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $25::jsonb AS changes,
+                $26::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,
                 NULL::text AS kind,
                 -- a change that the record does not show is only in the audit
-                CASE WHEN $29::boolean THEN coalesce($27::text, $14::text) END AS event
+                CASE WHEN $30::boolean THEN coalesce($28::text, $15::text) END AS event
          FROM written
          UNION ALL
-         SELECT id, organisation_id, ARRAY[eshop_id], NULL, $26::text::jsonb, version, changed_at, 1, NULL, NULL, $15::text
-         FROM written WHERE $26::text IS NOT NULL",
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, $27::text::jsonb, version, changed_at, 1, NULL, NULL, $16::text
+         FROM written WHERE $27::text IS NOT NULL",
         order.id.get(),
         state.status.as_str(),
         state.errors.clone() as Option<Value>,
@@ -150,7 +150,7 @@ async fn move_out(
         .unzip();
     sqlx::query!(
         "WITH packed AS (
-             UPDATE expedition_item i SET expedited = g.n, changed_at = now()
+             UPDATE expedition_item i SET expedited = g.n, changed_at = clock_timestamp()
              FROM unnest($1::uuid[], $2::int[]) AS g (id, n) WHERE i.id = g.id
              RETURNING i.id, i.product_id, i.expedited
          )

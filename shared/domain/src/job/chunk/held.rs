@@ -11,6 +11,11 @@ use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 
+/// The wait of a chunk that could not be tried …
+const FIRST_PUT_OFF: Duration = Duration::from_secs(1);
+/// … up to which it grows.
+const LONGEST_PUT_OFF: Duration = Duration::from_secs(30);
+
 /// The parts of a claim that are needed to renew or release it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
@@ -71,13 +76,28 @@ pub async fn postpone(
     wait: Duration,
     error: Option<&str>,
 ) -> Result<Hold, Problem> {
-    put_back(db, claim, wait, None, error).await
+    put_back(db, claim, wait, None, error, error.is_some()).await
+}
+
+/// Puts a chunk back that could not be tried, because Postgres was away or short of something: for as long as it has waited so far, up to
+/// a limit, from which on its job says why. No attempt is spent. Returns whether the claim was still valid.
+pub async fn put_off(db: &PgPool, claim: Held, reason: &str) -> Result<Hold, Problem> {
+    let waited = sqlx::query_scalar!(
+        "SELECT extract(epoch FROM now() - waits_since)::float8 FROM job_chunk WHERE job_id = $1 AND number = $2",
+        claim.job.get(),
+        claim.number,
+    )
+    .fetch_optional(db)
+    .await?;
+    let waited = Duration::try_from_secs_f64(waited.flatten().unwrap_or_default()).unwrap_or_default();
+    let reason = (waited >= LONGEST_PUT_OFF).then_some(reason);
+    put_back(db, claim, waited.clamp(FIRST_PUT_OFF, LONGEST_PUT_OFF), None, reason, false).await
 }
 
 /// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Returns whether the
 /// claim was still valid.
 pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<Hold, Problem> {
-    put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
+    put_back(db, claim, Duration::ZERO, Some(until), Some(reason), false).await
 }
 
 async fn put_back(
@@ -86,16 +106,16 @@ async fn put_back(
     wait: Duration,
     until: Option<DateTime<Utc>>,
     error: Option<&str>,
+    spends_attempt: bool,
 ) -> Result<Hold, Problem> {
     let row = sqlx::query!(
         r#"WITH postponed AS (
                UPDATE job_chunk
                SET state = 'queued', leased_until = NULL, error = coalesce($5, error),
-                   next_attempt_at = coalesce($6, now() + make_interval(secs => $4)),
+                   next_attempt_at = coalesce($6::timestamptz, now() + make_interval(secs => $4)),
                    waits_since = CASE WHEN coalesce($6, now() + make_interval(secs => $4)) > now()
                                       THEN coalesce(waits_since, now()) ELSE waits_since END,
-                   -- handed back unharmed, or waiting for a moment that is known: not an attempt
-                   attempts = attempts - (CASE WHEN $5::text IS NULL OR $6::timestamptz IS NOT NULL THEN 1 ELSE 0 END)
+                   attempts = attempts - (NOT $7::boolean)::int
                WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL
                RETURNING job_id
            ), retrying AS (
@@ -110,6 +130,7 @@ async fn put_back(
         wait.as_secs_f64(),
         error,
         until as Option<DateTime<Utc>>,
+        spends_attempt,
     )
     .fetch_one(db)
     .await?;

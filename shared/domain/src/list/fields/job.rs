@@ -193,6 +193,7 @@ const FIELDS: &[Field] = &[
     Field::text("requestId", "{t}.request_id").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("startedAt", "{t}.started_at").or_null(),
+    Field::timestamp("attemptStartedAt", "coalesce({t}.attempt_started_at, {t}.started_at)").or_null(),
     Field::timestamp("finishedAt", "{t}.finished_at").or_null(),
     Field::timestamp("changedAt", "{t}.changed_at"),
     Field::integer("version", "{t}.version"),

@@ -10,9 +10,10 @@ use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{
-    self, Object, Reader, Rule, Schema, array, boolean, custom, id, int32, object, one_of, secret, text,
+    self, Object, Reader, Rule, Schema, array, boolean, custom, drafts, id, int32, object, one_of, secret,
+    text,
 };
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::Violation;
 
 /// What a sync by the clock waits for, unless the setting says otherwise.
 pub const INTERVAL_MINUTES: i32 = 60;
@@ -83,7 +84,7 @@ impl From<String> for Inventory {
 }
 
 /// Which of our warehouses a warehouse of the partner is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mapping {
     /// The partner's id of it.
@@ -171,12 +172,23 @@ const READ_ONLY: &[&str] = &[
 ];
 
 impl Given {
-    /// Reads the body of a request about the setting of an e-shop.
-    pub(super) fn read(outbound: &OutboundSettings, eshop: EshopId, body: Value) -> Result<Self, Problem> {
-        Reader::read(body, object(|object| Self::members(object, outbound, eshop)))
+    /// Reads the body of a request about the setting of an e-shop: what it says, unless it is refused, the warehouses
+    /// that it names in any case, and what is wrong with it.
+    pub(super) fn read(
+        outbound: &OutboundSettings,
+        eshop: EshopId,
+        body: Value,
+    ) -> (Option<Self>, Vec<Mapping>, Vec<Violation>) {
+        let rule = object(|object| Some(Self::members(object, outbound, eshop)));
+        let ((given, mappings), refused) = Reader::draft(body, rule);
+        (given.filter(|_| refused.is_empty()), mappings, refused)
     }
 
-    fn members(object: &mut Object<'_>, outbound: &OutboundSettings, eshop: EshopId) -> Option<Self> {
+    fn members(
+        object: &mut Object<'_>,
+        outbound: &OutboundSettings,
+        eshop: EshopId,
+    ) -> (Option<Self>, Vec<Mapping>) {
         if object.optional("eshop", id()).is_some_and(|given| given != eshop.get()) {
             object.refuse("eshop", "not_allowed", "must be the e-shop of the path");
         }
@@ -197,8 +209,8 @@ impl Given {
             .optional("stockSync", input::object(|object| Some(stock_sync(object))))
             .unwrap_or(StockSync { enabled: false, interval_minutes: INTERVAL_MINUTES, reserve: 0 });
         let echo = Echo::of(object, false, |name| READ_ONLY.contains(&name));
-        let integration = integration?;
-        Some(Self {
+        let mappings = warehouses.clone();
+        let given = integration.zip(credentials).map(|(integration, credentials)| Self {
             wanted: SettingFields {
                 integration,
                 active,
@@ -208,9 +220,10 @@ impl Given {
                 product_sync,
                 stock_sync,
             },
-            credentials: credentials?,
+            credentials,
             echo,
-        })
+        });
+        (given, mappings)
     }
 }
 
@@ -243,20 +256,22 @@ fn token(object: &mut Object<'_>) -> Option<Authentication> {
 pub fn inventories() -> impl Rule<Out = Vec<Inventory>> {
     let inventory = object(|object| object.required("inventoryId", text(1..=255)).map(Inventory::from));
     array(0..=MOST, inventory).then(|reader: &mut Reader, read: Vec<Inventory>| {
-        reader.differ("inventoryId", read.iter().map(|inventory| &inventory.inventory_id)).then_some(read)
+        reader.differ("inventoryId", read.iter().map(|inventory| inventory.inventory_id.as_str()));
+        Some(read)
     })
 }
 
 /// Warehouses of the partner, each once.
 pub fn warehouses() -> impl Rule<Out = Vec<Mapping>> {
     let mapping = object(|object| {
-        let warehouse_id = object.required("warehouseId", text(1..=255));
-        let warehouse = object.required("warehouse", id());
+        let warehouse_id = object.required("warehouseId", text(1..=255)).unwrap_or_default();
+        let warehouse = object.required("warehouse", id()).unwrap_or_default();
         let wms = object.nullable("wms", id()).value();
-        Some(Mapping { warehouse_id: warehouse_id?, warehouse: warehouse?, wms })
+        Some(Mapping { warehouse_id, warehouse, wms })
     });
-    array(0..=MOST, mapping).then(|reader: &mut Reader, read: Vec<Mapping>| {
-        reader.differ("warehouseId", read.iter().map(|mapping| &mapping.warehouse_id)).then_some(read)
+    drafts(0..=MOST, mapping).then(|reader: &mut Reader, read: Vec<Mapping>| {
+        reader.differ("warehouseId", read.iter().map(|mapping| mapping.warehouse_id.as_str()));
+        Some(read)
     })
 }
 

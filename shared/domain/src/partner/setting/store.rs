@@ -13,7 +13,7 @@ use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, OrganisationId, SettingId};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -26,7 +26,7 @@ pub async fn store(
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let given = Given::read(&services.outbound, eshop, body)?;
+    let (given, mappings, refused) = Given::read(&services.outbound, eshop, body);
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     // concurrent changes of the setting wait
@@ -35,28 +35,29 @@ pub async fn store(
     if let Some(old) = &old {
         check(old.version)?;
     }
+    let mut found = unknown_places(change.connection(), owner.organisation, &mappings).await?;
     let (old_id, old) = match old {
         // a setting that cannot be read is replaced, without credentials to keep
         Some(row) => (Some(row.id), row.read(&services.vault).ok()),
         None => (None, None),
     };
-    if !given.echo.is_empty() {
+    if let Some(given) = given.as_ref().filter(|given| !given.echo.is_empty()) {
         let shown = match &old {
             Some(old) => old.clone().with_block(change.connection()).await?.answer()?.body,
             None => None,
         };
-        let differing = given.echo.judge(shown.as_deref().unwrap_or("{}"))?;
-        if !differing.is_empty() {
-            return Err(Problem::invalid(differing));
-        }
+        found.extend(given.echo.judge(shown.as_deref().unwrap_or("{}"))?);
     }
+    let violations = with_found(refused, found);
+    let Some(given) = given.filter(|_| violations.is_empty()) else {
+        return Err(Problem::invalid(violations));
+    };
     let mut kept = Authentication::None;
     if let Some(old) = old.as_ref().filter(|old| old.wanted.is_at_the_place_of(&given.wanted)) {
         kept = old.credentials.clone();
     }
     let credentials =
         given.credentials.unmask(&kept).map_err(|member| nothing_stored("credentials", member))?;
-    must_be_known(change.connection(), owner.organisation, &given.wanted.warehouses).await?;
     let moved = old
         .as_ref()
         .is_none_or(|old| !old.wanted.is_at_the_place_of(&given.wanted) || old.credentials != credentials);
@@ -124,12 +125,15 @@ pub async fn delete(services: &Services, context: &Context, eshop: EshopId) -> R
     change.answer(context.claim, Answer::done()).await
 }
 
-/// Every warehouse must be one of the organisation, and every wms one that works in it.
-async fn must_be_known(
+/// Warehouses that are not those of the organisation, and wms that do not work in theirs.
+async fn unknown_places(
     connection: &mut PgConnection,
     organisation: OrganisationId,
     mappings: &[Mapping],
-) -> Result<(), Problem> {
+) -> Result<Vec<Violation>, sqlx::Error> {
+    if mappings.is_empty() {
+        return Ok(Vec::new());
+    }
     let warehouses: Vec<Uuid> = mappings.iter().map(|m| m.warehouse).collect();
     let wmses: Vec<Option<Uuid>> = mappings.iter().map(|m| m.wms).collect();
     let unknown = sqlx::query!(
@@ -145,9 +149,6 @@ async fn must_be_known(
     )
     .fetch_all(connection)
     .await?;
-    if unknown.is_empty() {
-        return Ok(());
-    }
     let violations = unknown.into_iter().map(|row| {
         let (member, message) = if row.warehouse {
             ("warehouse", "must be a warehouse of the organisation")
@@ -157,7 +158,7 @@ async fn must_be_known(
         let path = format!("warehouses[{}].{member}", row.position - 1);
         Violation::new(path, "unknown_reference", message)
     });
-    Err(Problem::invalid(violations.collect()))
+    Ok(violations.collect())
 }
 
 /// `{field: [old, new]}`; of credentials, only that they changed.

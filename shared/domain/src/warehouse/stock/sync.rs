@@ -282,8 +282,9 @@ async fn write(
         "WITH wanted AS (
              SELECT * FROM unnest($10::uuid[], $11::int[]) AS w (product, quantity)
          ), known AS MATERIALIZED (
-             SELECT s.id, s.product_id, s.quantity, s.booked,
-                    (s.quantity, s.booked, s.missing, s.required, s.incoming) <> (0, 0, 0, 0, 0) AS keeps_physical
+             SELECT s.id, s.product_id, s.quantity,
+                    -- held: orders may hold pieces that a count did not find, which are not shown as booked
+                    (s.quantity, s.held, s.missing, s.incoming) <> (0, 0, 0, 0) AS keeps_physical
              FROM product_stock s
              -- its few places by the product: an index of all that a warehouse or wms has is no way to find them
              WHERE s.product_id = ANY($10) AND s.warehouse_id IS NOT DISTINCT FROM $12 AND s.wms_id IS NOT DISTINCT FROM $13

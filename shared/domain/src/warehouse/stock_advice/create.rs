@@ -14,7 +14,7 @@ use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{AdviceItemId, StockAdviceId};
 use longshore_kernel::input::Reader;
-use longshore_kernel::problem::{CONFLICT, Problem, Violation};
+use longshore_kernel::problem::{CONFLICT, Problem, Violation, with_found};
 use longshore_kernel::quota;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -22,9 +22,9 @@ use longshore_kernel::sqlstate::violated_constraint;
 
 /// Creates an advice (`POST /api/stock-advice`).
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let new = Reader::read(body, body_to_create())?;
+    let (new, refused) = Reader::draft(body, body_to_create());
     for _ in 0..ATTEMPTS {
-        judge(services, context, &new).await?;
+        judge(services, context, &new, &refused).await?;
         match attempt(services, context, &new).await {
             Ok(Some(answer)) => return Ok(answer),
             // a record that it refers to has changed: the next look-up finds which
@@ -64,8 +64,13 @@ async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Res
     change.answer(context.claim, answer).await.map(Some)
 }
 
-/// Everything that is wrong with what the advice refers to, all at once.
-async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Result<(), Problem> {
+/// Everything that is wrong with the advice: what the rules refused, and what it refers to.
+async fn judge(
+    services: &Services,
+    context: &Context,
+    new: &NewAdvice,
+    refused: &[Violation],
+) -> Result<(), Problem> {
     let products: Vec<Uuid> = new.items.iter().map(|item| item.product).collect();
     let found = sqlx::query!(
         r#"SELECT EXISTS (SELECT FROM organisation WHERE id = $1) AS "organisation!",
@@ -89,7 +94,8 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
     .fetch_one(&services.db.main)
     .await?;
     if !found.organisation || !context.scope().has_organisation(new.organisation) {
-        return Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"));
+        let unknown = Violation::new("organisation", "unknown_reference", "does not exist");
+        return Err(Problem::invalid(with_found(refused.to_vec(), vec![unknown])));
     }
     let mut violations = Vec::new();
     let mut refuse = |path: String, code, message: &str| {
@@ -120,6 +126,7 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
         let message = "belongs to another stock advice of the organisation";
         violations.push(Violation::taken("internalId", message, found.other));
     }
+    let violations = with_found(refused.to_vec(), violations);
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 

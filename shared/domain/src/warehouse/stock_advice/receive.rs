@@ -16,7 +16,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{AdviceItemId, StockAdviceId};
 use longshore_kernel::input::Reader;
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::services::Services;
 
 /// Receives goods (`PUT /api/stock-advice/{id}/receive`). An advice that has ended is refused. `check` refuses a
@@ -29,30 +29,38 @@ pub async fn receive(
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     // a body is judged only once it is clear that the caller may see the advice
-    let receipt = Reader::read(body, rules::receipt()).map_err(|problem| problem.violations().to_vec());
+    let (receipt, refused) = Reader::draft(body, rules::receipt());
     for _ in 1..ATTEMPTS {
-        match attempt(services, context, id, &receipt, &check).await {
+        match attempt(services, context, id, &receipt, &refused, &check).await {
             Err(problem) if problem.is_contention() && !problem.is_locked() => {}
             outcome => return outcome,
         }
     }
-    attempt(services, context, id, &receipt, &check).await
+    attempt(services, context, id, &receipt, &refused, &check).await
 }
 
 async fn attempt(
     services: &Services,
     context: &Context,
     id: StockAdviceId,
-    receipt: &Result<Receipt, Vec<Violation>>,
+    receipt: &Receipt,
+    refused: &[Violation],
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let advice = record::lock(change.connection(), context.scope(), id).await?;
     check(advice.version)?;
-    let receipt = receipt.as_ref().map_err(|violations| Problem::invalid(violations.clone()))?;
-    advice.must_be_open()?;
+    if refused.is_empty() {
+        advice.must_be_open()?;
+    }
     let items = advice.items(change.connection()).await?;
-    let settled = settle(&items, receipt)?;
+    let settled = match settle(&items, receipt) {
+        Ok(settled) if refused.is_empty() => settled,
+        judged => {
+            let found = judged.err().unwrap_or_default();
+            return Err(Problem::invalid(with_found(refused.to_vec(), found)));
+        }
+    };
     let (action, status) = if receipt.close {
         ("stock_advice.close", AdviceStatus::Closed)
     } else {
@@ -107,7 +115,7 @@ struct Settled {
 
 /// Sets a receipt against the items: all that came goes into stock, and what it fulfils of the announcement is expected
 /// no more. Closing, nothing is.
-fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
+fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Vec<Violation>> {
     let known: HashMap<AdviceItemId, &Item> = items.iter().map(|item| (item.id, item)).collect();
     let mut violations = Vec::new();
     let mut received = Vec::with_capacity(receipt.items.len());
@@ -134,7 +142,7 @@ fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
         received.push(item_now);
     }
     if !violations.is_empty() {
-        return Err(Problem::invalid(violations));
+        return Err(violations);
     }
     if receipt.close {
         let now: HashMap<AdviceItemId, &Item> = received.iter().map(|item| (item.id, item)).collect();
@@ -188,7 +196,7 @@ mod tests {
     #[test]
     fn unknown_items_and_excessive_quantities_are_named() {
         let refused = settle(&[item(1, 1, i32::MAX)], &receipt(&[(1, 1), (2, 1)], false)).unwrap_err();
-        let paths: Vec<_> = refused.violations().iter().map(|v| v.property_path.as_str()).collect();
+        let paths: Vec<_> = refused.iter().map(|v| v.property_path.as_str()).collect();
         assert_eq!(paths, ["items[0].quantity", "items[1].id"]);
     }
 }

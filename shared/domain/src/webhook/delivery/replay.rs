@@ -2,6 +2,8 @@
 //! ([`count`]); then a job goes over them, a walk for each webhook, whose steps take turns ([`walking`]), so that a webhook with a
 //! million deliveries holds up no other. What a step sends is in `resending`.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +22,7 @@ use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::input::{Object, Reader, Rule, array, boolean, id, object, one_of, text, timestamp};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 
 /// Webhooks that can be named.
@@ -58,7 +60,7 @@ pub fn body() -> impl Rule<Out = Criteria> {
 
 fn members(object: &mut Object<'_>) -> Option<Criteria> {
     if !["webhooks", "eshop", "host"].iter().any(|name| object.has(name)) {
-        object.refuse("webhooks", "required", "name webhooks, an e-shop or a host");
+        object.refuse("webhooks", "required", "is required, or eshop, or host");
     }
     let webhooks = object.optional("webhooks", array(1..=NAMED, id()));
     let eshop = object.optional("eshop", id());
@@ -325,23 +327,26 @@ async fn find(
     counted: i64,
 ) -> Result<Vec<Found>, Problem> {
     let found = matching(db, scope, criteria, counted).await?;
-    for (place, id) in criteria.webhooks.iter().enumerate() {
-        // the others narrow what was named; an id that is none of the caller's is a mistake
-        if criteria.eshop.is_none()
-            && criteria.host.is_none()
-            && !found.iter().any(|webhook| webhook.id == *id)
-        {
-            let path = format!("webhooks[{place}]");
-            return Err(Problem::violation(path, "unknown_reference", "there is no such webhook"));
+    // the others narrow what was named; an id that is none of the caller's is a mistake
+    if criteria.eshop.is_none() && criteria.host.is_none() {
+        let known: HashSet<WebhookId> = found.iter().map(|webhook| webhook.id).collect();
+        let unknown = criteria.webhooks.iter().enumerate().filter(|(_, id)| !known.contains(id));
+        let violations: Vec<_> = unknown
+            .map(|(place, _)| {
+                Violation::new(format!("webhooks[{place}]"), "unknown_reference", "does not exist")
+            })
+            .collect();
+        if !violations.is_empty() {
+            return Err(Problem::invalid(violations));
         }
     }
     if found.len() > usize::try_from(WEBHOOKS).unwrap_or(usize::MAX) {
-        let message = format!("more than {WEBHOOKS} webhooks match; name them");
+        let message = format!("must be given: more than {WEBHOOKS} match the rest");
         return Err(Problem::violation("webhooks", "invalid_count", message));
     }
     if found.is_empty() {
         let name = if criteria.host.is_some() { "host" } else { "eshop" };
-        return Err(Problem::violation(name, "unknown_reference", "no webhook matches"));
+        return Err(Problem::violation(name, "unknown_reference", "matches no webhook"));
     }
     Ok(found)
 }

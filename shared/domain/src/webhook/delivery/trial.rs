@@ -78,6 +78,7 @@ pub async fn send_test(
     )
     .await?;
     change.note(recorded);
+    must_be_next(change.connection(), id, delivery).await?;
     probe_now(change.connection(), id).await?;
     if webhook.active {
         change.note_lanes([id]);
@@ -85,6 +86,26 @@ pub async fn send_test(
     let body = json!({"id": delivery, "webhookId": event}).to_string();
     let answer = Answer::accepted(format!("/api/webhook-delivery/{delivery}"), body);
     change.answer(context.claim, answer).await
+}
+
+/// Has the lane begin with a test, which is due before all else: it looks for nothing before its beginning. If it waits for a
+/// probe, this is the next one, and not something that was [tried before](crate::webhook::breaker::Breaker::probes_again).
+async fn must_be_next(
+    connection: &mut PgConnection,
+    id: WebhookId,
+    test: DeliveryId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE webhook_lane
+         SET nothing_before = least(nothing_before, (SELECT next_attempt_at FROM delivery WHERE id = $2)),
+             probes = probes - probes % 2
+         WHERE webhook_id = $1",
+        id.get(),
+        test.get(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Refuses one more test of a webhook, which the caller has locked, until the first of the last minute's is a minute ago.

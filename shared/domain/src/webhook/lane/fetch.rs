@@ -44,6 +44,8 @@ pub struct From {
     /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
     /// delivery of an older transaction that becomes visible late sets it back.
     pub in_hand: Vec<DeliveryId>,
+    /// It is for a probe by [what was tried before](crate::webhook::breaker::Breaker::probes_again).
+    pub again: bool,
 }
 
 /// What a fetch found.
@@ -92,13 +94,21 @@ macro_rules! due_query {
 /// Up to [`BATCH`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the
 /// breaker has opened.
 ///
+/// For a probe `again`, the batch is one delivery that was tried before, if one is due.
+///
 /// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
 /// that is not due, nothing is.
 pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Problem> {
-    let From { after, in_hand } = from;
+    let From { after, in_hand, again } = from;
     if lease.ordered {
         let batch = Batch::of(lease.webhook, fetch_ordered(db, lease, &in_hand).await?, BATCH);
         return Ok(Batch { cursor: None, ..batch });
+    }
+    if again {
+        let batch = Batch::of(lease.webhook, fetch_tried(db, lease, &in_hand).await?, 1);
+        if batch.is_full {
+            return Ok(Batch { cursor: None, ..batch });
+        }
     }
     let rows = due_query!(
         "",
@@ -121,6 +131,32 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
     .fetch_all(&db.main)
     .await?;
     Ok(Batch::of(lease.webhook, rows, BATCH))
+}
+
+/// One of the oldest deliveries that were tried and are due again.
+async fn fetch_tried(db: &Database, lease: &Lease, in_hand: &[DeliveryId]) -> Result<Vec<Row>, Problem> {
+    let rows = due_query!(
+        "",
+        "(
+             SELECT id, event_id, attempt_count, next_attempt_at FROM (
+                 SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+                 WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
+                   AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                        WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                          AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true))
+                 ORDER BY created_at, id LIMIT 100
+             ) tried
+             WHERE next_attempt_at <= now()
+             ORDER BY created_at, id LIMIT 1
+         ) d",
+        "",
+        lease.webhook.get(),
+        lease.token,
+        in_hand as &[DeliveryId],
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(rows)
 }
 
 async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[DeliveryId]) -> Result<Vec<Row>, Problem> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
+use sqlx::PgPool;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -95,8 +96,9 @@ pub struct Leased {
 /// problem.
 ///
 /// With each comes what it sends first: up to [`FEW`] deliveries, as [`fetch`](super::fetch()) finds them from the start.
-/// It returns no deliveries if a separate fetch is needed: for an ordered lane, and for one that was not released before
-/// this statement began, because the statement may not see the last records of the previous holder.
+/// It returns no deliveries if a separate fetch is needed: for an ordered lane, for a probe by what was tried before, and for
+/// a lane that was not released before this statement began, because the statement may not see the last records of the
+/// previous holder.
 ///
 /// It does not wait for the disk: a lease that a crash of Postgres undoes was lost as its holder finds out, since its
 /// token, which counts microseconds, is never issued again. Nor does it wait for a locked lane: the worker that leases it
@@ -166,7 +168,8 @@ pub async fn lease(
     let leased = lanes.map(|rows| {
         let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
         let row = &rows[0];
-        let first = (row.given_back && !row.ordered).then(|| Batch::of(row.webhook_id, due, FEW));
+        let comes_with = row.given_back && !row.ordered && !row.breaker().probes_again();
+        let first = comes_with.then(|| Batch::of(row.webhook_id, due, FEW));
         (row.webhook_id, row.open(services, read).map(|lease| Leased { lease, until, first }))
     });
     Ok(leased.collect())
@@ -218,6 +221,10 @@ impl Row {
         })
     }
 
+    fn breaker(&self) -> Breaker {
+        Breaker::stored(self.failures.unsigned_abs(), self.probes.map(i32::unsigned_abs))
+    }
+
     fn open(&self, services: &Services, read: Instant) -> Result<Lease, Problem> {
         let webhook = self.webhook_id;
         let secrets = std::iter::once(&self.secret)
@@ -237,7 +244,7 @@ impl Row {
             authentication,
             max_in_flight: usize::try_from(self.max_in_flight).unwrap_or(1),
             ordered: self.ordered,
-            breaker: Breaker::stored(self.failures.unsigned_abs(), self.probes.map(i32::unsigned_abs)),
+            breaker: self.breaker(),
             version: self.changed_at,
             rotations: self.rotations,
             nothing_before: self.nothing_before,
@@ -261,26 +268,56 @@ pub enum Renewed {
 /// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret, a
 /// deactivation and a deletion wait for that.
 pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
+    let renewed = match renew_by(&db.leases, lease, ending, false).await? {
+        // the lane is locked: it is waited for where this costs no other its lease
+        None => renew_by(&db.main, lease, ending, true).await?,
+        renewed => renewed,
+    };
+    Ok(renewed.unwrap_or(Renewed::No))
+}
+
+/// Nothing if the lane is locked, unless this `waits` for it.
+async fn renew_by(
+    db: &PgPool,
+    lease: &Lease,
+    ending: bool,
+    waits: bool,
+) -> Result<Option<Renewed>, sqlx::Error> {
     // the rotations of the lane are read under its lock: a rotation that was committed since the statement began is seen
-    let as_leased = sqlx::query_scalar!(
-        r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
-           -- one that was released is not taken again by a statement that comes after that
-           WHERE l.webhook_id = $1 AND l.token = $2 AND l.leased_until > '-infinity'
-           RETURNING l.rotations = $5 AND coalesce(l.held_until <= now(), true) AND EXISTS (
-               SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
+    let row = sqlx::query!(
+        r#"WITH free AS MATERIALIZED (
+               -- one that was released is not taken again by a statement that comes after that
+               SELECT webhook_id FROM webhook_lane
+               WHERE webhook_id = $1 AND token = $2 AND leased_until > '-infinity' AND NOT $7
+               FOR NO KEY UPDATE SKIP LOCKED
+           ), waited AS MATERIALIZED (
+               SELECT webhook_id FROM webhook_lane
+               WHERE webhook_id = $1 AND token = $2 AND leased_until > '-infinity' AND $7
+               FOR NO KEY UPDATE
+           ), renewed AS (
+               UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
+               WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM free UNION ALL SELECT webhook_id FROM waited))
+               RETURNING l.rotations = $5 AND coalesce(l.held_until <= now(), true) AND EXISTS (
+                   SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS as_leased
+           )
+           SELECT (SELECT as_leased FROM renewed) AS as_leased,
+                  EXISTS (SELECT FROM webhook_lane l
+                          WHERE l.webhook_id = $1 AND l.token = $2 AND l.leased_until > '-infinity') AS "is_theirs!""#,
         lease.webhook.get(),
         lease.token,
         LEASE.as_secs_f64(),
         lease.version,
         lease.rotations,
         ending,
+        waits,
     )
-    .fetch_optional(&db.main)
+    .fetch_one(db)
     .await?;
-    Ok(match as_leased {
-        Some(true) => Renewed::Yes,
-        Some(false) => Renewed::ToEnd,
-        None => Renewed::No,
+    Ok(match row.as_leased {
+        Some(true) => Some(Renewed::Yes),
+        Some(false) => Some(Renewed::ToEnd),
+        None if row.is_theirs && !waits => None,
+        None => Some(Renewed::No),
     })
 }
 

@@ -68,7 +68,7 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
         &rotations,
         LEASE.as_secs_f64(),
     )
-    .fetch_all(&db.main)
+    .fetch_all(&db.leases)
     .await?;
     let of = |lease: &&Lease| {
         let row = rows.iter().find(|row| (row.webhook, row.token) == (lease.webhook, lease.token))?;

@@ -10,7 +10,7 @@ use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, id, int32, object, one_of};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{Problem, Violation};
 
 /// Calls that may be under way at once, unless the request says otherwise.
 const MAX_IN_FLIGHT: i32 = 16;
@@ -133,24 +133,31 @@ impl Edit {
 }
 
 impl NewWebhook {
-    /// Reads the body of a creation.
-    pub(super) fn read(outbound: &OutboundSettings, body: Value) -> Result<Self, Problem> {
+    /// Reads the body of a creation: what it says, unless it is refused, its e-shop in any case, and what is wrong with it.
+    pub(super) fn read(
+        outbound: &OutboundSettings,
+        body: Value,
+    ) -> (Option<Self>, Option<EshopId>, Vec<Violation>) {
         let rule = object(|object| {
             let given = Edit::members(object, outbound, true);
             let authentication = given.authentication.value().unwrap_or(Authentication::None);
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
-            Some(Self {
-                eshop: given.eshop?,
-                event: given.event?,
-                destination: given.destination?,
-                active: given.active?,
-                authentication,
-                max_in_flight: given.max_in_flight?,
-                ordered: given.ordered?,
-            })
+            let new = || {
+                Some(Self {
+                    eshop: given.eshop?,
+                    event: given.event?,
+                    destination: given.destination?,
+                    active: given.active?,
+                    authentication,
+                    max_in_flight: given.max_in_flight?,
+                    ordered: given.ordered?,
+                })
+            };
+            Some((given.eshop, new()))
         });
-        Reader::read(body, rule)
+        let ((eshop, new), refused) = Reader::draft(body, rule);
+        (new.filter(|_| refused.is_empty()), eshop, refused)
     }
 }

@@ -1,13 +1,16 @@
-//! A cancel and news that come at the same moment: one is first, and both are right.
+//! News that come at the same moment as another change: one is first, and both are right.
+
+use std::time::Duration;
 
 use futures::future::join_all;
 use longshore_shared::expedition::command::Command;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
+use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::super::support::Place;
+use super::super::support::{Place, id};
 use super::news;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -54,4 +57,32 @@ async fn of_a_cancel_and_news_one_is_first(_: PgPoolOptions, options: PgConnectO
     assert_eq!(place.world.count("SELECT sum(quantity) FROM product_stock").await, left);
     assert_eq!(place.world.count("SELECT sum(held)::bigint FROM product_stock").await, 0);
     place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn news_give_their_locks_back_when_an_order_lacks_a_stock_of_a_locked_product(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    // it was never sent, so it has no stock
+    let order = id(&place.create(place.body("held", &[(0, 1)])).await.unwrap());
+    let packed = news("n", order, json!({"status": "waiting_for_the_carrier"})).to_string();
+    let job = place.world.sync(Push::News, [packed]).await;
+    let mut other = place.world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM product FOR UPDATE").execute(&mut *other).await.unwrap();
+    let running = tokio::spawn(run(place.world.worker.clone(), format!("{job}:0")));
+    place.world.until_locked().await;
+    let both = async {
+        sqlx::query("SELECT FROM expedition FOR UPDATE").execute(&mut *other).await.unwrap();
+        other.commit().await.unwrap();
+        running.await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(5), both).await.expect("they wait for each other");
+    // under a heavy load, the chunk has been put back
+    place.world.execute("UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'").await;
+    place.world.drain().await;
+    assert_eq!(place.world.outcome(job).await, ("succeeded".to_owned(), [0, 0, 1]));
+    assert_eq!(place.world.errors(job).await, ["0 n not_handed_over"]);
+    assert_eq!(place.world.count("SELECT count(*) FROM product_stock").await, 1);
 }

@@ -52,7 +52,8 @@ pub(super) async fn batches(
                   j.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
                   j.matches AS "matches!", j.place >= $9 AS "is_edge!"
            FROM (SELECT r.*, row_number() OVER (ORDER BY created_at DESC, id DESC) AS place,
-                        changed > 0 AND ($7::text IS NULL OR kind LIKE $7) AND ($8::text IS NULL OR actor_name ILIKE $8) AS matches
+                        changed > 0 AND ($7::text IS NULL OR kind LIKE $7) AND ($8::text IS NULL OR actor_name ILIKE $8)
+                            AND ($13::uuid IS NULL OR actor_id = $13) AS matches
                  FROM job r
                  WHERE in_scope($1, organisation_id, organisations) AND in_eshop($2, organisation_id)
                    AND ($11::uuid IS NULL OR eshop_id = $11) AND ($12::text IS NULL OR request_id = $12)
@@ -72,6 +73,7 @@ pub(super) async fn batches(
         inner.limit,
         scope.eshop() as Option<EshopId>,
         request,
+        inner.by,
     )
     .fetch_all(&db.lists)
     .await?;

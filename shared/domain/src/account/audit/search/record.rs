@@ -18,6 +18,8 @@ pub struct Line {
     pub at: DateTime<Utc>,
     /// Who: kind.
     pub actor_type: String,
+    /// Who: the account, or the token of a program.
+    pub actor_id: Option<Uuid>,
     /// Who: name.
     pub actor: String,
     /// What was done.
@@ -44,7 +46,7 @@ pub struct Line {
     pub is_edge: bool,
 }
 
-/// Records in the order of time; `$1` to `$10` are those of [`Inner`]. The parts of the statement: common table expressions, what
+/// Records in the order of time; `$1` to `$11` are those of [`Inner`]. The parts of the statement: common table expressions, what
 /// stands before the look at the audit, its condition, and what stands behind it; or the condition alone.
 macro_rules! records {
     ($db:expr, $inner:expr, $condition:literal $(, $parameter:expr)* $(,)?) => {
@@ -54,7 +56,7 @@ macro_rules! records {
         sqlx::query_as!(
             Line,
             $ctes
-            + r#" SELECT a.id AS "id!", a.at AS "at!", a.actor_type AS "actor_type!", a.actor_name AS "actor!",
+            + r#" SELECT a.id AS "id!", a.at AS "at!", a.actor_type AS "actor_type!", a.actor_id, a.actor_name AS "actor!",
                   a.action AS "action!", a.entity_type AS "entity_type!", a.entity_id AS "entity!",
                   CASE a.entity_type
                       WHEN 'product' THEN (SELECT product_sku FROM product p WHERE p.id = a.entity_id)
@@ -79,7 +81,8 @@ macro_rules! records {
                   a.organisation_id AS "organisation_id: OrganisationId",
                   (SELECT name FROM organisation o WHERE o.id = a.organisation_id) AS organisation,
                   a.changes AS "changes!", a.request_id, a.job_id AS "job: JobId",
-                  a.place >= $9 AS "is_edge!", ($7::text IS NULL OR a.action LIKE $7) AND ($8::text IS NULL OR a.actor_name ILIKE $8) AND "#
+                  a.place >= $9 AS "is_edge!", ($7::text IS NULL OR a.action LIKE $7) AND ($8::text IS NULL OR a.actor_name ILIKE $8)
+                  AND ($11::uuid IS NULL OR a.actor_id = $11) AND "#
             + $matches
             + r#" AS "matches!" FROM ("#
             + $before
@@ -92,7 +95,8 @@ macro_rules! records {
                   ORDER BY id DESC LIMIT $9"#
             + $behind
             + r#") AS a
-           WHERE a.place >= $9 OR ($7::text IS NULL OR a.action LIKE $7) AND ($8::text IS NULL OR a.actor_name ILIKE $8) AND "#
+           WHERE a.place >= $9 OR ($7::text IS NULL OR a.action LIKE $7) AND ($8::text IS NULL OR a.actor_name ILIKE $8)
+                  AND ($11::uuid IS NULL OR a.actor_id = $11) AND "#
             + $matches
             + r#" ORDER BY a.at DESC, a.id DESC LIMIT $10"#,
             $inner.organisations as Option<&[OrganisationId]>,
@@ -104,7 +108,8 @@ macro_rules! records {
             $inner.action.as_deref(),
             $inner.actor.as_deref(),
             $inner.window,
-            $inner.limit
+            $inner.limit,
+            $inner.by
             $(, $parameter)*
         )
         .fetch_all(&$db.lists)
@@ -119,7 +124,7 @@ pub(super) async fn records(db: &Database, inner: &Inner<'_>, wanted: &Filter) -
         return records!(
             db,
             inner,
-            "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND job_id = $11",
+            "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND job_id = $12",
             job.get(),
         );
     }
@@ -127,7 +132,7 @@ pub(super) async fn records(db: &Database, inner: &Inner<'_>, wanted: &Filter) -
         return records!(
             db,
             inner,
-            "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND entity_id = $11",
+            "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND entity_id = $12",
             entity,
         );
     }
@@ -135,16 +140,32 @@ pub(super) async fn records(db: &Database, inner: &Inner<'_>, wanted: &Filter) -
         return records!(
             db,
             inner,
-            "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND request_id = $11 AND job_id IS NULL",
+            "in_scope($1, organisation_id) AND in_eshop($2, organisation_id) AND request_id = $12 AND job_id IS NULL",
             request,
         );
     }
-    match (wanted.whose, &wanted.action, &wanted.actor) {
+    // what a person did is found however much programs do
+    let whose = match wanted.by {
+        Some(by) if is_person(db, by).await? => Whose::People,
+        _ => wanted.whose,
+    };
+    match (whose, &wanted.action, wanted.actor.is_some() || wanted.by.is_some()) {
         (Whose::People, None, _) => of_people(db, inner).await,
         (Whose::People, Some(_), _) => of_people_by_action(db, inner).await,
-        (Whose::All, None, Some(_)) => of_actor(db, inner).await,
+        (Whose::All, None, true) => of_actor(db, inner).await,
         (Whose::All, ..) => by_action(db, inner).await,
     }
+}
+
+/// Whether an actor is a person who has an account; else it is a program, or the account was deleted.
+async fn is_person(db: &Database, actor: Uuid) -> Result<bool, Problem> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM admin WHERE id = $1) OR EXISTS (SELECT FROM business_user WHERE id = $1) AS "is_person!""#,
+        actor,
+    )
+    .fetch_one(&db.main)
+    .await?;
+    Ok(found)
 }
 
 async fn of_people(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line>, Problem> {
@@ -184,19 +205,19 @@ async fn of_people_by_action(db: &Database, inner: &Inner<'_>) -> Result<Vec<Lin
         [
             r#"WITH RECURSIVE one (action) AS (
                    (SELECT action COLLATE "C" FROM audit
-                    WHERE job_id IS NULL AND actor_type IN ('admin', 'business_user', 'command_line') AND action COLLATE "C" >= $11
+                    WHERE job_id IS NULL AND actor_type IN ('admin', 'business_user', 'command_line') AND action COLLATE "C" >= $12
                     ORDER BY action COLLATE "C" LIMIT 1)
                    UNION ALL
                    SELECT (SELECT action COLLATE "C" FROM audit
                            WHERE job_id IS NULL AND actor_type IN ('admin', 'business_user', 'command_line')
                              AND action COLLATE "C" > one.action
                            ORDER BY action COLLATE "C" LIMIT 1)
-                   FROM one WHERE starts_with(one.action, $11)
+                   FROM one WHERE starts_with(one.action, $12)
                )"#,
             "SELECT x.* FROM one CROSS JOIN LATERAL (",
             r#"action COLLATE "C" = one.action AND in_scope($1, organisation_id) AND in_eshop($2, organisation_id)
                AND job_id IS NULL AND actor_type IN ('admin', 'business_user', 'command_line')"#,
-            ") AS x WHERE starts_with(one.action, $11)"
+            ") AS x WHERE starts_with(one.action, $12)"
         ],
         "true",
         inner.begins,
@@ -213,19 +234,19 @@ async fn by_action(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line>, Proble
             [
                 r#"WITH RECURSIVE one (organisation, action) AS (
                        SELECT o.id, (SELECT action COLLATE "C" FROM audit
-                                     WHERE job_id IS NULL AND organisation_id = o.id AND action COLLATE "C" >= $11
+                                     WHERE job_id IS NULL AND organisation_id = o.id AND action COLLATE "C" >= $12
                                      ORDER BY action COLLATE "C" LIMIT 1)
-                       FROM unnest($12::uuid[]) AS o (id)
+                       FROM unnest($13::uuid[]) AS o (id)
                        UNION ALL
                        SELECT one.organisation, (SELECT action COLLATE "C" FROM audit
                                WHERE job_id IS NULL AND organisation_id = one.organisation AND action COLLATE "C" > one.action
                                ORDER BY action COLLATE "C" LIMIT 1)
-                       FROM one WHERE starts_with(one.action, $11)
+                       FROM one WHERE starts_with(one.action, $12)
                    )"#,
                 "SELECT x.* FROM one CROSS JOIN LATERAL (",
                 r#"organisation_id = one.organisation AND action COLLATE "C" = one.action AND job_id IS NULL
                    AND in_scope($1, organisation_id) AND in_eshop($2, organisation_id)"#,
-                ") AS x WHERE starts_with(one.action, $11)"
+                ") AS x WHERE starts_with(one.action, $12)"
             ],
             "true",
             inner.begins,
@@ -237,24 +258,24 @@ async fn by_action(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line>, Proble
         inner,
         [
             r#"WITH RECURSIVE one (action) AS (
-                   (SELECT action COLLATE "C" FROM audit WHERE job_id IS NULL AND action COLLATE "C" >= $11
+                   (SELECT action COLLATE "C" FROM audit WHERE job_id IS NULL AND action COLLATE "C" >= $12
                     ORDER BY action COLLATE "C" LIMIT 1)
                    UNION ALL
                    SELECT (SELECT action COLLATE "C" FROM audit WHERE job_id IS NULL AND action COLLATE "C" > one.action
                            ORDER BY action COLLATE "C" LIMIT 1)
-                   FROM one WHERE starts_with(one.action, $11)
+                   FROM one WHERE starts_with(one.action, $12)
                )"#,
             "SELECT x.* FROM one CROSS JOIN LATERAL (",
             r#"action COLLATE "C" = one.action AND job_id IS NULL
                AND in_scope($1, organisation_id) AND in_eshop($2, organisation_id)"#,
-            ") AS x WHERE starts_with(one.action, $11)"
+            ") AS x WHERE starts_with(one.action, $12)"
         ],
         "true",
         inner.begins,
     )
 }
 
-/// The newest of all, of which the name of the actor is compared; those of jobs are folded.
+/// The newest of all, of which the actor is compared; those of jobs are folded.
 async fn of_actor(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line>, Problem> {
     records!(
         db,

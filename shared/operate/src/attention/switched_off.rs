@@ -1,0 +1,261 @@
+//! What people switched off (`docs/reference/attention.md#switched-off`): nothing is wrong with it, and nobody else sees that it does
+//! nothing. It is listed apart from the lines, is counted nowhere, and cannot be silenced.
+
+use chrono::{DateTime, Utc};
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::figure::AtLeast;
+use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+use longshore_kernel::words;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::queue::moment;
+use crate::standing::{Shown, Standing};
+
+/// Things of a kind that are counted.
+const COUNTED: i64 = 1_000;
+/// Things of a kind that are named: those that were switched off last.
+const NAMED: i64 = 20;
+/// Waiting deliveries of a webhook that are counted.
+const WAITING: i64 = 1_000;
+
+words! {
+    /// What can be switched off.
+    pub enum What ("kind of what is switched off") {
+        /// A queue that is paused.
+        Queue = "queue",
+        /// An integration setting of an e-shop that is not active.
+        Integration = "integration",
+        /// The setting of a warehouse system that is not active, or whose hand-over is paused.
+        Warehouse = "warehouse",
+        /// A webhook that somebody deactivated; one that was disabled after failures has a line.
+        Webhook = "webhook",
+    }
+}
+
+impl What {
+    /// The list of the console that has them.
+    #[must_use]
+    pub fn page(self) -> &'static str {
+        match self {
+            Self::Queue => "/console/queue",
+            Self::Integration => "/console/schedule?state=paused",
+            Self::Warehouse => "/console/wms",
+            Self::Webhook => "/console/webhook?health=inactive",
+        }
+    }
+}
+
+/// What of a kind is switched off.
+#[derive(Clone, Debug)]
+pub struct SwitchedOff {
+    /// The kind.
+    pub what: What,
+    /// How much of it, up to a bound.
+    pub count: AtLeast,
+    /// What was switched off last, first.
+    pub things: Vec<Thing>,
+}
+
+/// A thing that is switched off.
+#[derive(Clone, Debug)]
+pub struct Thing {
+    /// What it calls itself, and whose it is.
+    pub name: String,
+    /// The page of the console that shows it.
+    pub page: String,
+    /// Its organisation; absent for a queue.
+    pub organisation: Option<OrganisationId>,
+    /// Deliveries that wait for it.
+    pub waiting: Option<AtLeast>,
+    /// Who switched it off; absent where the audit does not go back so far.
+    pub by: Option<String>,
+    /// When.
+    pub at: Option<DateTime<Utc>>,
+}
+
+impl SwitchedOff {
+    fn new(what: What, count: i64, things: Vec<Thing>) -> Option<Self> {
+        (count > 0).then_some(Self { what, count: AtLeast::up_to(count, COUNTED), things })
+    }
+
+    /// As `GET /api/attention` shows it.
+    pub(super) fn fields(&self) -> Value {
+        let things: Vec<Value> = self.things.iter().map(Thing::fields).collect();
+        json!({
+            "kind": self.what, "count": self.count.count, "atLeast": self.count.is_more, "page": self.what.page(), "things": things,
+        })
+    }
+}
+
+impl Thing {
+    fn fields(&self) -> Value {
+        let waiting = self.waiting.map(|waiting| json!({"count": waiting.count, "atLeast": waiting.is_more}));
+        json!({
+            "name": self.name, "page": self.page, "organisation": self.organisation, "waiting": waiting, "by": self.by,
+            "at": self.at.map(moment),
+        })
+    }
+}
+
+/// Everything of a scope that people switched off.
+pub async fn read(
+    services: &Services,
+    scope: &Scope,
+    stands: &Standing,
+) -> Result<Vec<SwitchedOff>, Problem> {
+    let db = &services.db;
+    let (integrations, warehouses, webhooks) =
+        tokio::try_join!(integrations(db, scope), warehouses(db, scope), webhooks(db, scope))?;
+    let queues = queues(stands);
+    let all = [
+        SwitchedOff::new(What::Queue, i64::try_from(queues.len()).map_err(Problem::internal)?, queues),
+        of_rows(What::Integration, integrations),
+        of_rows(What::Warehouse, warehouses),
+        of_rows(What::Webhook, webhooks),
+    ];
+    Ok(all.into_iter().flatten().collect())
+}
+
+fn queues(stands: &Standing) -> Vec<Thing> {
+    let paused = stands.queues.iter().filter(|shown| shown.wish.paused);
+    paused.map(queue).collect()
+}
+
+fn queue(shown: &Shown) -> Thing {
+    Thing {
+        name: shown.wish.queue.to_string(),
+        page: format!("/console/queue/{}", shown.wish.queue),
+        organisation: None,
+        waiting: None,
+        by: shown.pause.as_ref().map(|pause| pause.by.clone()),
+        at: shown.pause.as_ref().map(|pause| pause.at),
+    }
+}
+
+/// A row that is switched off, with how many there are.
+#[derive(Debug)]
+struct Row {
+    of: Uuid,
+    name: String,
+    organisation_id: OrganisationId,
+    waiting: Option<i64>,
+    by: Option<String>,
+    at: Option<DateTime<Utc>>,
+    count: i64,
+}
+
+fn of_rows(what: What, rows: Vec<Row>) -> Option<SwitchedOff> {
+    let count = rows.first().map_or(0, |row| row.count);
+    let room = match what {
+        What::Queue => "queue",
+        What::Integration => "eshop",
+        What::Warehouse => "wms",
+        What::Webhook => "webhook",
+    };
+    let things = rows.into_iter().map(|row| Thing {
+        page: format!("/console/{room}/{}", row.of),
+        name: row.name,
+        organisation: Some(row.organisation_id),
+        waiting: row.waiting.map(|waiting| AtLeast::up_to(waiting, WAITING)),
+        by: row.by,
+        at: row.at,
+    });
+    SwitchedOff::new(what, count, things.collect())
+}
+
+/// Integration settings that are not active. There is one an e-shop at most, and lists read all of them.
+async fn integrations(db: &Database, scope: &Scope) -> Result<Vec<Row>, Problem> {
+    let found = sqlx::query_as!(
+        Row,
+        r#"WITH off AS MATERIALIZED (
+               SELECT id, eshop_id, organisation_id, integration_type, changed_at FROM integration_setting
+               WHERE NOT active AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
+               ORDER BY changed_at DESC, id DESC LIMIT $3
+           ), named AS (
+               SELECT * FROM off ORDER BY changed_at DESC, id DESC LIMIT $4
+           )
+           SELECT n.eshop_id AS "of!", n.integration_type || ' of ' || s.name AS "name!", n.organisation_id AS "organisation_id!: OrganisationId",
+                  NULL::bigint AS waiting, a.actor_name AS "by?", a.at AS "at?", (SELECT count(*) FROM off) AS "count!"
+           FROM named n JOIN eshop s ON s.id = ANY (ARRAY[n.eshop_id])
+           LEFT JOIN LATERAL (
+               SELECT actor_name, at FROM audit
+               WHERE entity_id = ANY (ARRAY[n.id]) AND changes -> 'active' -> 1 = 'false'
+               ORDER BY entity_id DESC, id DESC LIMIT 1
+           ) AS a ON true
+           ORDER BY coalesce(a.at, n.changed_at) DESC, n.eshop_id"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        NAMED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Settings of warehouse systems that are not active, or whose hand-over is paused. Nothing for a caller that is bound to an e-shop:
+/// a wms belongs to no e-shop.
+async fn warehouses(db: &Database, scope: &Scope) -> Result<Vec<Row>, Problem> {
+    let found = sqlx::query_as!(
+        Row,
+        r#"WITH off AS MATERIALIZED (
+               SELECT wms_id, organisation_id, changed_at FROM wms_setting
+               WHERE (paused OR NOT active) AND in_scope($1, organisation_id) AND $2::uuid IS NULL
+               ORDER BY changed_at DESC, wms_id DESC LIMIT $3
+           ), named AS (
+               SELECT * FROM off ORDER BY changed_at DESC, wms_id DESC LIMIT $4
+           )
+           SELECT n.wms_id AS "of!", m.name || ' (' || o.name || ')' AS "name!", n.organisation_id AS "organisation_id!: OrganisationId",
+                  NULL::bigint AS waiting, a.actor_name AS "by?", a.at AS "at?", (SELECT count(*) FROM off) AS "count!"
+           FROM named n JOIN wms m ON m.id = n.wms_id JOIN organisation o ON o.id = n.organisation_id
+           LEFT JOIN LATERAL (
+               SELECT actor_name, at FROM audit
+               WHERE entity_id = ANY (ARRAY[n.wms_id]) AND (changes -> 'active' -> 1 = 'false' OR changes -> 'paused' -> 1 = 'true')
+               ORDER BY entity_id DESC, id DESC LIMIT 1
+           ) AS a ON true
+           ORDER BY coalesce(a.at, n.changed_at) DESC, n.wms_id"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        NAMED,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Webhooks that somebody deactivated, by the index on these, with the deliveries that wait for them.
+async fn webhooks(db: &Database, scope: &Scope) -> Result<Vec<Row>, Problem> {
+    let found = sqlx::query_as!(
+        Row,
+        r#"WITH off AS MATERIALIZED (
+               SELECT id, eshop_id, organisation_id, destination, changed_at FROM webhook
+               WHERE NOT active AND disabled_at IS NULL AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
+               ORDER BY eshop_id, changed_at, id LIMIT (SELECT $3::bigint)
+           ), named AS (
+               SELECT * FROM off ORDER BY changed_at DESC, id DESC LIMIT $4
+           )
+           SELECT n.id AS "of!", n.destination || ' (' || s.name || ')' AS "name!", n.organisation_id AS "organisation_id!: OrganisationId",
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = n.id LIMIT $5) AS d) AS waiting,
+                  a.actor_name AS "by?", a.at AS "at?", (SELECT count(*) FROM off) AS "count!"
+           FROM named n JOIN eshop s ON s.id = ANY (ARRAY[n.eshop_id])
+           LEFT JOIN LATERAL (
+               SELECT actor_name, at FROM audit
+               WHERE entity_id = ANY (ARRAY[n.id]) AND changes -> 'active' -> 1 = 'false'
+               ORDER BY entity_id DESC, id DESC LIMIT 1
+           ) AS a ON true
+           ORDER BY coalesce(a.at, n.changed_at) DESC, n.id"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+        NAMED,
+        WAITING,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
