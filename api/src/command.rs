@@ -39,6 +39,7 @@ use longshore_shared::kernel::objects::Objects;
 use longshore_shared::kernel::proxy::Proxies;
 use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::rest::Rests;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::kernel::telemetry;
 use longshore_shared::operate::rotation;
@@ -227,6 +228,7 @@ impl Serve {
             metrics,
             unfinished_jobs: self.limits.unfinished_jobs,
             refusals: Refusals::default(),
+            rests: Rests::default(),
         };
         let limits = Limits::new(&self.limits, &services.queues)?;
         let proxies = Proxies::new(&self.listen.trusted_proxies);

@@ -31,6 +31,7 @@ mod catalog;
 pub mod docs;
 mod example;
 mod expedition;
+mod find;
 mod input;
 mod job;
 mod operation;
@@ -77,6 +78,7 @@ const ROOMS: &[(&str, &str, Describe)] = &[
     ("job", "Jobs (bulk operations, syncs and redeliveries) and queues.", job::operations),
     ("attention", "What needs attention, acknowledgements and mutes.", attention::operations),
     ("activity", "How much is in each state, and what was done.", activity::operations),
+    ("find", "The search for anything.", find::operations),
     ("service", "Health of the service, explanations of errors, and this document.", service::operations),
 ];
 

@@ -6,6 +6,7 @@ pub mod attention;
 pub mod catalog;
 pub mod edit;
 pub mod expedition;
+pub mod find;
 pub mod health;
 pub mod job;
 pub mod list;

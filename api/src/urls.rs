@@ -26,7 +26,7 @@ use crate::routes::problem as problem_page;
 use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
-use crate::routes::{activity, attention};
+use crate::routes::{activity, attention, find};
 
 /// The operations of the API.
 pub fn api() -> Table {
@@ -192,6 +192,7 @@ pub fn api() -> Table {
         .get("/api/job/activity/{span}", activity::read_job_activity)
         .get("/api/worker/activity/{span}", activity::read_worker_activity)
         .get("/api/counts", activity::read_counts)
+        .post("/api/find", find::find_anything)
         .get("/api/attention", attention::list_attention)
         .put("/api/attention/{id}/acknowledge", attention::acknowledge_attention)
         .put("/api/attention/{id}/mute", attention::mute_attention)

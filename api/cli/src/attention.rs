@@ -12,7 +12,7 @@ use crate::{Exit, read, table};
 /// What can be done with what needs attention.
 #[derive(Debug, Subcommand)]
 pub(super) enum AttentionCommand {
-    /// List what needs attention now, the worst first; then mutes of what is not there now.
+    /// List what needs attention now, the worst first; then mutes of what is not there now, and what people switched off.
     List(List),
     /// Acknowledge a line: it comes back when something new happens, and after 30 days.
     Acknowledge(Acknowledge),
@@ -92,6 +92,7 @@ impl List {
                 lines.retain(|line| line["silence"].is_null());
             }
             answer["absent"] = Value::Array(Vec::new());
+            answer["switchedOff"] = Value::Array(Vec::new());
         }
         if self.remote.json {
             writeln!(stdout(), "{answer}")?;
@@ -106,9 +107,24 @@ impl List {
             }
         }
         rows.extend(table::rows(&answer["absent"], &["-", "-", "mode", "by", "until", "line", "sentence"]));
+        rows.extend(switched_off(&answer["switchedOff"]));
         table::write(&mut stdout().lock(), &heads, &rows)?;
         Ok(Exit::Done)
     }
+}
+
+/// What people switched off, in the columns of the lines.
+fn switched_off(kinds: &Value) -> Vec<Vec<String>> {
+    let kinds = kinds.as_array().map_or(&[][..], Vec::as_slice);
+    let rows = kinds.iter().flat_map(|of| {
+        let things = of["things"].as_array().map_or(&[][..], Vec::as_slice);
+        things.iter().map(|thing| {
+            let name = format!("{}, since {}", table::cell(thing, "name"), table::cell(thing, "at"));
+            let (kind, by, none) = (table::cell(of, "kind"), table::cell(thing, "by"), || "-".to_owned());
+            vec![none(), kind, "off".to_owned(), by, none(), none(), name]
+        })
+    });
+    rows.collect()
 }
 
 impl Line {

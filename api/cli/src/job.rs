@@ -6,13 +6,15 @@ use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use longshore_client::{Answer, Client, Job, JobResult, JobState, ListQuery, Order, Outcome, Uuid, Value};
+use longshore_client::{
+    Answer, Client, DateTime, Job, JobResult, JobState, ListQuery, Order, Outcome, Utc, Uuid, Value,
+};
 
 use crate::list::Part;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
-/// Refused items to show; the others are at `/api/job/{id}/error/list`.
+/// Refused items to show with a job; `job errors --all` has the others.
 const REFUSED_SHOWN: u32 = 20;
 
 /// What can be done with jobs.
@@ -20,8 +22,10 @@ const REFUSED_SHOWN: u32 = 20;
 pub(super) enum JobCommand {
     /// List jobs, the newest first.
     List(List),
-    /// Show the state of a job, and what it waits for.
+    /// Show the state of a job, what it waits for, how long it took, and the first items that it refused.
     Show(One),
+    /// List the items that a job refused, and why.
+    Errors(Errors),
     /// Show the progress of a job until it ends; the exit status shows the result.
     Watch(One),
     /// Cancel a job; completed work stays.
@@ -58,6 +62,18 @@ pub(super) struct One {
 }
 
 #[derive(Args, Debug)]
+pub(super) struct Errors {
+    /// Id of the job.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// All of them; the service keeps the first 10,000.
+    #[arg(long, conflicts_with_all = ["limit", "offset"])]
+    all: bool,
+    #[command(flatten)]
+    part: Part<20>,
+}
+
+#[derive(Args, Debug)]
 pub(super) struct Retry {
     /// Id of the job.
     #[arg(value_parser = read::id)]
@@ -74,14 +90,20 @@ impl JobCommand {
         match self {
             Self::List(list) => list.run().await,
             Self::Show(One { id, remote }) => {
-                let job = remote::json(&remote.client()?.job(id).answer().await?)?;
+                let client = remote.client()?;
+                let job = remote::json(&client.job(id).answer().await?)?;
                 if remote.json {
                     writeln!(stdout(), "{job}")?;
-                } else {
-                    show(&job)?;
+                    return Ok(Exit::Done);
+                }
+                show(&job)?;
+                let failed = job["progress"]["failed"].as_u64().unwrap_or(0);
+                if failed > 0 {
+                    refused(&client, id, failed).await?;
                 }
                 Ok(Exit::Done)
             }
+            Self::Errors(errors) => errors.run().await,
             Self::Watch(One { id, remote }) => watch(&remote.client()?, id, remote.json).await,
             Self::Cancel(One { id, remote }) => {
                 let job = remote::json(&remote.client()?.cancel_job(id).answer().await?)?;
@@ -131,6 +153,55 @@ impl List {
     }
 }
 
+/// What is shown of a refused item.
+const OF_REFUSED: [&str; 5] = ["index", "line", "key", "code", "message"];
+
+impl Errors {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let list = |client: &Client, query: &ListQuery| client.list::<Value>(errors_of(self.id), query);
+        let columns = OF_REFUSED.map(|name| (name, name));
+        if self.all {
+            return self.part.write_all(list, &columns).await;
+        }
+        self.part.write(ListQuery::new(), list, &columns).await
+    }
+}
+
+/// Where the refused items of a job are.
+fn errors_of(job: Uuid) -> String {
+    format!("/api/job/{job}/error/list")
+}
+
+/// Writes the first refused items of a job, and how many more there are.
+async fn refused(client: &Client, job: Uuid, failed: u64) -> anyhow::Result<()> {
+    let query = ListQuery::new().limit(REFUSED_SHOWN);
+    let refused = remote::json(&client.list::<Value>(errors_of(job), &query).answer().await?)?;
+    let rows = table::rows(&refused["results"], &OF_REFUSED);
+    let mut out = stdout().lock();
+    table::write(&mut out, &OF_REFUSED, &rows)?;
+    let more = failed.saturating_sub(rows.len().try_into()?);
+    if more > 0 {
+        writeln!(out, "… and {} more: longshore job errors {job} --all", HumanCount(more))?;
+    }
+    Ok(())
+}
+
+/// How long the last attempt of a job took, or has taken until now; with all attempts and the waits between them, where there are any.
+fn ran(job: &Value, now: DateTime<Utc>) -> String {
+    let at = |name: &str| job[name].as_str().and_then(|text| text.parse::<DateTime<Utc>>().ok());
+    let Some(first) = at("startedAt") else { return "-".to_owned() };
+    let (last, finished) = (at("attemptStartedAt").unwrap_or(first), at("finishedAt"));
+    let runs = job["state"] == "running";
+    let took = finished.or(runs.then_some(now)).map(|until| table::span(until - last));
+    let attempts = counted(job["attempts"].as_u64().unwrap_or(1), "attempt", "attempts");
+    let whole = table::span(finished.unwrap_or(now) - first);
+    match took {
+        Some(took) if first == last => took,
+        Some(took) => format!("{took}, {whole} since its first start ({attempts})"),
+        None => format!("not now, {whole} since its first start ({attempts})"),
+    }
+}
+
 /// The reason why a job waits.
 fn waits_for(job: &Value) -> Option<String> {
     let waits = job.get("waitsFor").filter(|waits| waits.is_object())?;
@@ -169,6 +240,7 @@ fn show(job: &Value) -> anyhow::Result<()> {
         ("created", said("createdAt")),
         ("started", said("startedAt")),
         ("finished", said("finishedAt")),
+        ("ran", ran(job, read::now())),
         ("error", said("error")),
     ];
     let mut out = stdout().lock();
@@ -263,14 +335,7 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
         writeln!(out, "  {}", table::shown(error))?;
     }
     if progress.failed > 0 {
-        let path = format!("/api/job/{id}/error/list");
-        let query = ListQuery::new().limit(REFUSED_SHOWN);
-        let refused = remote::json(&client.list::<Value>(path, &query).answer().await?)?;
-        let columns = ["index", "line", "key", "code", "message"];
-        table::write(&mut out.lock(), &columns, &table::rows(&refused["results"], &columns))?;
-        if progress.failed > REFUSED_SHOWN.into() {
-            writeln!(out, "… and {} more", progress.failed - u64::from(REFUSED_SHOWN))?;
-        }
+        refused(client, *id, progress.failed).await?;
     }
     Ok(())
 }
@@ -321,6 +386,23 @@ pub(super) fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_shows_how_long_its_last_attempt_took_and_that_it_waited() {
+        let now = "2027-01-31T12:30:00Z".parse().unwrap();
+        let shown = |state, last, finished: Option<&str>, attempts| {
+            let job = serde_json::json!({"state": state, "startedAt": "2027-01-31T12:00:00Z", "attemptStartedAt": last,
+                                         "finishedAt": finished, "attempts": attempts});
+            ran(&job, now)
+        };
+        let (first, last, end) =
+            ("2027-01-31T12:00:00Z", "2027-01-31T12:12:00Z", Some("2027-01-31T12:12:03Z"));
+        assert_eq!(shown("succeeded", first, end, 1), "12 min");
+        assert_eq!(shown("failed", last, end, 3), "3 s, 12 min since its first start (3 attempts)");
+        assert_eq!(shown("running", last, None, 1), "18 min, 30 min since its first start (1 attempt)");
+        assert_eq!(shown("retrying", last, None, 2), "not now, 30 min since its first start (2 attempts)");
+        assert_eq!(ran(&serde_json::json!({"state": "queued", "startedAt": null}), now), "-");
+    }
 
     #[test]
     fn a_job_that_sends_again_shows_what_it_released_and_what_it_resent() {

@@ -1,6 +1,6 @@
 //! Lists: how much of one is asked for, and its table.
 
-use std::io::{Write as _, stdout};
+use std::io::{self, Write as _, stdout};
 
 use clap::Args;
 use longshore_client::{Call, Client, ListQuery, Page, Value};
@@ -22,19 +22,43 @@ pub(super) struct Part<const LIMIT: u32> {
 }
 
 impl<const LIMIT: u32> Part<LIMIT> {
+    /// The service that it is asked for.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        self.remote.client()
+    }
+
     /// Asks for it. `None` where it is written as JSON already.
     pub(super) async fn ask<T>(
         &self,
         query: ListQuery,
         list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
     ) -> anyhow::Result<Option<Value>> {
-        let query = query.limit(self.limit).offset(self.offset.into());
-        let answer = remote::json(&list(&self.remote.client()?, &query).answer().await?)?;
+        self.ask_for(&query.limit(self.limit).offset(self.offset.into()), list).await
+    }
+
+    async fn ask_for<T>(
+        &self,
+        query: &ListQuery,
+        list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
+    ) -> anyhow::Result<Option<Value>> {
+        let answer = remote::json(&list(&self.client()?, query).answer().await?)?;
         if self.remote.json {
             writeln!(stdout(), "{answer}")?;
             return Ok(None);
         }
         Ok(Some(answer))
+    }
+
+    /// Asks for the whole list instead, and writes it.
+    pub(super) async fn write_all<T>(
+        &self,
+        list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
+        columns: &[(&str, &str)],
+    ) -> anyhow::Result<Exit> {
+        if let Some(answer) = self.ask_for(&ListQuery::new(), list).await? {
+            write(&answer, columns)?;
+        }
+        Ok(Exit::Done)
     }
 
     /// Asks for it, and writes its records: a column is its heading and the dotted path of its values.
@@ -45,9 +69,13 @@ impl<const LIMIT: u32> Part<LIMIT> {
         columns: &[(&str, &str)],
     ) -> anyhow::Result<Exit> {
         if let Some(answer) = self.ask(query, list).await? {
-            let (heads, paths): (Vec<_>, Vec<_>) = columns.iter().copied().unzip();
-            table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))?;
+            write(&answer, columns)?;
         }
         Ok(Exit::Done)
     }
+}
+
+fn write(answer: &Value, columns: &[(&str, &str)]) -> io::Result<()> {
+    let (heads, paths): (Vec<_>, Vec<_>) = columns.iter().copied().unzip();
+    table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))
 }

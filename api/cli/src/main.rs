@@ -8,6 +8,7 @@ mod attention;
 mod audit;
 mod delivery;
 mod eshop;
+mod find;
 mod job;
 mod list;
 mod login;
@@ -29,9 +30,21 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use longshore_client::Error;
 
+/// What all commands have in common.
+const IN_COMMON: &str = "\
+Results go to standard output, errors and progress to standard error. NO_COLOR=1 turns colours off.
+
+Exit status:
+  0  success
+  1  a job failed, a test did not arrive, a WMS breaks a rule, or an unexpected error
+  2  wrong usage
+  3  the service refused the request
+  4  the service or the WMS cannot be reached, or failed
+  5  the job succeeded, and refused some of its items";
+
 /// Control Longshore, the fulfillment service, over its HTTP API.
 #[derive(Debug, Parser)]
-#[command(name = "longshore", version)]
+#[command(name = "longshore", version, after_help = IN_COMMON)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,6 +58,8 @@ enum Command {
     /// List, send, cancel and import orders.
     #[command(subcommand)]
     Order(order::OrderCommand),
+    /// Find anything by what people call it: an order number, a SKU, a name, a host, an id.
+    Find(find::Find),
     /// Send a file of rows.
     #[command(subcommand)]
     Sync(sync::SyncCommand),
@@ -86,6 +101,11 @@ enum Command {
 #[error("{0}")]
 struct Usage(String);
 
+/// What a command names is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unknown(String);
+
 /// How a command ended: its exit status. The argument parser itself exits with 2 for wrong usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
@@ -96,7 +116,7 @@ enum Exit {
     Failed = 1,
     /// The command was used wrongly.
     Usage = 2,
-    /// The service refused the request: invalid, not allowed or not found (4xx).
+    /// The service refused the request: invalid, not allowed or not found (4xx); or no order has that number.
     Refused = 3,
     /// The service did not answer, or failed itself (5xx); or a WMS cannot be reached.
     Unreachable = 4,
@@ -108,6 +128,9 @@ impl Exit {
     fn of(error: &anyhow::Error) -> Self {
         if error.is::<Usage>() {
             return Self::Usage;
+        }
+        if error.is::<Unknown>() {
+            return Self::Refused;
         }
         if error.is::<wms::Unreachable>() {
             return Self::Unreachable;
@@ -131,6 +154,7 @@ impl Command {
         match self {
             Self::Job(command) => command.run().await,
             Self::Order(command) => command.run().await,
+            Self::Find(find) => find.run().await,
             Self::Sync(command) => command.run().await,
             Self::Webhook(command) => command.run().await,
             Self::Delivery(command) => command.run().await,

@@ -1,4 +1,4 @@
-//! Ids and times on the command line, with messages for those that cannot be read.
+//! Ids and times on the command line, with messages for those that cannot be read, and the clock.
 
 use chrono::{DateTime, Days, NaiveDate, TimeDelta, Utc};
 use longshore_client::Uuid;
@@ -11,11 +11,15 @@ pub(super) fn id(text: &str) -> Result<Uuid, &'static str> {
     read().ok_or("must be an id: a UUID of 8-4-4-4-12 hexadecimal digits")
 }
 
+/// The time now: spans on the command line count from it, and tables say how long ago something was.
+#[expect(clippy::disallowed_methods, reason = "the one clock of the command line")]
+pub(super) fn now() -> DateTime<Utc> {
+    Utc::now()
+}
+
 /// A moment in the past: a time, a date (its beginning, UTC), or a span until now.
 pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
-    #[expect(clippy::disallowed_methods, reason = "a span on the command line counts from now")]
-    let now = Utc::now();
-    before(text, now)
+    before(text, now())
         .ok_or("must be a time (2027-01-31T00:00:00Z), a date (2027-01-31, today or yesterday, UTC), or a span until now (90s, 15m, 6h, 2d)")
 }
 

@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
+
+use crate::read::now;
 
 /// Writes rows under their headings, in columns as wide as necessary.
 pub(super) fn write(out: &mut impl Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
@@ -36,13 +39,41 @@ fn coloured(word: &str, cell: &str) -> String {
     style.to_string()
 }
 
-/// The value at a dotted path of a record, as a cell.
+/// The value at a dotted path of a record, as a cell. Times are those of members that are named as times are.
 pub(super) fn cell(record: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(record, |value, name| value.get(name));
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let is_time = ["at", "since", "until"].contains(&name) || name.ends_with("At") || name.ends_with("Since");
     match found {
         None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) if is_time => {
+            text.parse::<DateTime<Utc>>().map_or_else(|_| shown(text), |at| moment(at, now()))
+        }
         Some(Value::String(text)) => shown(text),
         Some(other) => other.to_string(),
+    }
+}
+
+/// A time, and how long ago that was, or in how long it will be.
+pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let past = now - at;
+    let distance = match past.num_seconds() {
+        -1..=1 => "now".to_owned(),
+        ..-1 => format!("in {}", span(-past)),
+        _ => format!("{} ago", span(past)),
+    };
+    format!("{} ({distance})", at.format("%F %T UTC"))
+}
+
+/// A span of time, in the unit that suits it.
+pub(super) fn span(time: TimeDelta) -> String {
+    let (ms, seconds) = (time.num_milliseconds(), time.num_seconds());
+    match seconds {
+        ..1 => format!("{ms} ms"),
+        1..60 => format!("{seconds} s"),
+        60..5_400 => format!("{} min", (seconds + 30) / 60),
+        5_400..172_800 => format!("{} h", (seconds + 1_800) / 3_600),
+        _ => format!("{} d", (seconds + 43_200) / 86_400),
     }
 }
 
@@ -62,6 +93,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_time_is_shown_with_its_distance() {
+        let now: DateTime<Utc> = "2027-01-31T12:00:00Z".parse().unwrap();
+        for (at, shown) in [
+            ("2027-01-31T12:00:00.9Z", "2027-01-31 12:00:00 UTC (now)"),
+            ("2027-01-31T11:59:15+00:00", "2027-01-31 11:59:15 UTC (45 s ago)"),
+            ("2027-01-31T12:48:00+01:00", "2027-01-31 11:48:00 UTC (12 min ago)"),
+            ("2027-01-31T15:00:00Z", "2027-01-31 15:00:00 UTC (in 3 h)"),
+            ("2026-12-31T12:00:00Z", "2026-12-31 12:00:00 UTC (31 d ago)"),
+        ] {
+            assert_eq!(moment(at.parse().unwrap(), now), shown);
+        }
+        assert_eq!(span(TimeDelta::milliseconds(812)), "812 ms");
+        // only what is named as a time, and is one
+        let record = json!({"name": "2027-01-31T12:00:00Z", "createdAt": "soon", "finishedAt": null,
+                            "waitsFor": {"since": "2027-01-31T12:00:00Z"}});
+        assert_eq!(cell(&record, "name"), "2027-01-31T12:00:00Z");
+        assert_eq!(
+            (cell(&record, "createdAt"), cell(&record, "finishedAt")),
+            ("soon".to_owned(), "-".to_owned())
+        );
+        assert!(cell(&record, "waitsFor.since").starts_with("2027-01-31 12:00:00 UTC ("));
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_a_missing_value_is_a_dash() {

@@ -166,7 +166,8 @@ impl fmt::Display for Problem {
         f.write_str(")")?;
         // the detail already names the first one
         for Violation { field, message, .. } in self.violations.iter().skip(1) {
-            write!(f, "\n  {field}: {message}")?;
+            // the message continues the field; that of the whole body stands alone
+            write!(f, "\n  {field}{}{message}", if field.is_empty() { "" } else { " " })?;
         }
         Ok(())
     }
@@ -188,7 +189,7 @@ mod tests {
         )
         .unwrap();
         let text =
-            "since is required, and 1 more (400 invalid_data, request r1)\n  until: is not a known field";
+            "since is required, and 1 more (400 invalid_data, request r1)\n  until is not a known field";
         assert_eq!(problem.to_string(), text);
         let error = Error::Problem { call: "POST /x".to_owned(), problem: Box::new(problem) };
         assert_eq!(error.to_string(), format!("POST /x: {text}"));

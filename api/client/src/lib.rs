@@ -32,8 +32,9 @@ pub use self::list::{ListQuery, Order, Page, Pages, Paging};
 pub use self::operation::{Replay, WebhookToCreate};
 pub use self::record::{
     AccessToken, Attempt, Attention, AttentionLine, AuditRecord, Author, Connection, CreatedDelivery,
-    CreatedWebhook, Delivery, DeliveryState, Eshop, Expedition, Health, ItemError, Job, JobResult, JobState,
-    Login, Outcome, Progress, Queue, QueueOverview, ReplayCount, Silence, WaitsFor, Webhook,
+    CreatedWebhook, Delivery, DeliveryState, Eshop, Expedition, Health, Hit, Hits, ItemError, Job, JobResult,
+    JobState, Login, Outcome, Progress, Queue, QueueOverview, ReplayCount, Silence, SwitchedOff,
+    SwitchedOffThing, WaitsFor, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
-    AccessToken, Attention, AuditRecord, CreatedDelivery, CreatedWebhook, Delivery, Eshop, Expedition,
+    AccessToken, Attention, AuditRecord, CreatedDelivery, CreatedWebhook, Delivery, Eshop, Expedition, Hits,
     ItemError, Job, Login, Queue, QueueOverview, ReplayCount, Silence, Webhook,
 };
 use crate::rows::Rows;
@@ -242,6 +242,14 @@ impl Client {
     /// Sends deliveries of several webhooks again, by criteria.
     pub fn replay(&self, replay: &Replay) -> Call<Job> {
         self.post("/api/webhook-delivery/replay").json(replay)
+    }
+}
+
+/// Finding.
+impl Client {
+    /// Finds anything by what people call it: a number, a name, an address, an id.
+    pub fn find(&self, text: &str) -> Call<Hits> {
+        self.post("/api/find").json(&json!({ "text": text })).without_idempotency_key()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Records of the service, with the fields that clients use. Further fields of an answer are ignored; read a
 //! call as a [`Value`](crate::Value) to see all of them.
 
+mod job;
 mod word;
 
 use std::collections::BTreeMap;
@@ -10,67 +11,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::job::{Connection, ItemError, Job, JobResult, Progress, WaitsFor};
 pub use self::word::{DeliveryState, Health, JobState, Outcome};
-
-/// A job: recorded work, such as a sync.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Job {
-    /// Its id.
-    pub id: Uuid,
-    /// Its kind, as in `product.sync`.
-    pub kind: String,
-    /// Its state.
-    pub state: JobState,
-    /// The organisation that it is for; `None` if it is for several or none.
-    pub organisation: Option<Uuid>,
-    /// The e-shop that it is for; `None` if it is for several or none.
-    pub eshop: Option<Uuid>,
-    /// Its progress.
-    pub progress: Progress,
-    /// The outcome of a succeeded job.
-    pub outcome: Option<Outcome>,
-    /// The result of a job that sends deliveries again.
-    pub result: Option<JobResult>,
-    /// What a test of a connection found out; `None` until it has ended, and for other jobs.
-    pub connection: Option<Connection>,
-    /// What it waits for.
-    pub waits_for: Option<WaitsFor>,
-    /// Why it failed.
-    pub error: Option<String>,
-    /// When it was accepted.
-    pub created_at: Option<DateTime<Utc>>,
-    /// When its execution began.
-    pub started_at: Option<DateTime<Utc>>,
-    /// When it ended.
-    pub finished_at: Option<DateTime<Utc>>,
-}
-
-impl Job {
-    /// The kinds of jobs that this version knows.
-    pub const KINDS: &[&str] = &[
-        "product.activate",
-        "product.deactivate",
-        "product.sync",
-        "stock.sync",
-        "stock.send",
-        "expedition.sync",
-        "expedition.news",
-        "expedition.send",
-        "expedition.process",
-        "expedition.rollback",
-        "expedition.cancel",
-        "admin.activate",
-        "admin.deactivate",
-        "admin.delete",
-        "webhook.recover",
-        "webhook.redeliver",
-        "webhook.replay",
-        "integration.test",
-        "wms.test",
-    ];
-}
 
 /// An order, as far as most programs need it; [`Answer::read`](crate::Answer::read) gives all of it as another type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,44 +55,6 @@ impl Expedition {
     ];
 }
 
-/// The progress of a job, in items.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// All items.
-    pub total: u64,
-    /// Processed ones.
-    pub done: u64,
-    /// Created or changed ones.
-    pub changed: u64,
-    /// Unchanged ones.
-    pub unchanged: u64,
-    /// Refused ones.
-    pub failed: u64,
-}
-
-/// The result of a job that sends deliveries again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct JobResult {
-    /// Waiting deliveries that are due at once.
-    pub released: u64,
-    /// Failed deliveries that were sent again.
-    pub resent: u64,
-}
-
-/// What a test of a connection found out.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Connection {
-    /// Whether it works.
-    pub works: bool,
-    /// What happened.
-    pub message: String,
-    /// How long the call took.
-    pub duration_ms: u64,
-}
-
 /// What a replay would find.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -170,34 +74,6 @@ pub struct ReplayCount {
     pub at_least: bool,
     /// Seconds that it takes to send them at the recent pace of the destinations.
     pub seconds: Option<f64>,
-}
-
-/// What a job waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct WaitsFor {
-    /// `earlier_job`, `partner`, `turn` or `paused`.
-    pub reason: String,
-    /// The earlier job.
-    pub job: Option<Uuid>,
-    /// Since when.
-    pub since: Option<DateTime<Utc>>,
-}
-
-/// Why an item of a job was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct ItemError {
-    /// Its position in the request, from 0.
-    pub index: u64,
-    /// Its line in an NDJSON body, from 1.
-    pub line: Option<u64>,
-    /// The id or `productSku` of the item, if it has a readable one.
-    pub key: Option<String>,
-    /// The rule, for programs.
-    pub code: String,
-    /// What is wrong, for people.
-    pub message: String,
 }
 
 /// A webhook: where an e-shop receives events.
@@ -392,6 +268,49 @@ impl Queue {
     pub const NAMES: &[&str] = &["chunk", "partner", "lane", "handover", "upkeep"];
 }
 
+/// What a search for anything found.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Hits {
+    /// The hits, kind by kind; at most 20 of a kind.
+    pub results: Vec<Hit>,
+    /// The kinds of which there are more.
+    pub more: Vec<String>,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Hit {
+    /// What it is: one of [`Hit::KINDS`].
+    pub kind: String,
+    /// Its id; that of the newest audit record of a `request`.
+    pub id: Uuid,
+    /// What people call it.
+    pub name: String,
+    /// Where it belongs, such as the name of its e-shop.
+    pub of: Option<String>,
+}
+
+impl Hit {
+    /// The kinds that this version knows.
+    pub const KINDS: &[&str] = &[
+        "eshop",
+        "organisation",
+        "product",
+        "order",
+        "webhook",
+        "job",
+        "delivery",
+        "wms",
+        "preference",
+        "token",
+        "account",
+        "request",
+        "entity",
+    ];
+}
+
 /// What needs attention now.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -401,6 +320,41 @@ pub struct Attention {
     pub lines: Vec<AttentionLine>,
     /// Mutes of lines that are not there now.
     pub absent: Vec<Silence>,
+    /// What people switched off, by kind.
+    #[serde(default)]
+    pub switched_off: Vec<SwitchedOff>,
+}
+
+/// What of a kind is switched off.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SwitchedOff {
+    /// `queue`, `integration`, `warehouse` or `webhook`.
+    pub kind: String,
+    /// How many there are.
+    pub count: i64,
+    /// Whether counting stopped there.
+    pub at_least: bool,
+    /// Those that were changed last, the last one first.
+    pub things: Vec<SwitchedOffThing>,
+}
+
+/// A thing that is switched off.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SwitchedOffThing {
+    /// What it is, for people.
+    pub name: String,
+    /// The page of the console that shows it.
+    pub page: String,
+    /// Its organisation; none for a queue.
+    pub organisation: Option<Uuid>,
+    /// Who switched it off, as far as the audit goes back.
+    pub by: Option<String>,
+    /// When.
+    pub at: Option<DateTime<Utc>>,
 }
 
 /// Something that needs attention.

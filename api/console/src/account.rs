@@ -3,7 +3,6 @@
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, Utc};
-use http::StatusCode;
 use http::header::SET_COOKIE;
 use longshore_http::extract::{At, Failure, Id, permit};
 use longshore_shared::account::{own, second_factor, session};
@@ -16,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::form::{Asked, Refused};
 use super::layout::Section;
-use super::piece::{self, Tone, badge, checked, none, number, time};
+use super::piece::{self, Tone, alert, badge, checked, none, number, time};
+use super::refusal;
 use super::session::is_ours;
 use super::theme::Theme;
 use super::visit::{Act, Done, Question, Visit, done};
@@ -28,11 +28,14 @@ type Acting = Act<permit::OwnAccount>;
 
 /// `GET /console/account`.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
-    Ok(page(&visit, &Refused::default()).await?)
+    Ok(page(&visit).await?)
 }
 
-async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
-    let caller = &visit.may.caller;
+/// The fields of its forms, as the bodies of the API name them.
+const FIELDS: [&str; 3] = ["password", "newPassword", "code"];
+
+async fn page(visit: &Asking) -> Result<Response, Problem> {
+    let (caller, refused) = (&visit.may.caller, &visit.refused);
     let now = visit.now();
     // the token of a program is its own actor
     let Some(account) = caller.actor.id.filter(|_| caller.session.is_some()) else {
@@ -48,6 +51,7 @@ async fn page(visit: &Asking, refused: &Refused) -> Result<Response, Problem> {
     },)?;
     let content = html! {
         h1 { (caller.actor.name) " " span.muted { (caller.role.as_str()) } }
+        (alert(refused, &FIELDS))
         section aria-labelledby="password-title" {
             h2 #password-title { "Password" }
             (visit.form(&format!("{HERE}/password"), "Change the password", "/console", &passwords(refused)))
@@ -139,25 +143,28 @@ fn table(sessions: &[Session], own: Option<SessionId>, now: DateTime<Utc>) -> Ma
     }
 }
 
-/// What an action answered, or the page with the fields that are wrong.
-async fn or_page<T>(visit: &Asking, result: Result<T, Problem>) -> Result<Result<T, Response>, Problem> {
-    match result {
-        Ok(answer) => Ok(Ok(answer)),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            Ok(Err((StatusCode::BAD_REQUEST, page(visit, &refused).await?).into_response()))
-        }
+/// What an action answered, or the page with what is wrong. Its forms are at other URLs than the page, and have only secrets.
+async fn or_page<T>(visit: &mut Asking, result: Result<T, Problem>) -> Result<Result<T, Response>, Problem> {
+    let problem = match result {
+        Ok(answer) => return Ok(Ok(answer)),
+        Err(problem) if refusal::is_of_form(&problem) => problem,
+        Err(problem) => return Err(problem),
+    };
+    visit.refused = Refused::form(&problem, visit.may.origin.request_id.as_deref().unwrap_or_default());
+    match page(visit).await {
+        Ok(page) => Ok(Err(refusal::shown(page, problem))),
+        Err(_) => Err(problem),
     }
 }
 
 /// `POST /console/account/password`.
-pub(super) async fn change_password(At(visitor): At, act: Acting) -> Result<Response, Failure> {
+pub(super) async fn change_password(At(visitor): At, mut act: Acting) -> Result<Response, Failure> {
     let body = json!({
         "password": act.form.get("password").unwrap_or_default(),
         "newPassword": act.form.get("newPassword").unwrap_or_default(),
     });
     let changed = own::change_password(act.visit.services(), &act.visit.may, &visitor, body).await;
-    Ok(match or_page(&act.visit, changed).await? {
+    Ok(match or_page(&mut act.visit, changed).await? {
         Ok(_) => done(HERE, Done::PasswordChanged, None),
         Err(page) => page,
     })
@@ -187,11 +194,11 @@ pub(super) async fn set_up(act: Act<permit::SecondFactor>) -> Result<Response, F
 }
 
 /// `POST /console/account/totp/on`: the only page that shows the recovery codes.
-pub(super) async fn switch_on(At(visitor): At, act: Acting) -> Result<Response, Failure> {
+pub(super) async fn switch_on(At(visitor): At, mut act: Acting) -> Result<Response, Failure> {
     act.visit.may.caller.must(Permission::SecondFactor)?;
     let body = json!({"code": act.form.get("code").unwrap_or_default()});
     let on = second_factor::switch_on(act.visit.services(), &act.visit.may, &visitor, body).await;
-    let answer = match or_page(&act.visit, on).await? {
+    let answer = match or_page(&mut act.visit, on).await? {
         Ok(answer) => answer,
         Err(page) => return Ok(page),
     };
@@ -210,11 +217,11 @@ pub(super) async fn switch_on(At(visitor): At, act: Acting) -> Result<Response, 
 }
 
 /// `POST /console/account/totp/remove`.
-pub(super) async fn remove(At(visitor): At, act: Acting) -> Result<Response, Failure> {
+pub(super) async fn remove(At(visitor): At, mut act: Acting) -> Result<Response, Failure> {
     act.visit.may.caller.must(Permission::SecondFactor)?;
     let body = json!({"code": act.form.get("code").unwrap_or_default()});
     let removed = second_factor::remove(act.visit.services(), &act.visit.may, &visitor, body).await;
-    Ok(match or_page(&act.visit, removed).await? {
+    Ok(match or_page(&mut act.visit, removed).await? {
         Ok(_) => done(HERE, Done::FactorRemoved, None),
         Err(page) => page,
     })

@@ -1,6 +1,7 @@
 //! What needs attention: the part of the overview, a page with all of it, acknowledging and muting.
 
 pub(super) mod control;
+mod off;
 
 use std::collections::HashMap;
 
@@ -8,7 +9,9 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::access::Permission;
-use longshore_shared::operate::attention::{self, Attention, Kind, Line, Mode, Severity, Silence};
+use longshore_shared::operate::attention::{
+    self, Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff,
+};
 use longshore_shared::operate::standing;
 use maud::{Markup, html};
 use uuid::Uuid;
@@ -57,21 +60,27 @@ const OF_A_KIND: usize = 5;
 /// `GET /console/attention`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
     let stands = standing::read(visit.services()).await?;
-    let found = attention::read(visit.services(), visit.scope(), &stands).await?;
+    let (services, scope) = (visit.services(), visit.scope());
+    let (found, off) = tokio::try_join!(
+        attention::read(services, scope, &stands),
+        attention::switched_off(services, scope, &stands)
+    )?;
     let content = html! {
         p.trail { a href="/console" { "Overview" } }
         h1 { "Needs attention" }
         (parts(&visit, &found, Place::All))
+        (off::all(&off, visit.now()))
     };
     Ok(visit.page(Section::Overview, "Needs attention", &content))
 }
 
 /// The part of the overview.
-pub(super) fn draw(visit: &Visit<permit::ReadQueues>, found: &Attention) -> Markup {
+pub(super) fn draw(visit: &Visit<permit::ReadQueues>, found: &Attention, off: &[SwitchedOff]) -> Markup {
     html! {
         section.attention aria-labelledby="attention-title" {
             h2 #attention-title { "Needs attention" }
             (parts(visit, found, Place::Overview))
+            (off::some(off, visit.now()))
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The audit: who changed what, and when. What people did comes first; what a job did to its items is one line.
 
+use std::borrow::Cow;
+
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::account::audit::search::{self, Batch, Entry, Filter, Line, Page, WINDOW, Whose};
+use longshore_shared::kernel::noun::noun;
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
@@ -16,6 +19,8 @@ use super::piece::{
 use super::visit::Visit;
 
 const HERE: &str = "/console/audit";
+/// What is shown with everything that was done.
+const NARROW: [&str; 4] = ["entity", "request", "job", "by"];
 /// The value of `whose` for everything.
 const ALL: &str = "all";
 
@@ -35,6 +40,7 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
         @if refused.is_empty() {
             (table(&found, wanted.whose, visit.now()))
             (pages(asked, &found))
+            @if found.cut_short && wanted.actor.is_some() && is_wide(asked) { (people_only(asked)) }
         } @else {
             (unreadable())
         }
@@ -50,6 +56,7 @@ fn wanted(asked: &Asked) -> Result<Filter, Problem> {
         entity: asked.id("entity")?,
         action: asked.text("action")?,
         actor: asked.text("actor")?,
+        by: asked.id("by")?,
         request: asked.text("request")?,
         job: asked.id("job")?,
         since: asked.moment("since")?,
@@ -58,15 +65,25 @@ fn wanted(asked: &Asked) -> Result<Filter, Problem> {
     })
 }
 
-/// Whether everything is asked for: a thing, a request and a job are shown with all that was done.
+/// Whether everything is asked for: a thing, a request, a job and an actor are shown with all that was done.
 fn is_all(asked: &Asked) -> bool {
-    asked.get("whose") == Some(ALL)
-        || ["entity", "request", "job"].iter().any(|name| asked.get(name).is_some())
+    asked.get("whose") == Some(ALL) || NARROW.iter().any(|name| asked.get(name).is_some())
+}
+
+/// Whether everything is asked for, and none of what [`NARROW`] has.
+fn is_wide(asked: &Asked) -> bool {
+    is_all(asked) && NARROW.iter().all(|name| asked.get(name).is_none())
+}
+
+/// Of everything, the name of the actor is compared record by record; of what people did, there are fewer.
+fn people_only(asked: &Asked) -> Markup {
+    let people = asked.address(HERE, &["whose", "after"], &[]);
+    html! { p.muted { "What a person did is found behind any number of records of programs: " a href=(people) { "search what people did" } "." } }
 }
 
 /// The toggle between people and everything.
 fn whose(asked: &Asked, whose: Whose) -> Markup {
-    let without = ["whose", "after", "entity", "request", "job"];
+    let without: Vec<&str> = ["whose", "after"].into_iter().chain(NARROW).collect();
     let current = |this: Whose| (whose == this).then_some("true");
     html! {
         nav.switch aria-label="Whose records" {
@@ -77,8 +94,8 @@ fn whose(asked: &Asked, whose: Whose) -> Markup {
 }
 
 fn form(asked: &Asked, refused: &Refused) -> Markup {
-    let more = ["organisation", "entity", "request", "job", "since", "until"];
-    let is_narrow = more.iter().any(|name| asked.get(name).is_some());
+    let more = ["organisation", "since", "until"];
+    let is_narrow = more.iter().chain(&NARROW).any(|name| asked.get(name).is_some());
     html! {
         form.search method="get" action=(HERE) role="search" aria-label="Audit" {
             @if asked.get("whose") == Some(ALL) { input type="hidden" name="whose" value=(ALL); }
@@ -95,6 +112,7 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
                     (checked(asked, refused, "organisation", "Organisation (id)", "text"))
                     (checked(asked, refused, "request", "Request (id)", "text"))
                     (checked(asked, refused, "job", "Job (id)", "text"))
+                    (checked(asked, refused, "by", "Account or token (id)", "text"))
                 }
             }
         }
@@ -135,7 +153,7 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
             td.name { (record.actor) " " span.muted { (record.actor_type) } }
             td { strong { (record.action) } }
             td.name data-label="What" {
-                span.muted { (record.entity_type.replace('_', " ")) } " "
+                span.muted { (noun(&record.entity_type)) } " "
                 @match &record.name {
                     Some(name) => a href=(page_of(&record.entity_type, record.entity)) { (name) },
                     None => (piece::id(record.entity)),
@@ -146,6 +164,7 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
                     summary { (fields(&record.changes)) }
                     (json(&record.changes))
                     p.muted { a href={(HERE) "?entity=" (record.entity)} { "All records of it" } " " (piece::id(record.entity)) }
+                    @if let Some(by) = record.actor_id { p.muted { a href={(HERE) "?by=" (by)} { "All records by " (record.actor) } " " (piece::id(by)) } }
                     @if let Some(request) = &record.request_id { p.muted { a href={(HERE) "?" (request_query(request))} { "Request" } " " (piece::id(request)) } }
                     @if let Some(job) = record.job { p.muted { a href={"/console/job/" (job)} { "Job" } " " (piece::id(job)) } }
                 }
@@ -164,18 +183,17 @@ fn request_query(request: &str) -> String {
 
 /// The records of a job in one line.
 fn batch(job: &Batch, now: DateTime<Utc>) -> Markup {
-    let [one, many] = match job.kind.split('.').next() {
-        Some("product") => ["product", "products"],
-        Some("stock") => ["stock", "stocks"],
-        Some("expedition") => ["order", "orders"],
-        _ => ["record", "records"],
+    let one = match job.kind.split('.').next() {
+        Some(name @ ("product" | "stock" | "expedition")) => noun(name),
+        _ => Cow::Borrowed("record"),
     };
+    let many = format!("{one}s");
     html! {
         tr {
             td { (time(job.at, now)) }
             td.name { (job.actor) " " span.muted { (job.actor_type) } }
             td { strong { (job.kind) } }
-            td.name data-label="What" { a href={(HERE) "?job=" (job.id)} { (counted(i64::from(job.changed), one, many)) } }
+            td.name data-label="What" { a href={(HERE) "?job=" (job.id)} { (counted(i64::from(job.changed), &one, &many)) } }
             td.text { a href={"/console/job/" (job.id)} { "Job" } }
             td.name data-label="Organisation" { @match (job.eshop_id, &job.eshop, job.organisation_id, &job.organisation) {
                 (Some(id), Some(name), ..) => (eshop(id, name)),

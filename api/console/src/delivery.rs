@@ -12,6 +12,7 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::DeliveryId;
+use longshore_shared::kernel::noun::noun;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
 use longshore_shared::webhook::event::TEST;
@@ -118,7 +119,7 @@ fn standing(delivery: &Delivery, webhook: Option<&Webhook>, may: bool, now: Date
                 @match delivery.entity {
                     Some(id) => {
                         @let kind = delivery.entity_type.as_deref().unwrap_or("");
-                        (kind.replace('_', " ")) " "
+                        (noun(kind)) " "
                         // the name is that of the record in the example
                         @let name = delivery.name.as_deref().filter(|_| !delivery.is_test());
                         a href=(piece::page_of(kind, id)) { (name.unwrap_or("its page")) } " " (piece::id(id))

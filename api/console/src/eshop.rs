@@ -17,6 +17,7 @@ use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate;
+use longshore_shared::operate::attention::{self, Unanswered};
 use longshore_shared::operate::course::Narrow;
 use longshore_shared::operate::eshop::{self, Eshop, Last, Run, Setting};
 use longshore_shared::operate::order::search::{self as orders, Line as Order};
@@ -45,6 +46,7 @@ struct Found {
     setting: Option<Setting>,
     test: Option<Test>,
     runs: Vec<Run>,
+    unanswered: Vec<Unanswered>,
     syncs: Vec<sync_run::Run>,
     jobs: Vec<Job>,
     orders: Vec<Order>,
@@ -110,9 +112,22 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
     let span = course::span(&visit.asked);
-    let ((setting, test), runs, syncs, jobs, orders, webhooks, last, succeeded_at, past, timeline) = tokio::try_join!(
+    let (
+        (setting, test),
+        runs,
+        unanswered,
+        syncs,
+        jobs,
+        orders,
+        webhooks,
+        last,
+        succeeded_at,
+        past,
+        timeline,
+    ) = tokio::try_join!(
         async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
+        async { if jobs { attention::unanswered(db, scope, Some(id)).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
         async { Ok(orders::search(db, scope, &of_orders).await?.orders) },
@@ -127,6 +142,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         setting,
         test,
         runs,
+        unanswered,
         syncs,
         jobs,
         orders,

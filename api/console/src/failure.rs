@@ -24,7 +24,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
         h1 { "Failures" }
         p.muted {
             "Failed jobs grouped by error (newest "
-            (number(LOOKED_AT)) "). Errors that differ only in numbers and ids are in one group."
+            (number(LOOKED_AT)) "). Errors that differ only in numbers and ids are in one group; those of different HTTP statuses are not."
         }
         @if groups.is_empty() {
             (empty("No failed jobs.", "Failed jobs are listed here by error and can be retried together."))

@@ -40,11 +40,10 @@ pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
 }
 
 fn section((kind, hits): &Group, text: &str) -> Markup {
-    let (word, title) = words(*kind);
     let is_more = hits.len() > SHOWN;
     html! {
-        section aria-labelledby={"found-" (word)} {
-            h2 id={"found-" (word)} { (title) }
+        section aria-labelledby={"found-" (kind)} {
+            h2 id={"found-" (kind)} { (title(*kind)) }
             ul.hits {
                 @for hit in hits.iter().take(SHOWN) {
                     li { a href=(address(*kind, hit)) { (hit.name) } @if let Some(of) = &hit.of { " " span.muted { (of) } } }
@@ -65,22 +64,21 @@ fn section((kind, hits): &Group, text: &str) -> Markup {
     }
 }
 
-/// A word for the element, and the title.
-fn words(kind: Kind) -> (&'static str, &'static str) {
+fn title(kind: Kind) -> &'static str {
     match kind {
-        Kind::Eshop => ("eshop", "E-shops"),
-        Kind::Organisation => ("organisation", "Organisations"),
-        Kind::Product => ("product", "Products"),
-        Kind::Order => ("order", "Orders"),
-        Kind::Webhook => ("webhook", "Webhooks"),
-        Kind::Job => ("job", "Jobs"),
-        Kind::Delivery => ("delivery", "Deliveries"),
-        Kind::Wms => ("wms", "Warehouse systems"),
-        Kind::Preference => ("preference", "Carrier preferences"),
-        Kind::Token => ("token", "Access tokens"),
-        Kind::Account => ("account", "Accounts"),
-        Kind::Request => ("request", "Requests"),
-        Kind::Entity => ("entity", "Records of the audit"),
+        Kind::Eshop => "E-shops",
+        Kind::Organisation => "Organisations",
+        Kind::Product => "Products",
+        Kind::Order => "Orders",
+        Kind::Webhook => "Webhooks",
+        Kind::Job => "Jobs",
+        Kind::Delivery => "Deliveries",
+        Kind::Wms => "Warehouse systems",
+        Kind::Preference => "Carrier preferences",
+        Kind::Token => "Access tokens",
+        Kind::Account => "Accounts",
+        Kind::Request => "Requests",
+        Kind::Entity => "Records of the audit",
     }
 }
 
@@ -88,10 +86,11 @@ fn address(kind: Kind, hit: &Hit) -> String {
     match kind {
         Kind::Request => format!("/console/audit?{}", query("request", &hit.name)),
         Kind::Entity | Kind::Account => format!("/console/audit?entity={}", hit.id),
-        // of the service, not of an organisation
-        Kind::Token if hit.id.is_nil() => "/console/token".to_owned(),
-        Kind::Preference | Kind::Token => format!("/console/{}?organisation={}", words(kind).0, hit.id),
-        kind => format!("/console/{}/{}", words(kind).0, hit.id),
+        Kind::Preference | Kind::Token => match hit.listed_with {
+            Some(organisation) => format!("/console/{kind}?organisation={organisation}"),
+            None => format!("/console/{kind}"),
+        },
+        kind => format!("/console/{kind}/{}", hit.id),
     }
 }
 

@@ -7,12 +7,12 @@ use longshore_http::extract::Failure;
 use longshore_http::extract::body::{must_be, read};
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::parse_id;
-use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem, Violation};
+use longshore_shared::kernel::problem::{Kind, PRECONDITION_FAILED, Problem, Violation};
 use url::form_urlencoded;
 use uuid::Uuid;
 
 /// Maximum bytes of a form: many times a page of ids.
-const LIMIT: usize = 64 * 1024;
+pub(super) const LIMIT: usize = 64 * 1024;
 /// Maximum characters of a search field.
 const CHARACTERS: usize = 200;
 
@@ -56,7 +56,7 @@ impl Asked {
         Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    fn parse(bytes: &[u8]) -> Self {
+    pub(super) fn parse(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
@@ -129,7 +129,21 @@ impl Asked {
 
     /// The version of the record that a form was made of.
     pub(super) fn version(&self) -> Option<i64> {
-        self.get("version")?.parse().ok()
+        self.get(VERSION)?.parse().ok()
+    }
+
+    /// The fields of a form that was made of `stored`, on its present version; and which fields are stored otherwise.
+    fn rebased(&self, stored: &Self) -> (Self, Vec<(String, String)>) {
+        let mut typed = self.clone();
+        typed.0.retain(|(name, _)| name != VERSION);
+        typed.0.extend(stored.0.iter().filter(|(name, _)| name == VERSION).cloned());
+        // a switch that is off is not sent
+        let is_same = |name: &str, value: &str| {
+            self.get(name).unwrap_or_default() == value || (value == "false" && self.get(name).is_none())
+        };
+        let others = stored.0.iter().filter(|(name, value)| name != VERSION && !is_same(name, value.trim()));
+        let others = others.cloned().collect();
+        (typed, others)
     }
 
     fn typed<T>(
@@ -167,42 +181,88 @@ pub(super) fn unchanged(
     }
 }
 
-/// What is wrong with the fields of a search, which is shown again with these marked.
-#[derive(Debug, Default)]
-pub(super) struct Refused(Vec<Violation>);
+/// Why a search or a form is refused: it is shown again, with this.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refused {
+    /// What is wrong with the fields.
+    violations: Vec<Violation>,
+    /// What else there is to say, in sentences.
+    said: Vec<String>,
+    /// The kind of the problem; none of a search.
+    kind: Option<&'static Kind>,
+}
 
 impl Refused {
     /// The search that was read, or a default one that finds nothing and what is wrong with the fields. Other problems remain.
     pub(super) fn of<T: Default>(read: Result<T, Problem>) -> Result<(T, Self), Problem> {
         match read {
             Ok(wanted) => Ok((wanted, Self::default())),
-            Err(problem) if !problem.violations().is_empty() => {
-                Ok((T::default(), Self(problem.violations().to_vec())))
-            }
-            Err(problem) => Err(problem),
+            Err(problem) => Ok((T::default(), Self::fields(problem)?)),
         }
     }
 
-    /// What is wrong with the fields of a form, which is shown again. Other problems remain.
+    /// What is wrong with the fields of a search. Other problems remain.
     pub(super) fn fields(problem: Problem) -> Result<Self, Problem> {
-        if problem.violations().is_empty() { Err(problem) } else { Ok(Self(problem.violations().to_vec())) }
+        if problem.violations().is_empty() {
+            return Err(problem);
+        }
+        Ok(Self { violations: problem.violations().to_vec(), ..Self::default() })
+    }
+
+    /// Why a form was refused: what is wrong with its fields, or what the problem says. The log has the cause of a failure under the
+    /// id of the request.
+    pub(super) fn form(problem: &Problem, request_id: &str) -> Self {
+        let mut said = Vec::new();
+        if problem.violations().is_empty() {
+            said.push(format!("{}.", sentence(&problem.said())));
+        }
+        if problem.kind().status >= 500 {
+            said.push(format!("Request {request_id}."));
+        }
+        Self { violations: problem.violations().to_vec(), said, kind: Some(problem.kind()) }
+    }
+
+    /// The same with one more sentence.
+    pub(super) fn and(mut self, sentence: &str) -> Self {
+        self.said.push(sentence.to_owned());
+        self
+    }
+
+    /// Whether a form was refused for a problem of that kind.
+    pub(super) fn is(&self, kind: &'static Kind) -> bool {
+        self.kind == Some(kind)
+    }
+
+    /// What is shown in a form that was refused: what was typed. If another one has stored something since the form was opened, it goes
+    /// on from there, and says what is stored.
+    pub(super) fn typed(&mut self, typed: &Asked, stored: &Asked) -> Asked {
+        if !self.is(&PRECONDITION_FAILED) {
+            return typed.clone();
+        }
+        let (typed, others) = typed.rebased(stored);
+        self.said.extend(others.into_iter().map(|(name, value)| match value.as_str() {
+            "" => format!("Stored now: {name} is empty."),
+            value => format!("Stored now: {name} is {value}."),
+        }));
+        typed
     }
 
     /// What is wrong with what has no field.
     pub(super) fn others(&self, names: &[&str]) -> Vec<String> {
         let is_of = |violation: &&Violation| names.iter().any(|name| is_of(&violation.property_path, name));
-        let others = self.0.iter().filter(|violation| !is_of(violation));
-        others.map(|violation| format!("{} {}", violation.property_path, violation.message)).collect()
+        let others = self.violations.iter().filter(|violation| !is_of(violation));
+        let others = others.map(|violation| format!("{}.", sentence(&violation.to_string())));
+        self.said.iter().cloned().chain(others).collect()
     }
 
-    /// Whether all fields are right.
+    /// Whether all is right.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.violations.is_empty() && self.kind.is_none()
     }
 
     /// What is wrong with a field.
     pub(super) fn message(&self, name: &str) -> Option<&str> {
-        self.0
+        self.violations
             .iter()
             .find(|violation| is_of(&violation.property_path, name))
             .map(|violation| violation.message.as_ref())
@@ -214,6 +274,21 @@ fn is_of(path: &str, field: &str) -> bool {
     path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
+/// A form that was refused, for the page that shows it again.
+#[derive(Clone, Debug)]
+pub(super) struct Again {
+    pub(super) typed: Asked,
+    pub(super) refused: Refused,
+}
+
+/// A text with a capital first letter.
+pub(super) fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// The field of the version of the record that a form was made of.
+pub(super) const VERSION: &str = "version";
 /// The field of the form token.
 pub(super) const FORM_TOKEN: &str = "form_token";
 
@@ -230,6 +305,8 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use longshore_shared::kernel::problem::CONFLICT;
+
     use super::*;
 
     #[test]
@@ -250,11 +327,34 @@ mod tests {
     #[test]
     fn what_is_wrong_within_a_list_marks_its_field() {
         let wrong = Violation::new("conditions.countries[1]", "invalid_value", "must be a country");
-        let refused = Refused(vec![wrong]);
+        let refused = Refused { violations: vec![wrong], ..Refused::default() };
         assert_eq!(refused.message("conditions.countries"), Some("must be a country"));
         assert_eq!(refused.message("conditions.country"), None);
         assert!(refused.others(&["conditions.countries"]).is_empty());
-        assert_eq!(refused.others(&["conditions"]), ["conditions.countries[1] must be a country"]);
+        assert_eq!(refused.others(&["conditions"]), ["Conditions.countries[1] must be a country."]);
+    }
+
+    #[test]
+    fn a_form_that_another_one_overtook_goes_on_from_what_is_stored() {
+        let stored =
+            Asked::parse(b"version=8&destination=https://a.example&maxInFlight=8&ordered=false&event=*");
+        let typed = Asked::parse(b"version=7&destination=https://b.example&maxInFlight=8&event=");
+        let problem = Problem::new(&PRECONDITION_FAILED, "the webhook was changed");
+        let mut refused = Refused::form(&problem, "7");
+        let shown = refused.typed(&typed, &stored);
+        assert_eq!((shown.version(), shown.get("destination")), (Some(8), Some("https://b.example")));
+        assert_eq!(
+            refused.others(&[]),
+            [
+                "The webhook was changed.",
+                "Stored now: destination is https://a.example.",
+                "Stored now: event is *."
+            ]
+        );
+        // of another problem, what was typed is all there is
+        let mut refused = Refused::form(&Problem::new(&CONFLICT, "it is in use"), "7");
+        assert_eq!(refused.typed(&typed, &stored).version(), Some(7));
+        assert_eq!(refused.others(&[]), ["It is in use."]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Unchanged" } dd { (number(job.unchanged)) } }
             div { dt { "Refused" } dd { (number(job.failed)) } }
             div { dt { "Attempts" } dd { (number(job.attempts)) } }
-            div { dt { "Run time" } dd { (took(job.started_at, end)) } }
+            div { dt { "Run time" } dd { (run_time(found, now)) } }
             div { dt { "Waiting time" } dd { (took(Some(job.created_at), job.started_at.or(end))) } }
         }
         dl.details {
@@ -139,6 +139,22 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => (piece::id(id)), None => (none()) } } }
             div { dt { "Id" } dd { (piece::id(job.id)) } }
             div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
+        }
+    }
+}
+
+/// How long the last attempt took, or has taken until now; with all attempts and the waits between them, where there are any.
+fn run_time(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let job = &found.job;
+    // while one chunk waits for its next attempt, others may run
+    let runs =
+        job.state == JobState::Running || found.chunks.iter().any(|chunk| chunk.state == ChunkState::Running);
+    let until = job.finished_at.or(runs.then_some(now));
+    let waited = until.is_none() || job.started_at < job.attempt_started_at;
+    html! {
+        (took(job.attempt_started_at, until))
+        @if job.started_at.is_some() && waited {
+            " " span.muted { (took(job.started_at, job.finished_at.or(Some(now)))) " since its first start" }
         }
     }
 }

@@ -8,6 +8,7 @@
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
+//! - [`refusal`] answers a form that is refused with its page, which has what was typed and says what is wrong.
 //! - [`layout`], [`counts`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`], [`kind`] are the parts of pages; [`connection`] shows
 //!   the test of a connection; [`secret`] has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
@@ -19,6 +20,7 @@
 //!   API, with the same permissions, so every action is audited. It contains no SQL.
 //! - Reading a page changes nothing: an action is a `POST` from a page of the console ([`session`] checks
 //!   that), after a confirmation. The confirmation is a separate page; the script only shows it in place.
+//! - A form that is refused keeps what was typed. If the login has ended, the visitor comes back to the page of the form.
 //! - Every page and action works without script. Nothing is loaded from elsewhere, and no page contains
 //!   inline styles or scripts.
 //! - Every list is bounded, and so is the work for a page.
@@ -26,8 +28,8 @@
 //! # Adding a page
 //!
 //! A read model in `shared`; a file here with a handler that takes a [`visit::Visit`] with the required
-//! permission; a line in [`routes`]; for an action, a confirmation and a `POST` at the same URL; a test in
-//! `tests/it/console`.
+//! permission; a line in [`routes`]; for an action, a form and a `POST` at the same URL, whose fields show what
+//! [`visit::Visit::filled`] returns; a test in `tests/it/console`.
 
 mod account;
 mod asset;
@@ -58,6 +60,7 @@ mod problem;
 mod product;
 mod queue;
 mod refresh;
+mod refusal;
 mod replay;
 mod schedule;
 mod secret;
@@ -198,9 +201,12 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/sync/live", get(sync::follow))
         .route("/console/login", get(session::show_login).post(session::log_in))
         .route("/console/logout", post(session::log_out))
-        .route("/console/{*path}", get(problem::no_such_page))
+        .route("/console/{*path}", get(problem::no_such_page));
+    let forms: Router = pages.clone().with_state(app.clone());
+    let pages = pages
         .layer(from_fn_with_state(app.clone(), streams::layer))
         .layer(from_fn_with_state(app.clone(), rate::layer))
+        .layer(from_fn_with_state(forms, refusal::layer))
         .layer(from_fn_with_state(app.clone(), time::layer))
         .layer(from_fn(session::layer));
     pages

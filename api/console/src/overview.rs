@@ -48,11 +48,12 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
     let standing = async {
         let stands = standing::read(visit.services()).await?;
-        let (health, attention) = tokio::join!(
+        let (health, attention, off) = tokio::join!(
             health(visit, &stands.redis),
-            operate::attention::read(visit.services(), scope, &stands)
+            operate::attention::read(visit.services(), scope, &stands),
+            operate::attention::switched_off(visit.services(), scope, &stands)
         );
-        Ok((stands, health, attention?))
+        Ok((stands, health, attention?, off?))
     };
     let span = course::span(&visit.asked);
     let past = async {
@@ -62,7 +63,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         }
     };
     let lately = operate::course::read(db, scope, Span::Hour);
-    let ((stands, health, attention), lately, past, workers) =
+    let ((stands, health, attention, off), lately, past, workers) =
         tokio::try_join!(standing, lately, past, workers::read(visit))?;
     let past = past.as_ref().unwrap_or(&lately);
     let standing = html! {
@@ -78,7 +79,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         div.strip { (health) }
     };
     Ok(vec![
-        ("attention".into(), attention::draw(visit, &attention)),
+        ("attention".into(), attention::draw(visit, &attention, &off)),
         ("figures".into(), figures::draw(&lately)),
         ("standing".into(), standing),
         ("course".into(), course::draw(&visit.asked, past, scope.organisations().is_none())),

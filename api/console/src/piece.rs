@@ -14,13 +14,14 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub(super) use self::list::{
-    LONGEST, OLDEST, ORDERS, Way, checked, is_oldest_first, options, pager, pager_to, rows, select, size,
-    sorting, switch, tabs,
+    LONGEST, OLDEST, ORDERS, Way, alert, checked, is_oldest_first, options, pager, pager_to, rows, select,
+    size, sorting, switch, tabs, worded,
 };
 pub(super) use self::time::{
     attempt_time, attempted_at, full_time, moment, moment_or_none, time, time_or_none, took,
 };
 pub(super) use self::tone::{Tone, Toned, badge, job_state, state};
+pub(super) use super::form::sentence;
 pub(super) use longshore_shared::kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
 
 /// What a job waits for; `ahead` has details of the job before it, if they are known.
@@ -109,12 +110,6 @@ pub(super) fn progress(done: i32, total: i32, failed: i32) -> Markup {
             @if failed > 0 { span.refused { (number(failed)) " refused" } }
         }
     }
-}
-
-/// A text with a capital first letter.
-pub(super) fn sentence(text: &str) -> String {
-    let mut rest = text.chars();
-    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
 /// Names of changed fields that are listed.

@@ -13,15 +13,15 @@ use longshore_shared::shipping::preference as stored;
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::form::unchanged;
+use super::form::{VERSION, unchanged};
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty};
 use super::visit::{Act, Done, Question, Visit, done};
 
 const HERE: &str = "/console/preference";
 
-/// What is said where another one has stored the preference since the form was made.
-const CHANGED: &str = "the preference was changed meanwhile: open it again";
+/// What is said where another one has stored the preference since the form was opened.
+const CHANGED: &str = "the preference was changed since this form was opened: check it, and send it again";
 
 type Asking = Visit<permit::WritePreferences>;
 type Acting = Act<permit::WritePreferences>;
@@ -133,7 +133,7 @@ pub(super) async fn ask_delete(Id(id): Id, visit: Asking) -> Result<Response, Fa
         is_grave: true,
         action: &format!("{HERE}/{id}/delete"),
         back: &of(found.organisation_id),
-        fields: html! { input type="hidden" name="version" value=(found.version); },
+        fields: html! { input type="hidden" name=(VERSION) value=(found.version); },
     };
     Ok(visit.ask(Section::Warehouses, &question))
 }

@@ -1,5 +1,5 @@
 //! Errors as pages, with the navigation bar for a visitor who is logged in. Other visitors are sent to the
-//! login, and return to the requested page.
+//! login, and return to the requested page, or to that of the form that they sent.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use longshore_http::extract::RequestId;
 use longshore_http::middleware::problem::log;
 use longshore_shared::kernel::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
 use maud::{Markup, html};
-use url::form_urlencoded;
 
 use super::counts;
 use super::form::form_token;
 use super::layout::{self, Section};
 use super::piece::sentence;
-use super::session::{self, LOGIN};
+use super::refusal::{Lost, Shown};
+use super::session;
 use super::theme::Theme;
 
 /// How long identifying the visitor may take, since the failure may be that of Postgres.
@@ -29,25 +29,24 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Writes the page of every failure from the handlers inside it.
 pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
-    let reads = request.method() == Method::GET;
-    let address = request.uri().path_and_query().map_or("", |address| address.as_str()).to_owned();
+    let login = session::login_for(&request);
     let section = Section::of(request.uri().path());
     let is_live = request.uri().path().ends_with("/live");
     let token = session::token(request.headers()).map(str::to_owned);
     let theme = Theme::chosen(request.headers());
     let mut response = next.run(request).await;
+    let id = id.as_ref().map_or("", |id| &id.0);
+    if let Some(Shown(Failure(problem))) = response.extensions_mut().remove::<Shown>() {
+        log(&problem, id);
+        tell_when(&problem, &mut response);
+        return response;
+    }
     let Some(Failure(problem)) = response.extensions_mut().remove::<Failure>() else { return response };
     if std::ptr::eq(problem.kind(), &raw const UNAUTHENTICATED) && !is_live {
-        let going = if reads && address != "/console" { Some(address.as_str()) } else { None };
-        let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(going.map(|address| ("next", address)))
-            .finish();
-        let login = if query.is_empty() { LOGIN.to_owned() } else { format!("{LOGIN}?{query}") };
         return Redirect::to(&login).into_response();
     }
-    let id = id.as_ref().map_or("", |id| &id.0);
     log(&problem, id);
-    let content = content(&problem, id);
+    let content = content(&problem, id, response.extensions_mut().remove::<Lost>().as_ref());
     let title = problem.kind().title;
     let page = match token {
         Some(token) if !is_live => with_bar(&app, (&token, theme), section, title, &content).await,
@@ -55,10 +54,15 @@ pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) 
     };
     let status = StatusCode::from_u16(problem.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, page.unwrap_or_else(|| layout::bare(title, &content))).into_response();
+    tell_when(&problem, &mut response);
+    response
+}
+
+/// Says when to try again.
+fn tell_when(problem: &Problem, response: &mut Response) {
     if let Some(wait) = problem.retry_after_hint() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
     }
-    response
 }
 
 /// The page for a visitor who is logged in; `None` if the visitor cannot be identified.
@@ -85,7 +89,7 @@ async fn with_bar(
     Some(layout::page(&chrome, section, title, content))
 }
 
-fn content(problem: &Problem, request_id: &str) -> Markup {
+fn content(problem: &Problem, request_id: &str, lost: Option<&Lost>) -> Markup {
     let kind = problem.kind();
     html! {
         section.question {
@@ -98,20 +102,14 @@ fn content(problem: &Problem, request_id: &str) -> Markup {
                     }
                 }
             } @else {
-                p { (said(problem)) "." }
+                p { (sentence(&problem.said())) "." }
             }
             p.muted { "Request " code { (request_id) } ", status " (kind.status) "." }
-            div.buttons { a.button.primary href="/console" { "Go to the overview" } }
+            @match lost {
+                Some(lost) => (lost.draw()),
+                None => div.buttons { a.button.primary href="/console" { "Go to the overview" } },
+            }
         }
-    }
-}
-
-/// What went wrong. What is not there has the name by which the console calls it.
-fn said(problem: &Problem) -> String {
-    if matches!(problem.kind().status, 404 | 410) {
-        sentence(&problem.detail().replace("expedition", "order").replace('_', " "))
-    } else {
-        sentence(problem.detail())
     }
 }
 
@@ -139,10 +137,10 @@ mod tests {
     fn an_error_page_says_each_thing_once() {
         let [first, second] = [("concurrency", "must be 1 to 8"), ("name", "is required")]
             .map(|(path, message)| Violation::new(path, "invalid", message));
-        let one = content(&Problem::invalid(vec![first.clone()]), "7").into_string();
+        let one = content(&Problem::invalid(vec![first.clone()]), "7", None).into_string();
         assert!(one.contains("<p>Concurrency must be 1 to 8.</p>"), "{one}");
         assert_eq!(one.matches("must be 1 to 8").count(), 1, "{one}");
-        let both = content(&Problem::invalid(vec![first, second]), "7").into_string();
+        let both = content(&Problem::invalid(vec![first, second]), "7", None).into_string();
         assert_eq!(both.matches("must be 1 to 8").count(), 1, "{both}");
         assert!(both.contains("<li><strong>name</strong> is required</li>"), "{both}");
     }
@@ -154,7 +152,7 @@ mod tests {
             ("integration_setting", "There is no such integration setting."),
             ("e-shop", "There is no such e-shop."),
         ] {
-            let page = content(&Problem::not_found(name), "7").into_string();
+            let page = content(&Problem::not_found(name), "7", None).into_string();
             assert!(page.contains(shown), "{page}");
         }
     }

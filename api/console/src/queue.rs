@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use futures::future::join_all;
+use http::StatusCode;
 use http::request::Parts as Head;
 use longshore_http::extract::{Failure, Segment, permit};
 use longshore_shared::job::kind::JobKind;
@@ -22,10 +23,10 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::chart::spark;
-use super::form::Asked;
+use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::live::{self, Parts};
-use super::piece::{Tone, badge, none, number, seconds};
+use super::piece::{Tone, badge, checked, none, number, seconds, worded};
 use super::visit::{Act, Done, Question, Visit, done};
 use super::{course, kind};
 
@@ -263,7 +264,7 @@ pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Na
     } else {
         html! { p { "Running work continues. No worker starts new work of this queue until it is resumed. Due work is kept." } }
     };
-    visit.ask(
+    visit.ask_for(
         Section::Queues,
         &Question {
             title: &format!("Pause the queue {name}?"),
@@ -272,11 +273,15 @@ pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Na
             is_grave: false,
             action: &format!("/console/queue/{name}/pause"),
             back: BACK,
-            fields: html! {
-                label for="reason" { "Reason, which the queue and the audit show" }
-                input #reason type="text" name="reason" maxlength=(REASON_LENGTH) autocomplete="off";
-            },
+            fields: worded(
+                &visit.asked,
+                &visit.refused,
+                "reason",
+                "Reason, which the queue and the audit show",
+                REASON_LENGTH,
+            ),
         },
+        &["reason"],
     )
 }
 
@@ -310,20 +315,36 @@ pub(super) async fn resume(Name(name): Name, act: Act<permit::ManageQueues>) -> 
     Ok(done(BACK, Done::Resumed, None))
 }
 
-/// `GET /console/queue/{name}/concurrency?to=`.
+/// `GET /console/queue/{name}/concurrency?to=`: a number that is refused can be corrected here.
 pub(super) async fn ask_concurrency(
-    visit: Visit<permit::ManageQueues>,
+    mut visit: Visit<permit::ManageQueues>,
     Name(name): Name,
 ) -> Result<Response, Failure> {
-    let to = wished(visit.asked.get("to"))?;
+    let is_sent = !visit.refused.is_empty();
+    let to = match wished(visit.asked.get("to")) {
+        Ok(to) => to,
+        Err(problem) => {
+            if !is_sent {
+                visit.refused = Refused::fields(problem)?;
+            }
+            None
+        }
+    };
+    let is_refused = !visit.refused.is_empty();
     let explanation = html! {
-        @if let Some(to) = to {
+        @if is_refused {
+            p { "Each worker runs so many of this queue at once. Without a number, it uses the concurrency that it was started with." }
+        } @else if let Some(to) = to {
             p { "Each worker runs up to " strong { (to) } " of this queue at once. The change takes effect within two seconds." }
         } @else {
             p { "Each worker uses the concurrency that it was started with." }
         }
     };
-    Ok(visit.ask(
+    let fields = html! {
+        @if is_refused { (checked(&visit.asked, &visit.refused, "to", "Concurrency", "number")) }
+        @else { input type="hidden" name="to" value=[to]; }
+    };
+    let page = visit.ask_for(
         Section::Queues,
         &Question {
             title: &format!("Change the concurrency of the queue {name}?"),
@@ -332,9 +353,11 @@ pub(super) async fn ask_concurrency(
             is_grave: false,
             action: &format!("/console/queue/{name}/concurrency"),
             back: BACK,
-            fields: html! { input type="hidden" name="to" value=[to]; },
+            fields,
         },
-    ))
+        &["to"],
+    );
+    Ok(if is_refused && !is_sent { (StatusCode::BAD_REQUEST, page).into_response() } else { page })
 }
 
 /// `POST /console/queue/{name}/concurrency`.
@@ -352,7 +375,7 @@ fn wished(text: Option<&str>) -> Result<Option<u16>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let number = text.parse().ok().filter(|number| (1..=MAX_CONCURRENCY).contains(number));
     let message = || format!("must be between 1 and {MAX_CONCURRENCY}");
-    number.map(Some).ok_or_else(|| Problem::violation("concurrency", "out_of_range", message()))
+    number.map(Some).ok_or_else(|| Problem::violation("to", "out_of_range", message()))
 }
 
 /// An existing queue, named in the path.

@@ -20,7 +20,7 @@ use super::form::{Asked, Refused};
 use super::job;
 use super::layout::Section;
 use super::period;
-use super::piece::{self, checked, counted, empty, number, options, seconds, sentence, switch};
+use super::piece::{self, alert, checked, counted, empty, number, options, seconds, sentence, switch};
 use super::visit::{Act, Done, Visit, done};
 
 const HERE: &str = "/console/replay";
@@ -33,6 +33,10 @@ type Asking = Visit<permit::WriteWebhooks>;
 /// `GET /console/replay?webhooks=…`: the form, and the count of what it says.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
     let asked = with_period(&visit.asked, visit.now());
+    // the one of a replay that was refused
+    if !visit.refused.is_empty() {
+        return Ok(page(&visit, &asked, &visit.refused, None).await?);
+    }
     if asked.get("since").is_none() && !visit.asked.0.iter().any(|(name, _)| name == "since") {
         return Ok(page(&visit, &asked, &Refused::default(), None).await?);
     }
@@ -49,14 +53,9 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
 /// `POST /console/replay`.
 pub(super) async fn start(act: Act<permit::WriteWebhooks>) -> Result<Response, Failure> {
     let Act { visit, form } = act;
-    let body = match body(&visit, &form).await {
-        Ok(body) => body,
-        Err(problem) => return refuse(&visit, &form, problem).await,
-    };
-    match replay::replay(visit.services(), &visit.may, body).await {
-        Ok(answer) => Ok(done(&job::page(&answer)?, Done::Replaying, None)),
-        Err(problem) => refuse(&visit, &form, problem).await,
-    }
+    let body = body(&visit, &form).await?;
+    let answer = replay::replay(visit.services(), &visit.may, body).await?;
+    Ok(done(&job::page(&answer)?, Done::Replaying, None))
 }
 
 async fn refuse(visit: &Asking, asked: &Asked, problem: Problem) -> Result<Response, Failure> {
@@ -138,7 +137,7 @@ async fn form(
     let types = TYPES.iter().map(|kind| (kind.name, kind.name));
     Ok(html! {
         form.editor method="get" action=(HERE) {
-            @for said in refused.others(&FIELDS) { p.wrong { (sentence(&said)) "." } }
+            (alert(refused, &FIELDS))
             fieldset {
                 legend { "Webhooks" }
                 @for id in named {

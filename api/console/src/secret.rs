@@ -4,19 +4,21 @@
 //! page makes no other secret ([`act_once`]).
 
 use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::run_once;
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::idempotency::{self, Claimed, Key};
+use longshore_shared::kernel::idempotency::Key;
 use longshore_shared::kernel::ids::random_id;
 use longshore_shared::kernel::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::form::{Asked, Refused};
+use super::form::Asked;
 use super::layout::Section;
-use super::piece::{checked, options};
+use super::piece::{checked, counted, full_time, options};
 use super::visit::{Act, Question, Visit};
 
 /// What a form says of the credentials in `object`; nothing where it leaves all of them empty. Beside one that is typed, what is
@@ -40,8 +42,20 @@ pub(super) fn given(form: &Asked, object: &str, stored: Option<&Value>) -> Optio
     Some(credentials)
 }
 
-/// The fields for them; what is stored is not shown.
-pub(super) fn credentials(is_stored: bool, form: &Asked, refused: &Refused, kind: &str) -> Markup {
+/// Whether a field is a secret, which no page shows once it was typed.
+pub(super) fn is_secret(name: &str) -> bool {
+    matches!(name.rsplit('.').next(), Some("password" | "newPassword" | "token" | "code"))
+}
+
+/// The fields for the credentials in `object`, with what their kind is called; what is stored is not shown.
+pub(super) fn credentials<P>(
+    visit: &Visit<P>,
+    form: &Asked,
+    is_stored: bool,
+    [object, legend, kind]: [&str; 3],
+) -> Markup {
+    let refused = &visit.refused;
+    let name = |field: &str| format!("{object}.{field}");
     let types = [
         ("", if is_stored { "as stored" } else { "none" }),
         ("none", "none"),
@@ -50,12 +64,12 @@ pub(super) fn credentials(is_stored: bool, form: &Asked, refused: &Refused, kind
     ];
     html! {
         fieldset {
-            legend { "Credentials" }
+            legend { (legend) }
             @if is_stored { p.muted { "Empty fields keep what is stored, which is never shown. A new address of another host needs them again." } }
-            (options(form, refused, "credentials.type", kind, types))
-            (checked(&Asked::default(), refused, "credentials.username", "User name", "text"))
-            (checked(&Asked::default(), refused, "credentials.password", "Password", "password"))
-            (checked(&Asked::default(), refused, "credentials.token", "Token", "password"))
+            (options(form, refused, &name("type"), kind, types))
+            (checked(form, refused, &name("username"), "User name", "text"))
+            (checked(&Asked::default(), refused, &name("password"), "Password", "password"))
+            (checked(&Asked::default(), refused, &name("token"), "Token", "password"))
         }
     }
 }
@@ -72,17 +86,26 @@ pub(super) fn ask_rotate<P>(visit: &Visit<P>, section: Section, back: &str, call
         is_grave: false,
         action: &format!("{back}/rotate"),
         back,
-        fields: one_time_key(),
+        fields: one_time_key(visit),
     };
     visit.ask(section, &question)
 }
 
-/// The field of the one-time key of a form.
-const ONE_TIME_KEY: &str = "one_time_key";
+/// How many secrets were rotated away and still sign, and until when.
+pub(super) fn former(secrets: i64, until: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
+    let verb = if secrets == 1 { "signs" } else { "sign" };
+    html! { (counted(secrets, "former secret", "former secrets")) " still " (verb) ", until " (full_time(until, now)) }
+}
 
-/// The key by which a form acts once, however often it is sent.
-pub(super) fn one_time_key() -> Markup {
-    html! { input type="hidden" name=(ONE_TIME_KEY) value=(random_id().to_string()); }
+/// The field of the one-time key of a form.
+pub(super) const ONE_TIME_KEY: &str = "one_time_key";
+
+/// The key by which a form acts once, however often it is sent. A form that was refused keeps it, since it may have acted nevertheless;
+/// one that has acted with other values gets another.
+pub(super) fn one_time_key<P>(visit: &Visit<P>) -> Markup {
+    let keeps = !visit.refused.is_empty() && !visit.refused.is(&IDEMPOTENCY_KEY_REUSED);
+    let kept = visit.asked.get(ONE_TIME_KEY).filter(|_| keeps).map(str::to_owned);
+    html! { input type="hidden" name=(ONE_TIME_KEY) value=(kept.unwrap_or_else(|| random_id().to_string())); }
 }
 
 /// Runs a use-case whose answer shows a secret, unless the form was sent before: then its answer is that of the first time,
@@ -96,27 +119,14 @@ pub(super) async fn act_once<P, F>(
 where
     F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
 {
-    let mut context = act.visit.may.0.clone();
+    let context = act.visit.may.0.clone();
     // a page of an earlier release has none
     let Some(key) = act.form.id::<Uuid>(ONE_TIME_KEY)? else { return use_case(&context).await };
     let key = key.to_string();
-    let key = Key { caller: context.caller.account(), method: "POST", path, key: &key };
+    let key = Key::new(&context.caller, "POST", path, &key);
     let body_hash = sha256(body.to_string().as_bytes());
-    let held = match idempotency::claim(&act.visit.db().main, &key, Some(&body_hash)).await.map_err(taken)? {
-        Claimed::Repeated { answer, .. } => return Ok(answer),
-        Claimed::First(held) => held,
-    };
-    context.claim = held.claim();
-    match use_case(&context).await {
-        Ok(answer) => {
-            held.keep();
-            Ok(answer)
-        }
-        Err(problem) => {
-            held.give_back().await;
-            Err(problem)
-        }
-    }
+    let answered = run_once(act.visit.services(), context, &key, &body_hash, use_case).await;
+    Ok(answered.map_err(taken)?.answer)
 }
 
 /// Why a key cannot be claimed, in the words of a form.
@@ -125,7 +135,8 @@ fn taken(problem: Problem) -> Problem {
     if code == REQUEST_IN_PROGRESS.code {
         Problem::new(&REQUEST_IN_PROGRESS, "this form was sent a moment ago, and is still being executed")
     } else if code == IDEMPOTENCY_KEY_REUSED.code {
-        Problem::new(&IDEMPOTENCY_KEY_REUSED, "this form was sent before with other values: open it again")
+        let detail = "this form was sent before with other values, which took effect. Sent again, these take effect, too";
+        Problem::new(&IDEMPOTENCY_KEY_REUSED, detail)
     } else {
         problem
     }

@@ -14,7 +14,7 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::{AUTHORIZATION, HOST, ORIGIN, SET_COOKIE};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, REFERER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, permit};
@@ -25,11 +25,13 @@ use longshore_shared::kernel::problem::{
 use maud::html;
 use serde::Deserialize;
 use serde_json::json;
+use url::form_urlencoded;
 
 use super::cookie;
 use super::form::{Asked, Form};
-use super::layout;
-use super::visit::Act;
+use super::piece::sentence;
+use super::visit::{Act, Done, saying};
+use super::{layout, refusal};
 
 /// Name of the cookie.
 const NAME: &str = "longshore_console";
@@ -38,7 +40,13 @@ const NAME: &str = "longshore_console";
 const HOST_NAME: &str = "__Host-longshore_console";
 
 /// The login page.
-pub(super) const LOGIN: &str = "/console/login";
+const LOGIN: &str = "/console/login";
+
+/// Where a session ends.
+const LOGOUT: &str = "/console/logout";
+
+/// The field of the login for a form whose change was not made.
+const LOST: &str = "lost";
 
 /// Converts the cookie to the `Authorization` header that the rest of the service reads, and refuses changes
 /// from other sites.
@@ -76,6 +84,47 @@ fn is_from_here(headers: &HeaderMap) -> bool {
     }
 }
 
+/// The login page for a request without a valid login: it leads back to the page that was asked for, or to that of the form that was
+/// sent, and says that the form changed nothing.
+pub(super) fn login_for(request: &Request) -> String {
+    let address = request.uri().path_and_query().map_or("", |address| address.as_str());
+    let is_sent = *request.method() == Method::POST;
+    let next = match *request.method() {
+        Method::GET => address,
+        Method::POST => page_of_form(request.headers(), request.uri().path()),
+        _ => "/console",
+    };
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if next != "/console" {
+        query.append_pair("next", next);
+    }
+    if is_sent && address != LOGOUT {
+        query.append_pair(LOST, "true");
+    }
+    let query = query.finish();
+    if query.is_empty() { LOGIN.to_owned() } else { format!("{LOGIN}?{query}") }
+}
+
+/// The page of a form that was sent to `path`: the one that the browser names, else the one at the URL of the form.
+fn page_of_form<'p>(headers: &'p HeaderMap, path: &'p str) -> &'p str {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let named = text(REFERER.as_str()).and_then(|address| {
+        let (_, rest) = address.split_once("://")?;
+        let (authority, page) = rest.split_at(rest.find('/')?);
+        text(HOST.as_str()).is_some_and(|host| authority.eq_ignore_ascii_case(host)).then_some(page)
+    });
+    let page = named.filter(|page| is_ours(page)).unwrap_or(path);
+    // forms whose URL has no page
+    match page {
+        "/console/account/password"
+        | "/console/account/totp"
+        | "/console/account/totp/on"
+        | "/console/account/totp/remove" => "/console/account",
+        LOGIN | LOGOUT | "/console/theme" => "/console",
+        page => page,
+    }
+}
+
 /// `GET /console/login`.
 pub(super) async fn show_login(asked: Asked) -> Response {
     login_page(&asked, None, StatusCode::OK)
@@ -88,6 +137,10 @@ fn login_page(asked: &Asked, refused: Option<&str>, status: StatusCode) -> Respo
             p.muted { "Use an admin account. Viewers have read-only access." }
             @if let Some(refused) = refused {
                 p.refusal role="alert" { (refused) }
+            }
+            @if asked.get(LOST).is_some() {
+                p.refusal role="alert" { "Your session has ended, and the change was not made. Log in to go back to the form." }
+                input type="hidden" name=(LOST) value="true";
             }
             @if let Some(next) = asked.get("next") {
                 input type="hidden" name="next" value=(next);
@@ -131,7 +184,8 @@ pub(super) async fn log_in(
         serde_json::from_str(answer.body.as_deref().unwrap_or_default()).map_err(Problem::internal)?;
     let age = (opened.exp - app.services.clock.now().timestamp()).max(0);
     let next = form.get("next").filter(|next| is_ours(next)).unwrap_or("/console");
-    Ok((with_cookie(&headers, &opened.token, age)?, Redirect::to(next)).into_response())
+    let next = if form.get(LOST).is_some() { saying(next, Done::Lost) } else { next.to_owned() };
+    Ok((with_cookie(&headers, &opened.token, age)?, Redirect::to(&next)).into_response())
 }
 
 /// Shows errors that the visitor can correct on the login page; others are failures as usual.
@@ -143,6 +197,9 @@ fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
         "This account has a second factor. Enter a new code together with the password."
     } else if is(&raw const RATE_LIMITED) {
         "Too many attempts. Try again in a few minutes."
+    } else if refusal::is_of_form(&problem) {
+        let said = format!("{}.", sentence(&problem.said()));
+        return Ok(refusal::shown(login_page(form, Some(said.as_str()), StatusCode::OK), problem));
     } else {
         return Err(problem.into());
     };
@@ -223,6 +280,36 @@ mod tests {
         assert_eq!(found("a=b; longshore_console=lsh_x; c=d").as_deref(), Some("lsh_x"));
         assert_eq!(found("longshore_consoles=lsh_x"), None);
         assert_eq!(found("longshore_console="), None);
+    }
+
+    #[test]
+    fn the_page_of_a_form_is_one_of_this_console() {
+        let page = |referer, path| {
+            page_of_form(&headers(&[("referer", referer), ("host", "a.example")]), path).to_owned()
+        };
+        let edit = "/console/webhook/7/edit";
+        for (referer, expected) in [
+            ("https://a.example/console/webhook/7/edit", edit),
+            ("https://a.example/console/replay?since=1&event=*", "/console/replay?since=1&event=*"),
+            ("https://a.example/console/account/password", "/console/account"),
+            ("https://evil.example/console/job", edit),
+            ("https://a.example@evil.example/console/job", edit),
+            ("https://a.example/api/job", edit),
+            ("https://a.example//evil.example/console", edit),
+            ("https://a.example", edit),
+            ("nothing", edit),
+        ] {
+            assert_eq!(page(referer, edit), expected, "{referer}");
+        }
+        let bare = headers(&[("host", "a.example")]);
+        for (path, expected) in [
+            (edit, edit),
+            ("/console/account/totp/on", "/console/account"),
+            ("/console/theme", "/console"),
+            ("/console/logout", "/console"),
+        ] {
+            assert_eq!(page_of_form(&bare, path), expected);
+        }
     }
 
     #[test]

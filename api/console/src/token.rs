@@ -1,8 +1,7 @@
 //! Access tokens of programs: the list, a new one, and deleting one. All go through the use-cases of the API.
 
-use axum::response::{IntoResponse as _, Response};
-use chrono::{DateTime, SecondsFormat, Utc};
-use http::StatusCode;
+use axum::response::Response;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::account::token::issue;
 use longshore_shared::kernel::ids::{OrganisationId, TokenId};
@@ -13,13 +12,15 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
-use super::form::{Asked, Refused};
+use super::form::Asked;
 use super::layout::Section;
-use super::piece::{self, Tone, badge, checked, empty, none, options, time, time_or_none};
+use super::piece::{self, Tone, alert, badge, checked, empty, none, options, time, time_or_none};
 use super::secret;
 use super::visit::{Act, Done, Question, Visit, done};
 
 const HERE: &str = "/console/token";
+/// A use is noted within so long, at the latest.
+const NOTED: TimeDelta = TimeDelta::hours(1);
 
 type Asking = Visit<permit::ManageTokens>;
 type Acting = Act<permit::ManageTokens>;
@@ -57,11 +58,23 @@ fn table(tokens: &[Token], now: DateTime<Utc>) -> Markup {
         @if tokens.len() > SHOWN { p.muted { "The newest " (SHOWN) "." } }
         div.scroll tabindex="0" role="region" aria-label="Access tokens, table" {
             table.list.stack {
-                thead { tr { th { "Name" } th { "Role" } th { "Of" } th { "Last used" } th { "Ends" } th { "Created" } th { span.hidden { "Delete" } } } }
+                thead { tr { th { "Name" } th { "Role" } th { "Of" } th { "Last used" } th { "Ends" } th { "Created" } th { span.hidden { "Actions" } } } }
                 tbody { @for token in tokens.iter().take(SHOWN) { (row(token, now)) } }
             }
         }
     }
+}
+
+/// The audit of what the program with a token did. It did nothing after its last use, so the search begins there.
+fn did(token: &Token, now: DateTime<Utc>) -> String {
+    let until = token.last_used_at.map(|at| at + NOTED).filter(|at| *at < now);
+    let fields = [
+        ("by", Some(token.id.to_string())),
+        ("organisation", token.organisation_id.map(|id| id.to_string())),
+        ("until", until.map(|at| at.format("%Y-%m-%dT%H:%M:%S").to_string())),
+    ];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    Asked::of(fields).address("/console/audit", &[], &[])
 }
 
 fn row(token: &Token, now: DateTime<Utc>) -> Markup {
@@ -84,22 +97,23 @@ fn row(token: &Token, now: DateTime<Utc>) -> Markup {
                 None => (none()),
             } }
             td.name data-label="Created" { (time(token.created_at, now)) " " span.muted { "by " (token.created_by) } }
-            td { a.button.danger href={(HERE) "/" (token.id) "/delete"} data-ask="" { "Delete" span.hidden { " the token " (token.name) } } }
+            td {
+                div.buttons {
+                    a.button href=(did(token, now)) { "What it did" span.hidden { ": " (token.name) } }
+                    a.button.danger href={(HERE) "/" (token.id) "/delete"} data-ask="" { "Delete" span.hidden { " the token " (token.name) } }
+                }
+            }
         }
     }
 }
 
 /// `GET /console/token/new`.
 pub(super) async fn new(visit: Asking) -> Response {
-    creator(&visit, &visit.asked, &Refused::default())
-}
-
-fn creator(visit: &Asking, form: &Asked, refused: &Refused) -> Response {
+    let (form, refused) = (&visit.asked, &visit.refused);
     let roles = ROLES.iter().rev().map(|role| (*role, *role));
-    let others = refused.others(&FIELDS);
     let fields = html! {
-        (secret::one_time_key())
-        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        (secret::one_time_key(&visit))
+        (alert(refused, &FIELDS))
         fieldset {
             legend { "Token" }
             (checked(form, refused, "name", "Name: the program that uses it", "text"))
@@ -124,32 +138,21 @@ fn creator(visit: &Asking, form: &Asked, refused: &Refused) -> Response {
 
 /// `POST /console/token/new`: the only page that shows the token.
 pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
-    let refuse = |refused: &Refused| {
-        (StatusCode::BAD_REQUEST, creator(&act.visit, &act.form, refused)).into_response()
-    };
-    let body = match body(&act.form) {
-        Ok(body) => body,
-        Err(problem) => return Ok(refuse(&Refused::fields(problem)?)),
-    };
-    let issued = secret::act_once(&act, &format!("{HERE}/new"), &body, async |context| {
+    let body = body(&act.form)?;
+    let answer = secret::act_once(&act, &format!("{HERE}/new"), &body, async |context| {
         issue::issue(act.visit.services(), context, body.clone()).await
     })
-    .await;
-    match issued {
-        Ok(answer) => {
-            let shown: Value =
-                serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
-            let Some(token) = shown["token"].as_str() else { return Ok(repeated(&act.visit)) };
-            let content = html! {
-                h1 { "The access token is created" }
-                p { "It is shown on this page only. Give it to the program, and keep it nowhere else." }
-                p.secret { code { (token) } button.copy type="button" data-copy=(token) hidden aria-label="Copy the token" { "copy" } }
-                div.buttons { a.button.primary href=(HERE) { "To the access tokens" } }
-            };
-            Ok(act.visit.page(None::<Section>, "The access token is created", &content))
-        }
-        Err(problem) => Ok(refuse(&Refused::fields(problem)?)),
-    }
+    .await?;
+    let shown: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let Some(token) = shown["token"].as_str() else { return Ok(repeated(&act.visit)) };
+    let content = html! {
+        h1 { "The access token is created" }
+        p { "It is shown on this page only. Give it to the program, and keep it nowhere else." }
+        p.secret { code { (token) } button.copy type="button" data-copy=(token) hidden aria-label="Copy the token" { "copy" } }
+        div.buttons { a.button.primary href=(HERE) { "To the access tokens" } }
+    };
+    Ok(act.visit.page(None::<Section>, "The access token is created", &content))
 }
 
 /// The page of a form that was sent again: the answer of the first time had the token.

@@ -20,8 +20,9 @@ use longshore_shared::webhook::health::{self, Webhook};
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::form::{Asked, FORM_TOKEN, Form, OF_ACTION, Refused, form_token, is_same};
+use super::form::{Again, Asked, FORM_TOKEN, Form, OF_ACTION, Refused, form_token, is_same};
 use super::layout::{self, Section};
+use super::piece::alert;
 use super::theme::Theme;
 use super::{counts, refresh};
 
@@ -30,7 +31,10 @@ use super::{counts, refresh};
 pub(super) struct Visit<P> {
     pub(super) may: May<P>,
     pub(super) app: App,
+    /// The query of the URL; or the fields of a form that was refused, for its page.
     pub(super) asked: Asked,
+    /// Why the form of this page was refused.
+    pub(super) refused: Refused,
     /// The record of a page that updates itself.
     pub(super) subject: Option<Uuid>,
     /// The token of the session, to check again whether it is valid.
@@ -41,6 +45,9 @@ pub(super) struct Visit<P> {
     /// The counts that the page shows.
     counts: Markup,
 }
+
+/// What is said of a form that was opened before the present login.
+pub(super) const OTHER_SESSION: &str = "the form belongs to another session: check it, and send it again";
 
 /// An action of a visitor with the permission, from a form of the console.
 #[derive(Debug)]
@@ -54,7 +61,10 @@ impl<P: Permit> FromRequestParts<App> for Visit<P> {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
         let may = May::<P>::from_request_parts(parts, app).await?;
-        let asked = Asked::from_request_parts(parts, app).await?;
+        let (asked, refused) = match parts.extensions.get::<Again>().cloned() {
+            Some(again) => (again.typed, again.refused),
+            None => (Asked::from_request_parts(parts, app).await?, Refused::default()),
+        };
         let token =
             bearer(&parts.headers).ok_or_else(|| Problem::new(&UNAUTHENTICATED, "log in first"))?.to_owned();
         let theme = Theme::chosen(&parts.headers);
@@ -64,7 +74,7 @@ impl<P: Permit> FromRequestParts<App> for Visit<P> {
             Method::GET => counts::read(app, &may.caller).await,
             _ => counts::last(app, &may.caller),
         };
-        Ok(Self { may, app: app.clone(), asked, subject: None, token, theme, here, counts })
+        Ok(Self { may, app: app.clone(), asked, refused, subject: None, token, theme, here, counts })
     }
 }
 
@@ -77,8 +87,7 @@ impl<P: Permit> FromRequest<App> for Act<P> {
         let Form(form) = Form::from_request(Request::from_parts(parts, body), app).await?;
         let given = form.get(FORM_TOKEN).unwrap_or_default();
         if !is_same(given, &form_token(&visit.token)) {
-            let detail = "the form belongs to another session; reload the page";
-            return Err(Problem::new(&FORBIDDEN, detail).into());
+            return Err(Problem::new(&FORBIDDEN, OTHER_SESSION).into());
         }
         // what the action changes is in the counts of the next page
         visit.app.counts.outdate(visit.scope());
@@ -90,6 +99,11 @@ impl<P> Visit<P> {
     /// A webhook, if the visitor may see it.
     pub(super) async fn webhook(&self, id: WebhookId) -> Result<Webhook, Problem> {
         health::find(self.db(), self.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
+    }
+
+    /// The fields of the form of this page: as they are stored, or as they were typed if the form was refused.
+    pub(super) fn filled(&mut self, stored: Asked) -> Asked {
+        if self.refused.is_empty() { stored } else { self.refused.typed(&self.asked, &stored) }
     }
 
     /// The services of the process.
@@ -188,9 +202,20 @@ impl<P> Visit<P> {
 
     /// A confirmation before an action: a separate page, which the script shows in place.
     pub(super) fn ask(&self, section: impl Into<Option<Section>>, question: &Question<'_>) -> Response {
+        self.ask_for(section, question, &[])
+    }
+
+    /// A confirmation with fields of these names, which say themselves what is wrong with them.
+    pub(super) fn ask_for(
+        &self,
+        section: impl Into<Option<Section>>,
+        question: &Question<'_>,
+        names: &[&str],
+    ) -> Response {
         let content = html! {
             section.question data-question="" {
                 h1 { (question.title) }
+                (alert(&self.refused, names))
                 div.explanation { (question.explanation) }
                 form method="post" action=(question.action) {
                     input type="hidden" name=(FORM_TOKEN) value=(form_token(&self.token));
@@ -270,6 +295,7 @@ deeds! {
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
     TokenDeleted = "token-deleted", "The token is deleted. It stops working within seconds.";
     PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";
+    Lost = "not-done", "Your session had ended, so nothing was changed. Fill in the form again.";
     FactorRemoved = "factor-removed", "The second factor is removed.";
     SessionEnded = "session-ended", "The session has ended.";
     WebhookStored = "webhook-stored", "The webhook is changed.";
@@ -288,10 +314,19 @@ pub(super) fn done(path: &str, done: Done, count: Option<usize>) -> Response {
     report(path, done, count, None)
 }
 
+/// The address of a page that says this instead of what it said before.
+pub(super) fn saying(page: &str, done: Done) -> String {
+    let (path, query) = page.split_once('?').unwrap_or((page, ""));
+    Asked::parse(query.as_bytes()).address(path, &OF_ACTION, &[("done", word(done))])
+}
+
+fn word(done: Done) -> &'static str {
+    Done::ALL.iter().find(|(known, ..)| *known == done).map_or("", |(_, word, _)| word)
+}
+
 fn report(path: &str, done: Done, count: Option<usize>, left: Option<usize>) -> Response {
-    let word = Done::ALL.iter().find(|(known, ..)| *known == done).map_or("", |(_, word, _)| word);
     let mark = if path.contains('?') { '&' } else { '?' };
-    let mut address = format!("{path}{mark}done={word}");
+    let mut address = format!("{path}{mark}done={}", word(done));
     for (name, count) in [("count", count), ("left", left)] {
         if let Some(count) = count {
             // writing to a string cannot fail

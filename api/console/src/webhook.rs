@@ -25,6 +25,7 @@ use super::piece::{
     self, Tone, attempt_time, badge, counted, empty, eshop, full_time, milliseconds, none, number,
     organisation, state, status, time, up_to,
 };
+use super::secret::former;
 use super::visit::Visit;
 use super::{course, delivery};
 
@@ -144,6 +145,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             div { dt { "Event" } dd { code { (webhook.event) } } }
             div { dt { "E-shop" } dd { (eshop(webhook.eshop_id, &webhook.eshop)) ", " (organisation(webhook.organisation_id, &webhook.organisation)) } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
+            @if let Some(until) = webhook.former_sign_until { div { dt { "Rotated" } dd { (former(webhook.former_secrets, until, now)) } } }
             div { dt { "Concurrency" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
             div { dt { "Lane" } dd { (lane(webhook, now)) } }
             div { dt { "Breaker" } dd { (breaker(webhook, now)) } }

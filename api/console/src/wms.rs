@@ -14,7 +14,7 @@ use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::WmsId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::order::attention::WAITING;
-use longshore_shared::operate::wms::{self, Call, Course, Refused, Wms};
+use longshore_shared::operate::wms::{self, Call, Course, Former, Refused, Wms};
 use maud::{Markup, html};
 
 use super::connection;
@@ -24,6 +24,7 @@ use super::piece::{
     self, Tone, badge, counted, empty, full_time, none, number, organisation, state, time, time_or_none,
     up_to,
 };
+use super::secret::former;
 use super::visit::Visit;
 
 type Watching = Visit<permit::ReadWmsSettings>;
@@ -34,6 +35,7 @@ struct Found {
     test: Option<Test>,
     refused: Vec<Refused>,
     calls: Vec<Call>,
+    former: Former,
 }
 
 /// `GET /console/wms/{id}`.
@@ -66,12 +68,13 @@ async fn find<P>(visit: &Visit<P>, id: WmsId) -> Result<Wms, Problem> {
 async fn read(visit: &Watching, id: WmsId) -> Result<Found, Problem> {
     let wms = find(visit, id).await?;
     let (of, only) = (id.to_string(), [id]);
-    let (test, refused, calls) = tokio::try_join!(
+    let (test, refused, calls, former) = tokio::try_join!(
         tests::last(visit.db(), JobKind::WmsTest, &of),
         wms::refused(visit.db(), &only),
         wms::last_calls(visit.db(), id),
+        wms::former(visit.db(), id),
     )?;
-    Ok(Found { wms, test, refused, calls })
+    Ok(Found { wms, test, refused, calls, former })
 }
 
 fn parts_of(visit: &Watching, found: &Found) -> Parts {
@@ -117,6 +120,7 @@ fn standing(visit: &Watching, found: &Found, now: DateTime<Utc>) -> Markup {
                 div { dt { "Lane" } dd { (lane(wms, now)) } }
                 div { dt { "Breaker" } dd { (breaker(wms, now)) } }
             }
+            @if let Some(until) = found.former.until { div { dt { "Rotated" } dd { (former(found.former.secrets, until, now)) } } }
             @if let Some(at) = wms.changed_at { div { dt { "Stored" } dd { (full_time(at, now)) } } }
             div { dt { "Id" } dd { (piece::id(wms.id)) } }
         }

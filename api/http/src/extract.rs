@@ -27,6 +27,6 @@ pub use headers::{IfMatch, IfNoneMatch, Prefer};
 pub use id::{Id, Ids};
 pub use lines::Lines;
 pub use may::{May, permit};
-pub use once::Once;
+pub use once::{Once, run_once};
 pub use segment::Segment;
 pub use visitor::{At, RequestId};

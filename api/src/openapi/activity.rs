@@ -71,7 +71,7 @@ fn of_span(operation: Operation) -> Operation {
     operation.parameter("span", one_of(&Span::WORDS)).refuses(&[404])
 }
 
-fn counted() -> Shape {
+pub(super) fn counted() -> Shape {
     object()
         .about("A count.")
         .required("count", any_integer())

@@ -1,11 +1,13 @@
 //! What needs attention, acknowledgements and mutes.
 
-use longshore_shared::operate::attention::{self, ACKNOWLEDGED_DAYS, Kind, Mode, Severity};
+use longshore_shared::operate::attention::{self, ACKNOWLEDGED_DAYS, Kind, Mode, Severity, What};
 use serde_json::json;
 
 use super::example::{ATTENTION, CHANGED, ORGANISATION};
 use super::operation::{Operation, operation};
-use super::schema::{Shape, any_text, array_of, body_of, id, named, object, one_of, or_null, timestamp};
+use super::schema::{
+    Shape, any_integer, any_text, array_of, body_of, boolean, id, named, object, one_of, or_null, timestamp,
+};
 use crate::routes::attention as handlers;
 
 /// The operations of this module.
@@ -17,6 +19,13 @@ pub(super) fn operations() -> Vec<Operation> {
     let line = json!({
         "id": ATTENTION, "kind": "destination", "severity": "critical", "organisation": ORGANISATION, "sentence": SENTENCE,
         "page": "/console/webhook/0192a1b2-7000-7000-8000-000000000007", "cause": CHANGED, "silence": said,
+    });
+    let off = json!({
+        "kind": "webhook", "count": 1, "atLeast": false, "page": "/console/webhook?health=inactive",
+        "things": [{
+            "name": "https://shop.example/events (Harbour shop)", "page": "/console/webhook/0192a1b2-7000-7000-8000-000000000007",
+            "organisation": ORGANISATION, "waiting": {"count": 27, "atLeast": false}, "by": "jana@harbour.example", "at": CHANGED,
+        }],
     });
     let to_acknowledge = body_of(&attention::body_to_acknowledge())
         .about("What was seen of a line; the body may be absent.")
@@ -46,19 +55,27 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Each line is read from what it is about, the worst first. An `id` is the same for as long as the line is about the same thing.")
             .schema("AttentionLine", line_schema())
             .schema("Silence", silence())
+            .schema("SwitchedOff", switched_off())
+            .schema("SwitchedOffThing", thing())
+            .schema("Count", super::activity::counted())
             .schema(
                 "Attention",
                 object()
                     .about("What needs attention now.")
                     .required("lines", array_of(named("AttentionLine")))
                     .required("absent", array_of(named("Silence")))
-                    .explain(&[("lines", "The lines, the worst first."), ("absent", "Mutes of lines that are not there now.")]),
+                    .required("switchedOff", array_of(named("SwitchedOff")))
+                    .explain(&[
+                        ("lines", "The lines, the worst first."),
+                        ("absent", "Mutes of lines that are not there now."),
+                        ("switchedOff", "What people switched off, by kind. Nothing is wrong with it, so it has no line."),
+                    ]),
             )
             .answers(
                 200,
                 "What needs attention now.",
                 named("Attention"),
-                Some(json!({"lines": [line], "absent": []})),
+                Some(json!({"lines": [line], "absent": [], "switchedOff": [off]})),
             ),
         answers(operation(handlers::acknowledge_attention, "Acknowledges a line").says(&lasts).body(
             "LineToAcknowledge",
@@ -99,6 +116,41 @@ fn line_schema() -> Shape {
                 "A moment that moves on when something new happens: a destination fails again, one more job failed. Null if only the end of the line can be seen.",
             ),
             ("silence", "The acknowledgement or the mute of the line; null if there is none, or its cause has moved on."),
+        ])
+}
+
+fn switched_off() -> Shape {
+    object()
+        .about("What of a kind is switched off.")
+        .required("kind", one_of(&What::WORDS))
+        .required("count", any_integer())
+        .required("atLeast", boolean())
+        .required("page", any_text())
+        .required("things", array_of(named("SwitchedOffThing")))
+        .explain(&[
+            ("count", "How many there are."),
+            ("atLeast", "Whether counting stopped there: there may be more."),
+            ("page", "The list of the console that has them."),
+            ("things", "Up to 20 of them: those that were changed last, the last one first."),
+        ])
+}
+
+fn thing() -> Shape {
+    object()
+        .about("A queue, an integration setting, a warehouse system or a webhook that is switched off.")
+        .required("name", any_text())
+        .required("page", any_text())
+        .required("organisation", or_null(id()))
+        .required("waiting", or_null(named("Count")))
+        .required("by", or_null(any_text()))
+        .required("at", or_null(timestamp()))
+        .explain(&[
+            ("name", "What it is, for people."),
+            ("page", "The page of the console that shows it."),
+            ("organisation", "Whose it is; null for a queue."),
+            ("waiting", "The deliveries that wait for a webhook; null for everything else."),
+            ("by", "Who switched it off; null if the audit does not go back so far."),
+            ("at", "When."),
         ])
 }
 

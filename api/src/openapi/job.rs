@@ -303,7 +303,15 @@ pub(super) const JOB: Described = Described {
             "connection",
             "What `integration.test` or `wms.test` found out: `works` says whether the connection works, `message` what happened, `durationMs` how long the call took. Null until it has ended, and for other kinds of jobs.",
         ),
-        ("attempts", "The highest number of executions of one chunk; 1 if nothing was repeated."),
+        (
+            "attempts",
+            "The highest number of executions of one chunk; 1 if nothing was repeated. One whose process died is not counted.",
+        ),
+        ("startedAt", "The first start of the job."),
+        (
+            "attemptStartedAt",
+            "When the last attempt began: `startedAt`, or when the job went on after a wait in which nothing of it ran.",
+        ),
         ("error", "Why the job failed."),
         ("createdBy", "Who made the request."),
         ("requestId", "The id of the request."),
@@ -315,7 +323,7 @@ pub(super) const JOB: Described = Described {
             "outcome": "partial",
             "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "result": null, "connection": null, "waitsFor": null, "attempts": 1,
             "error": null, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
-            "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": CREATED, "startedAt": CREATED,
+            "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": CREATED, "startedAt": CREATED, "attemptStartedAt": CREATED,
             "finishedAt": CHANGED, "changedAt": CHANGED, "version": 3,
         })
     },

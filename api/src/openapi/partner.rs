@@ -161,7 +161,7 @@ fn done() -> Value {
     job["eshop"] = Value::Null;
     job["errors"] = json!([{
         "index": 1, "line": null, "key": "W-1-78", "code": "unknown_expedition",
-        "message": "expedition there is no such order in the wms",
+        "message": "expedition must be an order of the wms",
     }]);
     job
 }

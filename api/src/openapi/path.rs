@@ -3,6 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Bytes that a pattern has in the document. It is the name of a member there, and readers of YAML take no longer ones: a key
+/// without a `?` before it has at most 1,024 characters (YAML 1.2, 7.4.2).
+const LONGEST: usize = 1_000;
+
 /// A pattern that matches exactly these paths: `^(name|(organisation|eshops\.organisation)\.(id|name))$`.
 fn exactly(paths: &[&str]) -> String {
     let (mut parts, ways) = split(paths);
@@ -27,8 +31,8 @@ pub(super) fn along<K>(own: &[(K, String)], related: &[(K, String)]) -> String {
     format!("^({})$", parts.join("|"))
 }
 
-/// For each kind, a pattern of the related paths that end with a field of that kind: `\.(name|vatNumber)$`.
-/// No pattern matches a path of another kind.
+/// For each kind, patterns of the related paths that end with a field of that kind: `\.(name|vatNumber)$`.
+/// No pattern matches a path of another kind, and none is too long for a name.
 pub(super) fn ends<K: Copy + Ord>(related: &[(K, String)], own: &[(K, String)]) -> Vec<(String, K)> {
     let mut kinds: BTreeMap<&str, BTreeSet<K>> = BTreeMap::new();
     for (kind, path) in related.iter().chain(own.iter().filter(|(_, path)| path.contains('.'))) {
@@ -43,11 +47,28 @@ pub(super) fn ends<K: Copy + Ord>(related: &[(K, String)], own: &[(K, String)]) 
             ambiguous.entry(*kind).or_default().push(path);
         }
     }
-    let clear = clear.into_iter().map(|(kind, ends)| {
+    let ending = |ends: &[&str]| format!("\\.{}$", either(ends));
+    let mut patterns = Vec::new();
+    for (kind, ends) in clear {
         let ends: Vec<_> = ends.into_iter().collect();
-        (format!("\\.{}$", either(&ends)), kind)
-    });
-    clear.chain(ambiguous.into_iter().map(|(kind, paths)| (exactly(&paths), kind))).collect()
+        patterns.extend(short(&ends, &ending).into_iter().map(|pattern| (pattern, kind)));
+    }
+    for (kind, paths) in ambiguous {
+        patterns.extend(short(&paths, &exactly).into_iter().map(|pattern| (pattern, kind)));
+    }
+    patterns
+}
+
+/// The pattern of names, or those of each half of them where it is too long.
+fn short(names: &[&str], pattern: &dyn Fn(&[&str]) -> String) -> Vec<String> {
+    let whole = pattern(names);
+    // JSON doubles the backslashes
+    let length = whole.len() + whole.matches('\\').count();
+    if length <= LONGEST || names.len() < 2 {
+        return vec![whole];
+    }
+    let (one, other) = names.split_at(names.len() / 2);
+    [short(one, pattern), short(other, pattern)].concat()
 }
 
 fn end(path: &str) -> &str {
@@ -77,7 +98,7 @@ fn either(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{along, ends, exactly};
+    use super::{LONGEST, along, ends, exactly};
 
     #[test]
     fn each_field_is_written_once_for_all_ways_to_it() {
@@ -115,5 +136,22 @@ mod tests {
         let expected =
             [(r"\.name$", 't'), (r"^(carrier\.(code|state))$", 'i'), (r"^(organisation\.code)$", 't')];
         assert_eq!(patterns, expected.map(|(pattern, kind)| (pattern.to_owned(), kind)));
+    }
+
+    #[test]
+    fn the_fields_of_a_kind_are_cut_into_patterns_that_are_short_enough() {
+        let names: Vec<String> = (0..300).map(|n| format!("field{n:03}")).collect();
+        let related: Vec<_> = names.iter().map(|name| ('t', format!("organisation.{name}"))).collect();
+        let patterns = ends(&related, &[]);
+        assert!(patterns.iter().all(|(pattern, kind)| pattern.len() < LONGEST && *kind == 't'));
+        let found: Vec<&str> = patterns
+            .iter()
+            .flat_map(|(pattern, _)| pattern.trim_matches(['\\', '.', '(', ')', '$']).split('|'))
+            .collect();
+        assert_eq!(found, names);
+        // where the way says the kind, too
+        let other: Vec<_> = names.iter().map(|name| ('i', format!("carrier.{name}"))).collect();
+        let patterns = ends(&[related, other].concat(), &[]);
+        assert!(patterns.len() > 2 && patterns.iter().all(|(pattern, _)| pattern.len() < LONGEST));
     }
 }

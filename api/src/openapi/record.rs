@@ -123,7 +123,8 @@ pub(super) fn record(resource: &'static Resource) -> Shape {
     shape.explain(described(resource).map_or(&[], |described| described.fields))
 }
 
-/// A record of a list: the selected fields, with nested records in place of their ids.
+/// A record of a list: the selected fields, with nested records in place of their ids. Of one that the caller may not see, a nested
+/// record has its id only.
 fn listed(resource: &'static Resource) -> Shape {
     let shape = object().about("The selected fields of a record.");
     resource.listed().fold(shape, |shape, field| {
@@ -201,7 +202,13 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 3] {
             about(integer(0..=LIMIT), "The page size. Without it, all matching records are returned."),
         ),
         (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "How many matching records to skip.")),
-        (NESTED_NAME, about(default(boolean(), false), "The relations to return as records instead of ids.")),
+        (
+            NESTED_NAME,
+            about(
+                default(boolean(), false),
+                "Whether to return related records instead of their ids. Of a related record that the caller may not see, the object has only its `id`.",
+            ),
+        ),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! `/api/attention` (`docs/reference/attention.md#lines`): lines, acknowledgements, mutes.
 
+mod missed;
+
 use std::collections::BTreeSet;
 
 use longshore_shared::kernel::access::Role;

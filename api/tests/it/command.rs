@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http::Method;
-use longshore_client::Expedition;
+use longshore_client::{Expedition, Hit};
 use longshore_http::app::App;
 use longshore_shared::job::kind::JobKind;
+use longshore_shared::kernel::access::Role;
 use longshore_shared::list::fields::expedition::ExpeditionStatus;
+use longshore_shared::operate::find::Kind;
 use longshore_testkit::program::Ran;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
@@ -137,6 +139,42 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_refused_items_of_a_job_are_shown_with_it_and_listed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let job = world.sync().await;
+    let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
+    sqlx::raw_sql(
+        "INSERT INTO job_item_error (job_id, index, line, key, code, message, payload)
+         SELECT id, n, n + 2, 'SKU-' || n, 'out_of_range', 'weight is too large', '' FROM job, generate_series(0, 29) AS n;
+         UPDATE job SET state = 'succeeded', total = 31, done = 31, changed = 1, failed = 30, chunks_open = 0, attempts = 3,
+             started_at = now() - interval '12 minutes', attempt_started_at = now() - interval '3 seconds', finished_at = now()",
+    )
+    .execute(&owner)
+    .await
+    .unwrap();
+    let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
+
+    let shown = as_user(&["job", "show", &job]).await.ends_with(0).stdout;
+    assert!(shown.contains("\nran        3 s, 12 min since its first start (3 attempts)\n"), "{shown}");
+    assert!(shown.contains("  SKU-19  out_of_range  weight is too large\n"), "{shown}");
+    assert!(shown.ends_with(&format!("\n… and 10 more: longshore job errors {job} --all\n")), "{shown}");
+    let watched = as_user(&["job", "watch", &job]).await.ends_with(5).stdout;
+    assert!(watched.ends_with(&format!("\n… and 10 more: longshore job errors {job} --all\n")), "{watched}");
+
+    for (part, rows) in [(&[][..], 20), (&["--limit", "5"], 5), (&["--offset", "29"], 1), (&["--all"], 30)] {
+        let listed = as_user(&[&["job", "errors", &job][..], part].concat()).await.ends_with(0).stdout;
+        assert!(listed.starts_with("INDEX  LINE  KEY ") && listed.lines().count() == rows + 1, "{listed}");
+    }
+    let all = as_user(&["job", "errors", &job, "--all", "--json"]).await.ends_with(0).json();
+    assert_eq!(all["results"].as_array().map(Vec::len), Some(30));
+    as_user(&["job", "errors", &job, "--all", "--limit", "5"]).await.ends_with(2);
+    world.run(&world.api.user, &["job", "errors", &uuid::Uuid::from_u128(7).to_string()]).await.ends_with(3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (eshop, organisation) = (world.api.tenant.eshop.to_string(), world.api.tenant.organisation);
@@ -174,7 +212,24 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
         assert!(shown.contains(said), "{said:?} is not in {shown}");
     }
     assert_eq!(as_user(&["order", "show", id, "--json"]).await.ends_with(0).json()["status"], "incorrect");
-    let cancel = ["order", "cancel", id, "--reason", "changed her mind"];
+    // by its number, as people type it
+    for typed in ["H-1", " h-1", "#H-1"] {
+        assert_eq!(as_user(&["order", "show", typed, "--json"]).await.ends_with(0).json()["id"], made["id"]);
+        let listed = as_user(&["order", "list", "--number", typed]).await.ends_with(0).stdout;
+        assert_eq!((listed.lines().count(), listed.contains(id)), (2, true), "{typed}: {listed}");
+        let found = as_user(&["find", typed, "--kind", "order,job"]).await.ends_with(0).stdout;
+        assert!(found.contains(&format!("\norder  {id}  H-1  ")), "{typed}: {found}");
+    }
+    // the program of a warehouse lists orders, and finds nothing
+    let program = world.api.tenant.token(&world.api.services, Role::Warehouse).await.unwrap();
+    world.run(&program, &["order", "list", "--number", "H-1"]).await.ends_with(0);
+    world.run(&program, &["find", "H-1"]).await.ends_with(3);
+    let unknown = as_user(&["order", "show", "H-9"]).await.ends_with(3);
+    assert_eq!(unknown.stderr, "error: there is no order H-9\n");
+    let none = as_user(&["find", "H-1", "--kind", "product", "--json"]).await.ends_with(0).json();
+    assert_eq!(none, json!({"results": [], "more": []}));
+    as_user(&["find", "H-1", "--kind", "expedition"]).await.ends_with(2);
+    let cancel = ["order", "cancel", "h-1", "--reason", "changed her mind"];
     assert_eq!(as_user(&cancel).await.ends_with(0).stdout, "order H-1 is canceled\n");
     let again = as_user(&["order", "send", id]).await.ends_with(3);
     assert!(again.stderr.contains("409 wrong_status"), "{again:?}");
@@ -186,6 +241,7 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
     let job = as_user(&import).await.ends_with(0).json();
     assert_eq!((&job["kind"], &job["state"]), (&json!("expedition.sync"), &json!("queued")));
     assert_eq!(Expedition::STATUSES, ExpeditionStatus::WORDS);
+    assert_eq!(Hit::KINDS, Kind::WORDS);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -259,7 +315,7 @@ async fn a_refusal_is_shown_with_its_fields_and_has_its_own_exit_status(
     std::fs::write(&file, "{\"productSku\":\"1\"}\n").unwrap();
     let sync = ["sync", "products", file.to_str().unwrap(), "--eshop", &nobody];
     let wrong = world.run(&world.api.user, &sync).await.ends_with(3);
-    let expected = "error: eshop there is no such e-shop (400 invalid_data, request ";
+    let expected = "error: eshop does not exist (400 invalid_data, request ";
     assert!(wrong.stderr.starts_with(expected), "{wrong:?}");
     assert_eq!(wrong.stdout, "");
 

@@ -17,6 +17,7 @@ mod overview;
 mod plans;
 mod preferences;
 mod refresh;
+mod refusals;
 mod repair;
 mod replay;
 mod schedules;

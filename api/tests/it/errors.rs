@@ -13,6 +13,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::support::{Api, Reply};
 
+mod together;
+
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -78,6 +80,13 @@ async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: 
     let supplier = json!({"organisation": uuid::Uuid::nil(), "name": "x"});
     let reply = api.post(&api.user, "/api/supplier", supplier).await.expect(400).json();
     assert_eq!(parameters(&reply), json!({"{{ value }}": uuid::Uuid::nil()}));
+    // in an array that stands for its one element, too
+    let order = json!({"carrierOptions": [{"recipientIdentificationNumber": 7}]});
+    let reply = api.post(&api.user, "/api/expedition", order).await.expect(400).json();
+    let path = "carrierOptions[0].recipientIdentificationNumber";
+    let is_of_options = |violation: &&Value| violation["propertyPath"] == path;
+    let refused = reply["violations"].as_array().unwrap().iter().find(is_of_options).unwrap();
+    assert_eq!(refused["parameters"], json!({"{{ value }}": "7"}));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

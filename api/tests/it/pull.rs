@@ -90,7 +90,7 @@ async fn an_array_is_accepted_as_a_whole_and_answered_with_its_jobs(
     let stranger = world.stranger().await.0.eshop;
     let wishes = json!([wish("c"), {"eshop": stranger, "inventoryId": "c"}, {"eshop": eshop}]);
     let reply = ask(&world, PRODUCTS, wishes).await.expect(400);
-    assert_eq!(reply.violations(), ["[2].inventoryId required"]);
+    assert_eq!(reply.violations(), ["[2].inventoryId required", "[1].eshop unknown_reference"]);
     let wishes = json!([wish("c"), {"eshop": stranger, "inventoryId": "c"}]);
     let reply = ask(&world, PRODUCTS, wishes).await.expect(400);
     assert_eq!(reply.violations(), ["[1].eshop unknown_reference"]);

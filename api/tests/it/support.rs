@@ -70,6 +70,12 @@ pub struct Api {
     pub viewer: String,
 }
 
+/// What the message of a violation begins with: it continues the path, as in `name is required`.
+const VERBS: &[&str] = &[
+    "belongs", "cannot", "contains", "does", "has", "is", "makes", "matches", "may", "must", "names",
+    "passes", "takes", "was",
+];
+
 /// A response.
 #[derive(Debug)]
 pub struct Reply {
@@ -97,13 +103,20 @@ impl Reply {
         self
     }
 
-    /// Asserts a refusal, and returns `path code` of each violation.
+    /// Asserts a refusal whose messages continue their paths, and returns `path code` of each violation.
     #[track_caller]
     pub fn violations(&self) -> Vec<String> {
         let body = self.json();
         let text = |v: &Value| v.as_str().unwrap().to_owned();
         let list = body["violations"].as_array().unwrap();
-        list.iter().map(|v| format!("{} {}", text(&v["propertyPath"]), text(&v["code"]))).collect()
+        let code_of = |violation: &Value| {
+            let [path, code, message] =
+                ["propertyPath", "code", "message"].map(|member| text(&violation[member]));
+            let verb = message.split(' ').next().unwrap();
+            assert!(path.is_empty() || VERBS.contains(&verb), "`{path} {message}` is no sentence");
+            format!("{path} {code}")
+        };
+        list.iter().map(code_of).collect()
     }
 }
 

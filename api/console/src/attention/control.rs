@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::Place;
 use crate::form::Asked;
 use crate::layout::Section;
-use crate::piece::badge;
+use crate::piece::{badge, options, worded};
 use crate::visit::{Act, Done, Question, Visit, done};
 
 type Asking = Visit<permit::WriteAttention>;
@@ -48,9 +48,9 @@ pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Respons
     let fields = html! {
         (from)
         input type="hidden" name="cause" value=[cause];
-        label { "Note" input type="text" name="note" maxlength=(REASON_LENGTH) autocomplete="off"; }
+        (worded(&visit.asked, &visit.refused, "note", "Note", REASON_LENGTH))
     };
-    Ok(visit.ask(
+    Ok(visit.ask_for(
         Section::Overview,
         &Question {
             title: "Acknowledge?",
@@ -61,6 +61,7 @@ pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Respons
             back,
             fields,
         },
+        &["note"],
     ))
 }
 
@@ -82,12 +83,10 @@ pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Fail
     };
     let fields = html! {
         (from)
-        label { "For"
-            select name="for" { @for (word, _) in SPANS { option value=(word) { (span_in_words(word)) } } }
-        }
-        label { "Reason" input type="text" name="reason" maxlength=(REASON_LENGTH) required autocomplete="off"; }
+        (options(&visit.asked, &visit.refused, "for", "For", SPANS.iter().map(|(word, _)| (*word, span_in_words(word)))))
+        (worded(&visit.asked, &visit.refused, "reason", "Reason", REASON_LENGTH))
     };
-    Ok(visit.ask(
+    Ok(visit.ask_for(
         Section::Overview,
         &Question {
             title: "Mute?",
@@ -98,6 +97,7 @@ pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Fail
             back,
             fields,
         },
+        &["for", "reason"],
     ))
 }
 

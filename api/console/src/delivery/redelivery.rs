@@ -98,7 +98,7 @@ fn chosen(ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>, Problem> {
         return Ok(ids);
     }
     let message = format!("select 1 to {CHOSEN} deliveries");
-    Err(Problem::violation("id", "invalid_count", message))
+    Err(Problem::violation("", "invalid_count", message))
 }
 
 fn deliveries_in_words(count: usize) -> String {
@@ -116,7 +116,7 @@ pub(crate) async fn ask_matching(Id(webhook): Id<WebhookId>, visit: Asking) -> R
     let page = format!("/console/webhook/{webhook}");
     if count == 0 {
         let said = "no matching delivery can be sent again";
-        return Err(Problem::violation("criteria", "invalid_count", said).into());
+        return Err(Problem::violation("", "invalid_count", said).into());
     }
     let title = if count >= search::COUNTED {
         format!("Redeliver {} deliveries or more?", number(search::COUNTED))

@@ -1,9 +1,8 @@
 //! The integration setting of an e-shop: what it says, changing it, pausing it, and a sync at once. All go through the use-cases
 //! of the API.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
-use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::connection::Test;
 use longshore_shared::kernel::access::Permission;
@@ -16,9 +15,9 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use crate::connection;
-use crate::form::{Asked, Refused, unchanged};
+use crate::form::{Asked, VERSION, unchanged};
 use crate::layout::Section;
-use crate::piece::{self, Tone, badge, checked, empty, full_time, number, options, switch, time};
+use crate::piece::{self, Tone, alert, badge, checked, empty, full_time, number, options, switch, time};
 use crate::secret;
 use crate::visit::{Act, Done, Question, Visit, done};
 
@@ -41,6 +40,9 @@ const FIELDS: [&str; 13] = [
     "stockSync.intervalMinutes",
     "stockSync.reserve",
 ];
+
+/// What is said where another one has stored the setting since the form was opened.
+const CHANGED: &str = "the setting was changed since this form was opened: check it, and send it again";
 
 /// Members of a stored setting that a body may change and the form does not show.
 const KEPT: &str = "warehouses";
@@ -115,10 +117,19 @@ fn clock(minutes: Option<i32>, next: Option<DateTime<Utc>>, now: DateTime<Utc>) 
 }
 
 /// `GET /console/eshop/{id}/setting`.
-pub(crate) async fn edit(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn edit(Id(id): Id<EshopId>, mut visit: Asking) -> Result<Response, Failure> {
     let stored = stored(&visit, id).await?;
-    let fields = shown(stored.as_ref());
-    Ok(editor(&visit, id, stored.is_some(), &fields, &Refused::default()).await?)
+    let form = visit.filled(shown(stored.as_ref()));
+    let eshop =
+        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
+    let title = format!("Integration of {}", eshop.name);
+    let path = page(id);
+    let content = html! {
+        p.trail { (piece::eshop(id, &eshop.name)) " / integration setting" }
+        h1 { (title) }
+        (visit.form(&format!("{path}/setting"), "Store", &path, &fields(&visit, &form, stored.is_some())))
+    };
+    Ok(visit.page(Section::Syncs, &title, &content))
 }
 
 /// `POST /console/eshop/{id}/setting`.
@@ -126,15 +137,8 @@ pub(crate) async fn store(Id(id): Id<EshopId>, act: Acting) -> Result<Response, 
     let stored = stored(&act.visit, id).await?;
     let version = act.form.version();
     let body = body(&act.form, stored.as_ref());
-    let check = unchanged(version, "the setting was changed meanwhile: open it again");
-    match store::store(act.visit.services(), &act.visit.may, id, body, check).await {
-        Ok(_) => Ok(done(&page(id), Done::SettingStored, None)),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            let page = editor(&act.visit, id, stored.is_some(), &act.form, &refused).await?;
-            Ok((StatusCode::BAD_REQUEST, page).into_response())
-        }
-    }
+    store::store(act.visit.services(), &act.visit.may, id, body, unchanged(version, CHANGED)).await?;
+    Ok(done(&page(id), Done::SettingStored, None))
 }
 
 /// The stored setting, as the API shows it.
@@ -170,7 +174,7 @@ fn shown(stored: Option<&Value>) -> Asked {
         .filter_map(|inventory| inventory["inventoryId"].as_str())
         .collect();
     Asked::of(vec![
-        ("version", text("/version")),
+        (VERSION, text("/version")),
         ("integrationType", text("/integrationType")),
         ("active", text("/active")),
         ("baseUrl", text("/baseUrl")),
@@ -226,38 +230,19 @@ fn credentials(form: &Asked, stored: Option<&Value>) -> Option<Value> {
     Some(given.into())
 }
 
-async fn editor(
-    visit: &Asking,
-    id: EshopId,
-    is_stored: bool,
-    form: &Asked,
-    refused: &Refused,
-) -> Result<Response, Problem> {
-    let eshop =
-        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
-    let title = format!("Integration of {}", eshop.name);
-    let path = page(id);
-    let content = html! {
-        p.trail { (piece::eshop(id, &eshop.name)) " / integration setting" }
-        h1 { (title) }
-        (visit.form(&format!("{path}/setting"), "Store", &path, &fields(is_stored, form, refused)))
-    };
-    Ok(visit.page(Section::Syncs, &title, &content))
-}
-
-fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
+fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
     let kinds = Integration::NAMES.iter().map(|name| (*name, *name));
-    let others = refused.others(&FIELDS);
+    let refused = &visit.refused;
     html! {
-        input type="hidden" name="version" value=[form.get("version")];
-        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        input type="hidden" name=(VERSION) value=[form.get(VERSION)];
+        (alert(refused, &FIELDS))
         fieldset {
             legend { "Partner" }
             (options(form, refused, "integrationType", "Kind", kinds))
             (checked(form, refused, "baseUrl", "Address", "url"))
             (switch(form, "active", "Call the partner"))
         }
-        (secret::credentials(is_stored, form, refused, "Kind (feed)"))
+        (secret::credentials(visit, form, is_stored, ["credentials", "Credentials", "Kind (feed)"]))
         fieldset {
             legend { "Products" }
             (switch(form, "productSync.enabled", "Fetch by the clock"))

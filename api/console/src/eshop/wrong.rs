@@ -1,12 +1,14 @@
 //! What is wrong with an e-shop, the worst first, with the page where each can be looked into.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::operate::eshop::{self, RUNS};
+use longshore_shared::job::kind::JobState;
+use longshore_shared::operate::attention::{Refused, Unanswered};
+use longshore_shared::operate::eshop::{self, RUNS, Run};
 use longshore_shared::webhook::health::Health;
 use maud::{Markup, html};
 
 use super::Found;
-use crate::piece::{Tone, badge, counted, empty, seconds};
+use crate::piece::{Tone, badge, counted, empty, number, seconds};
 
 struct Wrong {
     tone: Tone,
@@ -18,6 +20,8 @@ struct Wrong {
 pub(super) fn draw(found: &Found, now: DateTime<Utc>) -> Markup {
     let mut all: Vec<Wrong> = [inactive(found), partner(found, now)].into_iter().flatten().collect();
     all.extend(syncs(found, now));
+    all.extend(refusing(&found.runs, now));
+    all.extend(found.unanswered.iter().map(|silent| unanswered(silent, now)));
     all.extend(webhooks(found, now));
     all.sort_by_key(|wrong| wrong.tone != Tone::Bad);
     html! {
@@ -78,6 +82,36 @@ fn syncs(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
             Wrong { tone: Tone::Bad, word: "sync", sentence, address }
         })
         .collect()
+}
+
+/// Kinds of sync whose last run refused its rows. A run without rows says nothing.
+fn refusing(runs: &[Run], now: DateTime<Utc>) -> Vec<Wrong> {
+    let of_a_kind = runs.chunk_by(|one, other| one.kind == other.kind);
+    let refusing = of_a_kind.filter_map(|runs| {
+        let mut with_rows = runs.iter().filter(|run| run.state == JobState::Succeeded && run.total > 0);
+        let last = with_rows.next()?;
+        let refused = Refused::of(last.total, last.failed)?;
+        let before = with_rows.take_while(|run| Refused::of(run.total, run.failed).is_some());
+        let since = before.last().unwrap_or(last).created_at;
+        let sentence = format!(
+            "{} has refused {} rows for {}: {} of {} in the last run.",
+            last.kind,
+            refused.in_words(),
+            lasted(since, now),
+            number(last.failed),
+            number(last.total)
+        );
+        let tone = if refused == Refused::All { Tone::Bad } else { Tone::Warn };
+        let address = Some(format!("/console/job/{}", last.id));
+        Some(Wrong { tone, word: "refused", sentence, address })
+    });
+    refusing.collect()
+}
+
+/// Jobs that make no progress at the partner.
+fn unanswered(silent: &Unanswered, now: DateTime<Utc>) -> Wrong {
+    let address = Some(format!("/console/job/{}", silent.job));
+    Wrong { tone: Tone::Warn, word: "partner", sentence: silent.in_words(now), address }
 }
 
 fn webhooks(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {

@@ -53,7 +53,7 @@ async fn chosen(visit: &Asking, asked: &Asked, deed: Deed) -> Result<Chosen, Pro
     if asked.get("all").is_none() {
         let ids = asked.ids("id")?;
         if !(1..=AT_ONCE).contains(&ids.len()) {
-            return Err(Problem::violation("id", "invalid_count", format!("select 1 to {AT_ONCE} jobs")));
+            return Err(Problem::violation("", "invalid_count", format!("select 1 to {AT_ONCE} jobs")));
         }
         return Ok(Chosen { ids, matching: None });
     }
@@ -64,7 +64,7 @@ async fn chosen(visit: &Asking, asked: &Asked, deed: Deed) -> Result<Chosen, Pro
             Deed::Cancel => "no matching job can be cancelled: all have ended",
             Deed::Retry => "no matching job can be retried: none has failed or refused items",
         };
-        return Err(Problem::violation("filter", "invalid_count", message));
+        return Err(Problem::violation("", "invalid_count", message));
     }
     let matching = i64::try_from(ids.len()).ok();
     // the oldest first

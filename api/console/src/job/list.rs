@@ -209,7 +209,7 @@ fn row(job: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
             }
             td { (progress(job.done, job.total, job.failed)) }
             td data-label="Accepted" { (moment(job.created_at, now)) }
-            td.number data-label="Ran" { (took(job.started_at, job.finished_at)) }
+            td.number data-label="Ran" { (took(job.attempt_started_at, job.finished_at)) }
             td.name data-label="E-shop" { (whose(job)) }
             td.name data-label="Requested by" { (job.actor) }
         }

@@ -13,6 +13,7 @@ use maud::{Markup, html};
 use serde_json::json;
 
 use crate::layout::Section;
+use crate::piece::{options, worded};
 use crate::visit::{Act, Done, Question, Visit, done};
 
 type Asking = Visit<permit::WriteExpeditions>;
@@ -124,6 +125,12 @@ fn reportable(status: Status) -> Vec<Status> {
     next
 }
 
+/// The fields of the operations, as the bodies of the API name them.
+const FIELDS: [&str; 3] = ["reason", "status", "errors[0].message"];
+
+/// Maximum characters of what is wrong with an order.
+const MESSAGE_LENGTH: usize = 255;
+
 fn page(id: ExpeditionId) -> String {
     format!("/console/order/{id}")
 }
@@ -154,7 +161,7 @@ async fn ask<P>(
         back: &back,
         fields: fields(&order),
     };
-    Ok(visit.ask(Section::Orders, &question))
+    Ok(visit.ask_for(Section::Orders, &question, &FIELDS))
 }
 
 async fn run(act: &Acting, id: ExpeditionId, command: &Command, deed: Done) -> Result<Response, Failure> {
@@ -204,7 +211,7 @@ pub(crate) async fn rollback(Id(id): Id<ExpeditionId>, act: Acting) -> Result<Re
 pub(crate) async fn ask_cancel(Id(id): Id<ExpeditionId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "Its pieces are given back. This cannot be undone." } };
     let field = |_: &Order| {
-        html! { label { "Reason, for the audit (optional)" input type="text" name="reason" maxlength=(REASON_LENGTH) autocomplete="off"; } }
+        worded(&visit.asked, &visit.refused, "reason", "Reason, for the audit (optional)", REASON_LENGTH)
     };
     ask(&visit, id, Operation::Cancel, "Cancel the order?", said, field).await
 }
@@ -261,11 +268,9 @@ pub(crate) async fn ask_status(
     let fields = |order: &Order| {
         let next = reportable(order.status);
         html! {
-            label { "Status"
-                select name="status" required { @for status in &next { option value=(status.as_str()) { (status.as_str()) } } }
-            }
+            (options(&visit.asked, &visit.refused, "status", "Status", next.iter().map(|status| (status.as_str(), status.as_str()))))
             @if next.contains(&Status::Incorrect) {
-                label { "What is wrong, for incorrect" input type="text" name="message" maxlength="255" autocomplete="off"; }
+                (worded(&visit.asked, &visit.refused, "errors[0].message", "What is wrong, for incorrect", MESSAGE_LENGTH))
             }
         }
     };
@@ -278,7 +283,7 @@ pub(crate) async fn report(
     act: Act<permit::ReportExpeditions>,
 ) -> Result<Response, Failure> {
     let mut body = json!({"status": act.form.get("status")});
-    if let Some(message) = act.form.get("message") {
+    if let Some(message) = act.form.get("errors[0].message") {
         body["errors"] = json!([{"message": message}]);
     }
     progress::report(act.visit.services(), &act.visit.may, id, body, |_| Ok(())).await?;

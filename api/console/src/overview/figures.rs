@@ -89,11 +89,11 @@ fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
     Figure { name: "Failed", value, more, class: "bad", course, page: "/console/failure" }
 }
 
-/// The duration that 95 % of the calls of the last step did not exceed.
+/// The duration that 95 % of the calls did not exceed, in the last minute that had any.
 fn slowest(calls: &[Point]) -> Option<Figure> {
     let last = calls.iter().rev().find_map(|point| point.p95_ms)?;
     let course = calls.iter().map(|point| point.p95_ms).collect();
-    let more = "95 % in the last minute".to_owned();
+    let more = "95 % in the last minute with calls".to_owned();
     let (name, value) = ("Duration of calls", milliseconds(last));
     Some(Figure { name, value, more, class: "p95", course, page: DELIVERIES })
 }

@@ -147,6 +147,24 @@ pub(crate) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str,
     }
 }
 
+/// A field of a form for a few words, at most so many characters.
+pub(crate) fn worded(asked: &Asked, refused: &Refused, name: &str, label: &str, characters: usize) -> Markup {
+    let wrong = refused.message(name);
+    html! {
+        label { (label)
+            input type="text" name=(name) value=[asked.get(name)] maxlength=(characters) autocomplete="off"
+                aria-invalid=[wrong.map(|_| "true")] aria-describedby=[wrong.map(|_| format!("wrong-{name}"))];
+            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (sentence(wrong)) "." } }
+        }
+    }
+}
+
+/// Why a form was refused, except what its fields say themselves.
+pub(crate) fn alert(refused: &Refused, names: &[&str]) -> Markup {
+    let others = refused.others(names);
+    html! { @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } } }
+}
+
 /// A check box of a form.
 pub(crate) fn switch(asked: &Asked, name: &str, label: &str) -> Markup {
     html! {

@@ -1,7 +1,6 @@
 //! Creating and changing a carrier preference. Both go through the use-cases of the API.
 
-use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
+use axum::response::Response;
 use longshore_http::extract::{Failure, Id};
 use longshore_shared::kernel::ids::OrganisationId;
 use longshore_shared::kernel::problem::Problem;
@@ -13,9 +12,9 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{Acting, Asking, CHANGED, HERE, condition, find, of};
-use crate::form::{Asked, Refused, unchanged};
+use crate::form::{Asked, Refused, VERSION, unchanged};
 use crate::layout::Section;
-use crate::piece::{checked, empty, options, switch};
+use crate::piece::{alert, checked, empty, options, switch};
 use crate::visit::{Done, done};
 
 /// The fields of the form besides the conditions, as the body of the API names them.
@@ -31,12 +30,12 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
-    async fn show(&self, visit: &Asking, form: &Asked, refused: &Refused) -> Result<Response, Problem> {
+    async fn show(&self, visit: &Asking, form: &Asked) -> Result<Response, Problem> {
         let choices = choices(visit, self.organisation).await?;
         let back = of(self.organisation);
         let fields = html! {
             input type="hidden" name="organisation" value=(self.organisation);
-            (fields(&choices, form, refused))
+            (fields(&choices, form, &visit.refused))
         };
         let content = html! {
             p.trail { a href=(back) { "Carrier preferences" } " / " (choices.organisation) }
@@ -53,7 +52,7 @@ async fn choices(visit: &Asking, organisation: OrganisationId) -> Result<Choices
 }
 
 /// `GET /console/preference/new`: without an organisation, which one, unless there is only one.
-pub(crate) async fn new(visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn new(mut visit: Asking) -> Result<Response, Failure> {
     let organisation = match visit.asked.id("organisation")? {
         Some(organisation) => organisation,
         None => match visit.scope().organisations() {
@@ -62,17 +61,14 @@ pub(crate) async fn new(visit: Asking) -> Result<Response, Failure> {
         },
     };
     let next = choices(&visit, organisation).await?.next;
-    let form = Asked::of(vec![("active", "true".to_owned()), ("position", next.to_string())]);
-    Ok(creator(organisation).show(&visit, &form, &Refused::default()).await?)
-}
-
-fn creator(organisation: OrganisationId) -> Page<'static> {
-    Page {
+    let form = visit.filled(Asked::of(vec![("active", "true".to_owned()), ("position", next.to_string())]));
+    let page = Page {
         organisation,
         action: "/console/preference/new",
         button: "Create",
         title: "New carrier preference",
-    }
+    };
+    Ok(page.show(&visit, &form).await?)
 }
 
 async fn which(visit: &Asking) -> Result<Response, Problem> {
@@ -106,40 +102,25 @@ pub(crate) async fn create(act: Acting) -> Result<Response, Failure> {
         .ok_or_else(|| Problem::violation("organisation", "required", "is required"))?;
     let mut body = body(&act.form);
     body.insert("organisation".to_owned(), json!(organisation));
-    match record::create::<CarrierPreference>(act.visit.services(), &act.visit.may, body.into()).await {
-        Ok(_) => Ok(done(&of(organisation), Done::PreferenceStored, None)),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            let page = creator(organisation).show(&act.visit, &act.form, &refused).await?;
-            Ok((StatusCode::BAD_REQUEST, page).into_response())
-        }
-    }
+    record::create::<CarrierPreference>(act.visit.services(), &act.visit.may, body.into()).await?;
+    Ok(done(&of(organisation), Done::PreferenceStored, None))
 }
 
 /// `GET /console/preference/{id}/edit`.
-pub(crate) async fn edit(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn edit(Id(id): Id, mut visit: Asking) -> Result<Response, Failure> {
     let found = find(&visit, id).await?;
     let mut fields = vec![
-        ("version", found.version.to_string()),
+        (VERSION, found.version.to_string()),
         ("eshop", found.eshop_id.map(|id| id.to_string()).unwrap_or_default()),
         ("position", found.position.to_string()),
         ("active", found.active.to_string()),
         ("carrier", choice(found.carrier_id, found.service_id)),
     ];
     fields.extend(condition::shown(&found.conditions));
-    Ok(editor(&visit, id, found.organisation_id, &Asked::of(fields), &Refused::default()).await?)
-}
-
-async fn editor(
-    visit: &Asking,
-    id: Uuid,
-    organisation: OrganisationId,
-    form: &Asked,
-    refused: &Refused,
-) -> Result<Response, Problem> {
-    let action = format!("{HERE}/{id}/edit");
+    let form = visit.filled(Asked::of(fields));
+    let (organisation, action) = (found.organisation_id, format!("{HERE}/{id}/edit"));
     let page = Page { organisation, action: &action, button: "Store", title: "Edit the carrier preference" };
-    page.show(visit, form, refused).await
+    Ok(page.show(&visit, &form).await?)
 }
 
 /// `POST /console/preference/{id}/edit`.
@@ -153,21 +134,9 @@ pub(crate) async fn store(Id(id): Id, act: Acting) -> Result<Response, Failure> 
         body.remove("carrier");
         body.remove("carrierService");
     }
-    let stored = record::update::<CarrierPreference>(
-        visit.services(),
-        &visit.may,
-        id,
-        body.into(),
-        unchanged(version, CHANGED),
-    );
-    match stored.await {
-        Ok(_) => Ok(done(&of(found.organisation_id), Done::PreferenceStored, None)),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            let page = editor(visit, id, found.organisation_id, &act.form, &refused).await?;
-            Ok((StatusCode::BAD_REQUEST, page).into_response())
-        }
-    }
+    let check = unchanged(version, CHANGED);
+    record::update::<CarrierPreference>(visit.services(), &visit.may, id, body.into(), check).await?;
+    Ok(done(&of(found.organisation_id), Done::PreferenceStored, None))
 }
 
 /// A carrier and a service of it, as one option of the form: without script, no list follows another.
@@ -197,7 +166,6 @@ fn body(form: &Asked) -> Map<String, Value> {
 fn fields(choices: &Choices, form: &Asked, refused: &Refused) -> Markup {
     let names: Vec<&str> =
         FIELDS.into_iter().filter(|name| *name != "carrierService").chain(condition::FIELDS).collect();
-    let others = refused.others(&names);
     let eshops: Vec<(String, &str)> =
         choices.eshops.iter().map(|(id, name)| (id.to_string(), name.as_str())).collect();
     let eshops =
@@ -205,8 +173,8 @@ fn fields(choices: &Choices, form: &Asked, refused: &Refused) -> Markup {
     let carriers = carriers(choices, form);
     let carriers = carriers.iter().map(|(value, text)| (value.as_str(), text.as_str()));
     html! {
-        input type="hidden" name="version" value=[form.get("version")];
-        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        input type="hidden" name=(VERSION) value=[form.get(VERSION)];
+        (alert(refused, &names))
         fieldset {
             legend { "Preference" }
             (options(form, refused, "eshop", "For the orders of", eshops))

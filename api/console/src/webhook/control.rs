@@ -1,7 +1,6 @@
 //! Actions on a webhook: enabling and testing.
 
-use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
+use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::webhook::event::{NAMES, TEST};
@@ -9,13 +8,16 @@ use longshore_shared::webhook::{delivery, subscription};
 use maud::{Markup, html};
 use serde_json::json;
 
-use crate::form::{Asked, Refused};
+use crate::form::Asked;
 use crate::layout::Section;
 use crate::piece::options;
 use crate::visit::{Act, Done, Question, Visit, done};
 
 type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
+
+/// The field of a test.
+const EVENT: &str = "event";
 
 fn page(id: WebhookId) -> String {
     format!("/console/webhook/{id}")
@@ -24,7 +26,7 @@ fn page(id: WebhookId) -> String {
 /// `GET /console/webhook/{id}/activate`.
 pub(crate) async fn ask_activate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "Waiting deliveries are sent, and future ones as they become due." } };
-    ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", html! {}).await
+    ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", None).await
 }
 
 /// `POST /console/webhook/{id}/activate`.
@@ -36,7 +38,7 @@ pub(crate) async fn activate(Id(id): Id<WebhookId>, act: Acting) -> Result<Respo
 /// `GET /console/webhook/{id}/deactivate`.
 pub(crate) async fn ask_deactivate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "No deliveries are sent until the webhook is activated again. Due deliveries are kept." } };
-    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate", "deactivate", html! {}).await
+    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate", "deactivate", None).await
 }
 
 /// `POST /console/webhook/{id}/deactivate`.
@@ -47,34 +49,19 @@ pub(crate) async fn deactivate(Id(id): Id<WebhookId>, act: Acting) -> Result<Res
 
 /// `GET /console/webhook/{id}/test`, with the `event` to begin with.
 pub(crate) async fn ask_test(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
-    let event = visit.asked.get("event").filter(|event| NAMES.contains(event)).unwrap_or(TEST.name);
-    let form = Asked::of(vec![("event", event.to_owned())]);
-    test_form(&visit, id, &form, &Refused::default()).await
-}
-
-async fn test_form(
-    visit: &Asking,
-    id: WebhookId,
-    form: &Asked,
-    refused: &Refused,
-) -> Result<Response, Failure> {
+    let event = visit.asked.get(EVENT).filter(|event| NAMES.contains(event)).unwrap_or(TEST.name);
+    let form = Asked::of(vec![(EVENT, event.to_owned())]);
     let explanation = html! {
         p { "Sends a signed example, whatever the webhook subscribes to. Its record does not exist, and its body has " code { "\"test\": true" } "." }
     };
-    let fields = options(form, refused, "event", "Event", NAMES.iter().map(|name| (*name, *name)));
-    ask(visit, id, "Send a test?", explanation, "Send a test", "test", fields).await
+    let fields = options(&form, &visit.refused, EVENT, "Event", NAMES.iter().map(|name| (*name, *name)));
+    ask(&visit, id, "Send a test?", explanation, "Send a test", "test", Some(fields)).await
 }
 
 /// `POST /console/webhook/{id}/test`: leads to the delivery.
 pub(crate) async fn test(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
-    let body = act.form.get("event").map(|event| json!({"event": event}));
-    let answer = match delivery::send_test(act.visit.services(), &act.visit.may, id, body).await {
-        Ok(answer) => answer,
-        Err(problem) => {
-            let form = test_form(&act.visit, id, &act.form, &Refused::fields(problem)?).await?;
-            return Ok((StatusCode::BAD_REQUEST, form).into_response());
-        }
-    };
+    let body = act.form.get(EVENT).map(|event| json!({"event": event}));
+    let answer = delivery::send_test(act.visit.services(), &act.visit.may, id, body).await?;
     let webhook = act.visit.webhook(id).await?;
     let message = if !webhook.active {
         Done::TestKept
@@ -93,13 +80,14 @@ async fn ask(
     explanation: Markup,
     button: &str,
     action: &str,
-    fields: Markup,
+    event: Option<Markup>,
 ) -> Result<Response, Failure> {
     let webhook = visit.webhook(id).await?;
     let explanation = html! { p { code { (webhook.destination) } } (explanation) };
     let back = page(id);
     let action = format!("{back}/{action}");
+    let fields = event.unwrap_or_default();
     let question =
         Question { title, explanation, button, is_grave: false, action: &action, back: &back, fields };
-    Ok(visit.ask(Section::Webhooks, &question))
+    Ok(visit.ask_for(Section::Webhooks, &question, &[EVENT]))
 }

@@ -1,7 +1,6 @@
 //! Creating and changing a webhook, and rotating its secret. All go through the use-cases of the API.
 
-use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
+use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::ids::{EshopId, WebhookId};
@@ -13,9 +12,9 @@ use longshore_shared::webhook::subscription;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::form::{Asked, Refused, unchanged};
+use crate::form::{Asked, VERSION, unchanged};
 use crate::layout::Section;
-use crate::piece::{self, checked, options, switch};
+use crate::piece::{self, alert, checked, options, switch};
 use crate::secret::{self, Once};
 use crate::visit::{Act, Done, Visit, done};
 
@@ -35,19 +34,15 @@ const FIELDS: [&str; 8] = [
 ];
 
 /// `GET /console/eshop/{id}/webhook`.
-pub(crate) async fn new(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
-    let form = Asked::of(vec![("event", "*".to_owned()), ("maxInFlight", "16".to_owned())]);
-    Ok(creator(&visit, id, &form, &Refused::default()).await?)
-}
-
-async fn creator(visit: &Asking, id: EshopId, form: &Asked, refused: &Refused) -> Result<Response, Problem> {
+pub(crate) async fn new(Id(id): Id<EshopId>, mut visit: Asking) -> Result<Response, Failure> {
+    let form = visit.filled(Asked::of(vec![("event", "*".to_owned()), ("maxInFlight", "16".to_owned())]));
     let eshop =
         eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let back = format!("/console/eshop/{id}");
     let content = html! {
         p.trail { (piece::eshop(id, &eshop.name)) " / new webhook" }
         h1 { "New webhook of " (eshop.name) }
-        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(form, refused, false)))
+        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(&visit, &form, false)))
     };
     Ok(visit.page(Section::Webhooks, "New webhook", &content))
 }
@@ -57,30 +52,29 @@ pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response,
     let mut body = body(&act.form, None);
     body.insert("eshop".to_owned(), json!(id));
     let body = Value::from(body);
-    let created = secret::act_once(&act, &format!("/console/eshop/{id}/webhook"), &body, async |context| {
+    let answer = secret::act_once(&act, &format!("/console/eshop/{id}/webhook"), &body, async |context| {
         subscription::create(act.visit.services(), context, body.clone()).await
     })
-    .await;
-    match created {
-        Ok(answer) => Ok(shows_secret(&act.visit, &answer, "The webhook is created")?),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            let page = creator(&act.visit, id, &act.form, &refused).await?;
-            Ok((StatusCode::BAD_REQUEST, page).into_response())
-        }
-    }
+    .await?;
+    Ok(shows_secret(&act.visit, &answer, "The webhook is created")?)
 }
 
 /// `GET /console/webhook/{id}/edit`.
-pub(crate) async fn edit(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Response, Failure> {
     let stored = stored(&visit, id).await?;
     let text = |name: &str| match &stored[name] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let names = ["version", "event", "destination", "maxInFlight", "ordered"];
-    let form = Asked::of(names.map(|name| (name, text(name))).into());
-    Ok(editor(&visit, id, &form, &Refused::default()))
+    let names = [VERSION, "event", "destination", "maxInFlight", "ordered"];
+    let form = visit.filled(Asked::of(names.map(|name| (name, text(name))).into()));
+    let (back, destination) = (format!("/console/webhook/{id}"), text("destination"));
+    let content = html! {
+        p.trail { a href="/console/webhook" { "Webhooks" } " / " a href=(back) { (destination) } " / edit" }
+        h1 { "Edit the webhook" }
+        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(&visit, &form, true)))
+    };
+    Ok(visit.page(Section::Webhooks, "Edit the webhook", &content))
 }
 
 /// The stored webhook, as the API shows it: all of the same version.
@@ -90,29 +84,15 @@ async fn stored(visit: &Asking, id: WebhookId) -> Result<Value, Problem> {
     serde_json::from_str(&found.json).map_err(Problem::internal)
 }
 
-fn editor(visit: &Asking, id: WebhookId, form: &Asked, refused: &Refused) -> Response {
-    let back = format!("/console/webhook/{id}");
-    let content = html! {
-        p.trail { a href="/console/webhook" { "Webhooks" } " / " a href=(back) { (form.get("destination").unwrap_or("webhook")) } " / edit" }
-        h1 { "Edit the webhook" }
-        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(form, refused, true)))
-    };
-    visit.page(Section::Webhooks, "Edit the webhook", &content)
-}
-
 /// `POST /console/webhook/{id}/edit`.
 pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let stored = stored(&act.visit, id).await?;
     let version = act.form.version();
-    let check = unchanged(version, "the webhook was changed meanwhile: open it again");
+    let check =
+        unchanged(version, "the webhook was changed since this form was opened: check it, and send it again");
     let body = body(&act.form, stored.get("authentication")).into();
-    match subscription::update(act.visit.services(), &act.visit.may, id, body, check).await {
-        Ok(_) => Ok(done(&format!("/console/webhook/{id}"), Done::WebhookStored, None)),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            Ok((StatusCode::BAD_REQUEST, editor(&act.visit, id, &act.form, &refused)).into_response())
-        }
-    }
+    subscription::update(act.visit.services(), &act.visit.may, id, body, check).await?;
+    Ok(done(&format!("/console/webhook/{id}"), Done::WebhookStored, None))
 }
 
 /// The body of the API that a form says. What is left empty of the authentication stays as it is stored.
@@ -131,17 +111,11 @@ fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     body
 }
 
-fn fields(form: &Asked, refused: &Refused, is_stored: bool) -> Markup {
-    let types = [
-        ("", if is_stored { "as stored" } else { "none" }),
-        ("none", "none"),
-        ("basic", "user name and password"),
-        ("bearer", "token"),
-    ];
-    let others = refused.others(&FIELDS);
+fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
+    let refused = &visit.refused;
     html! {
-        @if is_stored { input type="hidden" name="version" value=[form.get("version")]; } @else { (secret::one_time_key()) }
-        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        @if is_stored { input type="hidden" name=(VERSION) value=[form.get(VERSION)]; } @else { (secret::one_time_key(visit)) }
+        (alert(refused, &FIELDS))
         fieldset {
             legend { "Destination" }
             (checked(form, refused, "destination", "Address", "url"))
@@ -152,14 +126,7 @@ fn fields(form: &Asked, refused: &Refused, is_stored: bool) -> Markup {
             (checked(form, refused, "maxInFlight", "Calls at once", "number"))
             (switch(form, "ordered", "In order: one at a time, and a failure holds the rest"))
         }
-        fieldset {
-            legend { "Authentication" }
-            @if is_stored { p.muted { "Empty fields keep what is stored, which is never shown. A new address of another host needs it again." } }
-            (options(form, refused, "authentication.type", "Kind", types))
-            (checked(&Asked::default(), refused, "authentication.username", "User name", "text"))
-            (checked(&Asked::default(), refused, "authentication.password", "Password", "password"))
-            (checked(&Asked::default(), refused, "authentication.token", "Token", "password"))
-        }
+        (secret::credentials(visit, form, is_stored, ["authentication", "Authentication", "Kind"]))
     }
 }
 

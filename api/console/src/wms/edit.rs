@@ -1,7 +1,6 @@
 //! The setting of a wms: storing it, and rotating its secret. All go through the use-cases of the API.
 
-use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
+use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::expedition::handover::setting::body::IN_FLIGHT;
 use longshore_shared::expedition::handover::setting::{self, rotation, store};
@@ -12,9 +11,9 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::find;
-use crate::form::{Asked, Refused, unchanged};
+use crate::form::{Asked, VERSION, unchanged};
 use crate::layout::Section;
-use crate::piece::{checked, switch};
+use crate::piece::{alert, checked, switch};
 use crate::secret::{self, Once};
 use crate::visit::{Act, Done, Visit, done};
 
@@ -41,9 +40,18 @@ pub(super) fn page(id: WmsId) -> String {
 }
 
 /// `GET /console/wms/{id}/edit`.
-pub(crate) async fn edit(Id(id): Id<WmsId>, visit: Asking) -> Result<Response, Failure> {
+pub(crate) async fn edit(Id(id): Id<WmsId>, mut visit: Asking) -> Result<Response, Failure> {
     let stored = stored(&visit, id).await?;
-    Ok(editor(&visit, id, stored.is_some(), &shown(stored.as_ref()), &Refused::default()).await?)
+    let form = visit.filled(shown(stored.as_ref()));
+    let wms = find(&visit, id).await?;
+    let title = format!("Hand-over of {}", wms.name);
+    let path = page(id);
+    let content = html! {
+        p.trail { a href="/console/wms" { "Warehouses" } " / " a href=(path) { (wms.name) } " / setting" }
+        h1 { (title) }
+        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(&visit, &form, stored.is_some())))
+    };
+    Ok(visit.page(Section::Warehouses, &title, &content))
 }
 
 /// `POST /console/wms/{id}/edit`: where it creates the setting, the only page that shows the secret.
@@ -51,17 +59,14 @@ pub(crate) async fn store(Id(id): Id<WmsId>, act: Acting) -> Result<Response, Fa
     let visit = &act.visit;
     let stored = stored(visit, id).await?;
     let version = act.form.version();
-    let check = unchanged(version, "the setting was changed meanwhile: open it again");
+    let check =
+        unchanged(version, "the setting was changed since this form was opened: check it, and send it again");
     let body = body(&act.form, stored.as_ref());
-    match store::store(visit.services(), &visit.may, id, body, check).await {
-        Ok(answer) if stored.is_none() => Ok(shows_secret(visit, id, "The wms is connected", &answer)?),
-        Ok(_) => Ok(done(&page(id), Done::WmsStored, None)),
-        Err(problem) => {
-            let refused = Refused::fields(problem)?;
-            let page = editor(visit, id, stored.is_some(), &act.form, &refused).await?;
-            Ok((StatusCode::BAD_REQUEST, page).into_response())
-        }
+    let answer = store::store(visit.services(), &visit.may, id, body, check).await?;
+    if stored.is_none() {
+        return Ok(shows_secret(visit, id, "The wms is connected", &answer)?);
     }
+    Ok(done(&page(id), Done::WmsStored, None))
 }
 
 /// The stored setting, as the API shows it.
@@ -86,7 +91,7 @@ fn shown(stored: Option<&Value>) -> Asked {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    Asked::of(["version", "baseUrl", "active", "paused", "maxInFlight"].map(|name| (name, text(name))).into())
+    Asked::of([VERSION, "baseUrl", "active", "paused", "maxInFlight"].map(|name| (name, text(name))).into())
 }
 
 /// The body of the API that a form says. What is left empty of the credentials keeps the stored ones.
@@ -106,29 +111,11 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
     body.into()
 }
 
-async fn editor(
-    visit: &Asking,
-    id: WmsId,
-    is_stored: bool,
-    form: &Asked,
-    refused: &Refused,
-) -> Result<Response, Problem> {
-    let wms = find(visit, id).await?;
-    let title = format!("Hand-over of {}", wms.name);
-    let path = page(id);
-    let content = html! {
-        p.trail { a href="/console/wms" { "Warehouses" } " / " a href=(path) { (wms.name) } " / setting" }
-        h1 { (title) }
-        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(is_stored, form, refused)))
-    };
-    Ok(visit.page(Section::Warehouses, &title, &content))
-}
-
-fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
-    let others = refused.others(&FIELDS);
+fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
+    let refused = &visit.refused;
     html! {
-        input type="hidden" name="version" value=[form.get("version")];
-        @if !others.is_empty() { div.error role="alert" { @for other in &others { p { (other) } } } }
+        input type="hidden" name=(VERSION) value=[form.get(VERSION)];
+        (alert(refused, &FIELDS))
         fieldset {
             legend { "System of the warehouse" }
             p.muted { "Orders are handed over to this address. Before it leads to another system, ask back what the previous one has." }
@@ -137,7 +124,7 @@ fn fields(is_stored: bool, form: &Asked, refused: &Refused) -> Markup {
             (switch(form, "active", "Hand orders over; otherwise they go on by hand"))
             (switch(form, "paused", "Paused: orders become due, and no call is made"))
         }
-        (secret::credentials(is_stored, form, refused, "Kind"))
+        (secret::credentials(visit, form, is_stored, ["credentials", "Credentials", "Kind"]))
     }
 }
 

@@ -69,12 +69,40 @@ impl<S: Send + Sync> FromRequestParts<S> for Once {
     }
 }
 
+/// Runs a use-case once under a key: with an answer that is stored, it is not run again. A refusal releases the key.
+pub async fn run_once<F>(
+    services: &Services,
+    mut context: Context,
+    key: &Key<'_>,
+    body_hash: &[u8],
+    use_case: F,
+) -> Result<Answered, Problem>
+where
+    F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
+{
+    let held = match idempotency::claim(&services.db.main, key, Some(body_hash)).await? {
+        Claimed::Repeated { answer, .. } => return Ok(Answered { answer, replayed: true }),
+        Claimed::First(held) => held,
+    };
+    context.claim = held.claim();
+    match use_case(&context).await {
+        Ok(answer) => {
+            held.keep();
+            Ok(Answered { answer, replayed: false })
+        }
+        Err(problem) => {
+            held.give_back().await;
+            Err(problem)
+        }
+    }
+}
+
 impl Once {
-    /// Runs a use-case unless its answer is stored; a refusal releases the key.
+    /// Runs a use-case; with a key, once ([`run_once`]).
     pub async fn answer<F>(
         &self,
         services: &Services,
-        mut context: Context,
+        context: Context,
         body_hash: &[u8],
         use_case: F,
     ) -> Result<Answered, Failure>
@@ -84,30 +112,13 @@ impl Once {
         let Some(key) = self.key(&context) else {
             return Ok(Answered { answer: use_case(&context).await?, replayed: false });
         };
-        let held = match idempotency::claim(&services.db.main, &key, Some(body_hash)).await? {
-            Claimed::Repeated { answer, .. } => return Ok(Answered { answer, replayed: true }),
-            Claimed::First(held) => held,
-        };
-        context.claim = held.claim();
-        match use_case(&context).await {
-            Ok(answer) => {
-                held.keep();
-                Ok(Answered { answer, replayed: false })
-            }
-            Err(problem) => {
-                held.give_back().await;
-                Err(problem.into())
-            }
-        }
+        Ok(run_once(services, context, &key, body_hash, use_case).await?)
     }
 
     /// The key as it is stored, for operations whose body is a stream.
     #[must_use]
     pub fn key<'k>(&'k self, context: &Context) -> Option<Key<'k>> {
         let key = self.key.as_deref()?;
-        // by account rather than by token: the caller may log in again or refresh its token before it repeats
-        // a request
-        let caller = context.caller.account();
-        Some(Key { caller, method: self.method.as_str(), path: &self.path, key })
+        Some(Key::new(&context.caller, self.method.as_str(), &self.path, key))
     }
 }

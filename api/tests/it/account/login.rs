@@ -343,6 +343,40 @@ async fn an_idempotency_key_is_still_known_after_a_new_login(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_idempotency_key_shows_nothing_of_an_organisation_that_its_account_has_lost(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let superadmin = &world.api.superadmin;
+    let (ours, other) = (world.api.tenant.organisation, world.other.organisation);
+    let admin = world.add_admin("ann", json!({"password": PASSWORD, "organisations": [ours, other]})).await;
+    let supplier = json!({"organisation": ours, "name": "Rope & Co"});
+    let create = async || {
+        let token = world.login("ann").await;
+        let key = [("idempotency-key", "k")];
+        world.api.call_with(&token, Method::POST, "/api/supplier", supplier.clone(), &key).await
+    };
+    let made = create().await.expect(201);
+    let path = format!("/api/admin/{admin}/organisation/{ours}");
+    world.api.delete(superadmin, &path).await.expect(204);
+    let lost = create().await.expect(422);
+    assert_eq!(lost.json()["code"], "idempotency_key_reused");
+    assert!(!lost.text.contains("Rope") && !lost.text.contains(made.json()["id"].as_str().unwrap()));
+    world.api.put(superadmin, &path, Value::Null).await.expect(204);
+    let again = create().await.expect(201);
+    assert_eq!((again.header("idempotent-replayed"), &again.text), (Some("true"), &made.text));
+    // as one who sees everything, it has another scope, too
+    world
+        .api
+        .put(superadmin, &format!("/api/admin/{admin}"), json!({"role": "superadmin"}))
+        .await
+        .expect(200);
+    create().await.expect(422);
+    assert_eq!(world.count("SELECT count(*) FROM supplier").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_business_user_works_in_its_organisation_as_a_user(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_user("uma").await;

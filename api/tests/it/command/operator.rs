@@ -267,6 +267,11 @@ async fn what_needs_attention_is_listed_acknowledged_and_muted(_: PgPoolOptions,
     let words: Vec<_> = new.split_whitespace().collect();
     assert_eq!(words[..5], ["warning", "queue", "new", "-", "-"], "{new}");
 
+    // a paused queue is switched off, too
+    let shown = run(&["attention", "list"]).await.ends_with(0).stdout;
+    let off = shown.lines().last().unwrap();
+    assert_eq!(off.split_whitespace().take(3).collect::<Vec<_>>(), ["-", "queue", "off"], "{shown}");
+    assert!(off.contains("superadmin of a test") && off.contains("lane, since 20"), "{shown}");
     let said = run(&["attention", "acknowledge", id, "--note", "I know"]).await.ends_with(0).stdout;
     assert!(
         said.starts_with("the line is acknowledged until 20") && said.contains("Queue lane: Paused"),

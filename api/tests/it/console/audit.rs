@@ -143,3 +143,53 @@ async fn a_wrong_filter_is_marked_and_the_form_keeps_the_others(_: PgPoolOptions
     }
     browser.open("/console/audit?after=x").await.expect(400);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_one_account_or_token_did_is_found_by_its_id(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let (token, admin) = (uuid::Uuid::from_u128(7), uuid::Uuid::from_u128(8));
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+        "INSERT INTO admin (id, email, first_name, last_name, role, active, active_acceptance)
+             VALUES ('{admin}', 'jana@ops.example', 'Jana', 'Ops', 'superadmin', true, nextval('acceptance'));
+         INSERT INTO access_token (id, hash, name, role, created_by, last_used_at)
+             VALUES ('{token}', sha256('old'), 'label printer', 'superadmin', 'Jana Ops', now() - interval '2 days')"
+    )))
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    // older than all that others with these names did
+    let old = "INSERT INTO audit (id, at, actor_type, actor_id, actor_name, action, entity_type, entity_id, changes)
+         SELECT uuid_v7_at(at), at, $1, $2, $3, $4, 'supplier', gen_random_uuid(), '{}'
+         FROM (SELECT now() - interval '2 days' AS at) AS t";
+    for (kind, id, name, action) in
+        [("admin", admin, "Jana Ops", "queue.resume"), ("token", token, "label printer", "supplier.create")]
+    {
+        sqlx::query(old).bind(kind).bind(id).bind(name).bind(action).execute(&world.owner).await.unwrap();
+    }
+    records(&world, "admin", "Jana Ops", "queue.pause", 1).await;
+    records(&world, "token", "label printer", "supplier.update", 12_000).await;
+    let browser = Browser::new(api, &api.superadmin);
+    // a person, behind any number of records of programs
+    let page = browser.open(&format!("/console/audit?by={admin}")).await.expect(200).text;
+    assert_eq!((named(&page, "queue.resume"), named(&page, "queue.pause")), (1, 0), "{page}");
+    assert!(page.contains(&format!("href=\"/console/audit?by={admin}\"")), "{page}");
+    // a program that was not used lately: the search begins at its last use
+    let tokens = browser.open("/console/token").await.expect(200).text;
+    let (before, _) = tokens.split_once(": label printer<").unwrap();
+    let link = before.rsplit("href=\"").next().unwrap().split('"').next().unwrap().replace("&amp;", "&");
+    assert!(link.starts_with(&format!("/console/audit?by={token}&until=")), "{link}");
+    let page = browser.open(&link).await.expect(200).text;
+    assert_eq!((named(&page, "supplier.create"), named(&page, "supplier.update")), (1, 0), "{page}");
+    // by its name, everything that programs did comes first; the page says where what people did is
+    let page = browser.open("/console/audit?whose=all&actor=jana").await.expect(200).text;
+    assert!(page.contains("href=\"/console/audit?actor=jana\">search what people did</a>"), "{page}");
+    // another organisation sees neither
+    let (stranger, _) = world.stranger().await;
+    let theirs = stranger.token(&api.services, Role::Admin).await.unwrap();
+    for id in [admin, token] {
+        let page = Browser::new(api, &theirs).open(&format!("/console/audit?by={id}")).await.expect(200).text;
+        assert!(page.contains("No record matches."), "{page}");
+    }
+    browser.open("/console/audit?by=jana").await.expect(400);
+}

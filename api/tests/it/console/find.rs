@@ -25,7 +25,12 @@ async fn leads(browser: &Browser<'_>, text: &str) -> String {
 
 /// Creates an order of a product of the tenant; returns its id.
 async fn order(api: &Api, tenant: &Tenant, product: &str, number: &str) -> String {
-    let carrier = json!({"name": "Post", "code": 71, "organisations": [tenant.organisation]});
+    // each has its own carrier, whose code occurs once
+    let carriers: Value =
+        api.post(&api.superadmin, "/api/carrier/list", json!({"limit": 0})).await.expect(200).json();
+    let code = 71 + carriers["paging"]["total"].as_u64().unwrap();
+    let carrier =
+        json!({"name": format!("Post {code}"), "code": code, "organisations": [tenant.organisation]});
     let carrier: Value = api.post(&api.superadmin, "/api/carrier", carrier).await.expect(201).json();
     let body = json!({
         "eshop": tenant.eshop, "orderNumber": number, "externalId": "ext-7", "value": 1, "currency": "EUR",
@@ -65,7 +70,9 @@ async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, option
         (mug.to_uppercase(), product.clone()),
         (sku.to_owned(), format!("/console/product/{odd}")),
         ("2026/4711".to_owned(), order.clone()),
-        ("ext-7".to_owned(), order),
+        ("# 2026/4711 ".to_owned(), order.clone()),
+        ("ext-7".to_owned(), order.clone()),
+        ("EXT-7".to_owned(), order),
         ("alpine.example".to_owned(), format!("/console/webhook/{hook}")),
         (hook.to_string(), format!("/console/webhook/{hook}")),
         (run.to_string(), format!("/console/job/{run}")),
@@ -87,6 +94,66 @@ async fn what_an_operator_has_at_hand_leads_to_its_page(_: PgPoolOptions, option
     }
     find(&browser, &"x".repeat(201)).await.expect(400);
     assert!(find(&browser, " ").await.expect(200).text.contains("Nothing to look for."));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_is_found_by_its_number_in_the_bar_in_the_list_and_by_the_api(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("MUG-1", json!({"name": "Mug"})).await;
+    let id = order(api, &api.tenant, &mug, "SHOP-H1").await;
+    let (stranger, theirs) = world.stranger().await;
+    let foreign = order(api, &stranger, &theirs, "shop-h1").await;
+    let eshop: String = sqlx::query_scalar("SELECT name FROM eshop WHERE id = $1")
+        .bind(api.tenant.eshop)
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    let browser = Browser::new(api, &api.user);
+    for typed in ["SHOP-H1", "shop-h1", "Shop-h1", "#SHOP-H1 "] {
+        assert_eq!(leads(&browser, typed).await, format!("/console/order/{id}"), "{typed}");
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("number", typed).finish();
+        let list = browser.open(&format!("/console/order?{query}")).await.expect(200).text;
+        let link = format!("/console/order/{id}\"");
+        assert!(list.contains(&link) && !list.contains(&foreign), "{typed}: {list}");
+        let found: Value = api.post(&api.user, "/api/find", json!({"text": typed})).await.expect(200).json();
+        let hit = json!({"kind": "order", "id": id, "name": "SHOP-H1", "of": eshop});
+        assert_eq!(found, json!({"results": [hit], "more": []}), "{typed}");
+    }
+    // whoever sees both decides
+    let both = api.post(&api.superadmin, "/api/find", json!({"text": "shop-h1"})).await.expect(200).json();
+    assert_eq!(both["results"].as_array().map(Vec::len), Some(2), "{both}");
+    for (body, field) in [
+        (json!({}), "text"),
+        (json!({"text": ""}), "text"),
+        (json!({"text": "x".repeat(201)}), "text"),
+        (json!({"text": "x", "kind": "order"}), "kind"),
+    ] {
+        let refused = api.post(&api.user, "/api/find", body).await.expect(400).json();
+        assert_eq!(refused["violations"][0]["propertyPath"], field, "{refused}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_api_says_of_which_kind_there_is_more(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    for number in 0..=20 {
+        world.add(&format!("M{number}"), json!({"name": format!("Mug {number}")})).await;
+    }
+    let found: Value = api.post(&api.user, "/api/find", json!({"text": "mug"})).await.expect(200).json();
+    assert_eq!(found["more"], json!(["product"]));
+    let results = found["results"].as_array().unwrap();
+    assert!(results.len() == 20 && results.iter().all(|hit| hit["kind"] == "product"), "{found}");
+    // an access token has its own id, although the list of its organisation shows it
+    let token = json!({"name": "Till of the shop", "role": "user", "organisation": api.tenant.organisation});
+    let token: Value = api.post(&api.superadmin, "/api/access-token", token).await.expect(201).json();
+    let found: Value =
+        api.post(&api.superadmin, "/api/find", json!({"text": "till of"})).await.expect(200).json();
+    assert_eq!((&found["results"][0]["kind"], &found["results"][0]["id"]), (&json!("token"), &token["id"]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

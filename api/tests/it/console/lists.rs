@@ -48,6 +48,31 @@ async fn jobs_are_found_by_each_criterion(_: PgPoolOptions, options: PgConnectOp
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_run_time_of_a_job_is_that_of_its_last_attempt(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let id = job(&world, &api.tenant, "failed", Some("the partner is busy")).await;
+    world
+        .execute(
+            "UPDATE job SET started_at = finished_at - interval '12 minutes',
+                 attempt_started_at = finished_at - interval '3 seconds'",
+        )
+        .await;
+    let browser = Browser::new(api, &api.superadmin);
+    let page = browser.open(&format!("/console/job/{id}")).await.expect(200).text;
+    let run_time =
+        "<dt>Run time</dt><dd>3.0 s <span class=\"muted\">12 min since its first start</span></dd>";
+    assert!(page.contains(run_time), "{page}");
+    let list = browser.open("/console/job").await.expect(200).text;
+    assert!(list.contains("data-label=\"Ran\">3.0 s</td>"), "{list}");
+    // while it waits for its next attempt, it does not run
+    world.execute("UPDATE job SET state = 'retrying', finished_at = NULL, chunks_open = 1").await;
+    let page = browser.open(&format!("/console/job/{id}")).await.expect(200).text;
+    let waits = page.split("<dt>Run time</dt>").nth(1).unwrap();
+    assert!(!waits.starts_with("<dd>3.0 s") && waits.contains("12 min since its first start"), "{page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_job_is_found_by_a_record_that_it_changed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
@@ -262,6 +287,35 @@ async fn failures_with_the_same_error_are_one_group_and_are_retried_together(
         .unwrap();
     assert_eq!(state, "failed");
     browser.open(&format!("/console/failure/{key}/retry")).await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn failures_of_different_http_statuses_are_different_groups(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    for error in [
+        "feed answers HTTP 503 for row 17",
+        "feed answers HTTP 503 for row 4000",
+        "feed answers HTTP 404 for row 17",
+        "status 503",
+        "status 404",
+    ] {
+        job(&world, &api.tenant, "failed", Some(error)).await;
+    }
+    let browser = Browser::new(api, &api.superadmin);
+    let page = browser.open("/console/failure").await.expect(200).text;
+    for error in
+        ["feed answers HTTP 503 for row …", "feed answers HTTP 404 for row …", "status 503", "status 404"]
+    {
+        assert_eq!(page.matches(&format!(">{error}</a>")).count(), 1, "{error}: {page}");
+    }
+    let key = "SELECT md5('product.sync feed answers HTTP 503 for row …')";
+    let key: String = sqlx::query_scalar(key).fetch_one(&world.owner).await.unwrap();
+    let reply = browser.act(&format!("/console/failure/{key}/retry"), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console/failure?done=group-retried&count=2"));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -201,3 +201,86 @@ async fn an_account_changes_its_password_sets_up_a_second_factor_and_ends_a_sess
     let page = program.open("/console/account").await.expect(200).text;
     assert!(page.contains("This is an access token") && !page.contains("newPassword"), "{page}");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_form_that_is_sent_after_the_session_ended_leads_back_to_its_page(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let nobody = Browser::new(api, "lsh_nobody");
+    let expired = async |path: &str, referer: Option<&str>| {
+        let mut request = nobody
+            .request("POST", path)
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded");
+        if let Some(referer) = referer {
+            request = request.header("referer", referer);
+        }
+        let reply = api.send(request.body(Body::from("form_token=0&reason=x")).unwrap()).await.expect(303);
+        reply.header("location").unwrap().to_owned()
+    };
+    let login = |next: &str| {
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
+        format!("/console/login?{query}&lost=true")
+    };
+    let pause = "/console/queue/lane/pause";
+    for (path, referer, next) in [
+        (pause, None, pause),
+        (pause, Some("https://ops.example/console/queue?refresh=5"), "/console/queue?refresh=5"),
+        (pause, Some("https://evil.example/console/queue"), pause),
+        (pause, Some("https://ops.example/api/queue"), pause),
+        (pause, Some("https://ops.example//evil.example/console"), pause),
+        ("/console/account/password", None, "/console/account"),
+    ] {
+        assert_eq!(expired(path, referer).await, login(next), "{referer:?}");
+    }
+    // nothing was to be changed but the session
+    assert_eq!(expired("/console/logout", None).await, "/console/login");
+
+    let page = nobody.open(&login(pause)).await.expect(200).text;
+    for said in [
+        "and the change was not made",
+        "name=\"lost\" value=\"true\"",
+        &format!("name=\"next\" value=\"{pause}\""),
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let fields = |password: &'static str, next: &'static str| {
+        [("login", EMAIL), ("password", password), ("next", next), ("lost", "true")]
+    };
+    // a wrong password forgets neither
+    let wrong = nobody.send_bare("/console/login", &fields("wrong", pause)).await.expect(401).text;
+    assert!(wrong.contains("the change was not made") && wrong.contains(pause), "{wrong}");
+    for (next, location) in [
+        (pause, "/console/queue/lane/pause?done=not-done"),
+        ("/console/queue?refresh=5&done=paused", "/console/queue?refresh=5&done=not-done"),
+        ("//evil.example/console", "/console?done=not-done"),
+    ] {
+        let reply = nobody.send_bare("/console/login", &fields(PASSWORD, next)).await.expect(303);
+        assert_eq!(reply.header("location"), Some(location));
+        let cookie = reply.header("set-cookie").unwrap();
+        let token = cookie.strip_prefix("longshore_console=").unwrap().split(';').next().unwrap();
+        let page = Browser::new(api, token).open(location).await.expect(200).text;
+        assert!(page.contains("Your session had ended, so nothing was changed."), "{page}");
+    }
+    assert_eq!(world.count("SELECT count(*) FROM queue WHERE paused").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_that_fails_keeps_the_address(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    add_admin(&world.api, Role::Superadmin).await;
+    let fails = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100''; END';
+         CREATE TRIGGER fail BEFORE INSERT ON access_token EXECUTE FUNCTION fail();";
+    sqlx::raw_sql(fails).execute(&world.owner).await.unwrap();
+    let reply = log_in(&world.api, "http://ops.example", PASSWORD, "/console/job").await.expect(503);
+    assert!(reply.header("retry-after").is_some());
+    for said in
+        [format!("value=\"{EMAIL}\"").as_str(), "value=\"/console/job\"", "The database is not available"]
+    {
+        assert!(reply.text.contains(said), "{said}: {}", reply.text);
+    }
+}

@@ -114,7 +114,7 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
         ("status", &[("status", "take_out")], "take_out", "expedition.status", "order-reported"),
         (
             "status",
-            &[("status", "incorrect"), ("message", "the mug is broken")],
+            &[("status", "incorrect"), ("errors[0].message", "the mug is broken")],
             "incorrect",
             "expedition.status",
             "order-reported",
@@ -139,6 +139,11 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
     // what the status does not allow is refused, even if the page shows it
     let refused = admin.act(&format!("{}/process", page(&id)), &[]).await.expect(409).text;
     assert!(refused.contains("is incorrect"), "{refused}");
+    let long = "x".repeat(256);
+    let refused = admin.act(&format!("{}/cancel", page(&id)), &[("reason", &long)]).await.expect(400).text;
+    for said in ["id=\"wrong-reason\"".to_owned(), format!("name=\"reason\" value=\"{long}\"")] {
+        assert!(refused.contains(&said), "{said}: {refused}");
+    }
     admin.act(&format!("{}/cancel", page(&id)), &[("reason", "a change of mind")]).await.expect(303);
     assert_eq!(yard.status(&id).await, "canceled");
     let shown = admin.open(&page(&id)).await.expect(200).text;

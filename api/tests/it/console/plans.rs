@@ -9,6 +9,7 @@ use longshore_shared::kernel::figure::AtLeast;
 use longshore_shared::kernel::ids::{self, WebhookId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::operate::order::search;
+use longshore_shared::operate::{attention, standing};
 use longshore_shared::webhook::delivery::{DeliveryState, search as deliveries};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
@@ -71,6 +72,56 @@ async fn the_last_syncs_of_a_small_shop_are_not_looked_for_among_the_jobs_of_all
     let runs = sync_run::page(&services.db, &Scope::Everything, &Filter::default()).await.unwrap();
     assert_eq!(runs.iter().filter(|run| run.job.is_some()).count(), 2, "{runs:?}");
     assert_eq!(published(&services, read).await, before);
+}
+
+/// Syncs of a tenant, each of which refused a few of its rows.
+async fn insert_partial(owner: &PgPool, tenant: &Tenant, count: i32) {
+    sqlx::query(
+        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, total, done, changed, failed, actor_type, actor_name,
+                          created_at, finished_at)
+         SELECT uuid_v7(), 'stock.sync', 'succeeded', $1, $2, nextval('acceptance'), 50, 50, 47, 3, 'token', 'x',
+                now() - make_interval(secs => n), now() FROM generate_series(1, $3) AS n",
+    )
+    .bind(tenant.organisation)
+    .bind(tenant.eshop)
+    .bind(count)
+    .execute(owner)
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_sync_that_refused_all_rows_is_found_without_reading_those_that_refused_a_few(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let [small, large] = [
+        Tenant::create(&services, "Small").await.unwrap(),
+        Tenant::create(&services, "Large").await.unwrap(),
+    ];
+    // as far as the statistics know, there are few
+    insert_partial(&owner, &large, 30).await;
+    sqlx::query("ANALYZE job").execute(&owner).await.unwrap();
+    sqlx::query(
+        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, total, done, failed, actor_type, actor_name, created_at,
+                          finished_at)
+         VALUES (uuid_v7(), 'product.sync', 'succeeded', $1, $2, nextval('acceptance'), 4, 4, 4, 'token', 'x',
+                 now() - interval '12 hours', now())",
+    )
+    .bind(small.organisation)
+    .bind(small.eshop)
+    .execute(&owner)
+    .await
+    .unwrap();
+    insert_partial(&owner, &large, 20_000).await;
+    insert_partial(&owner, &small, 50).await;
+    let stands = standing::read(&services).await.unwrap();
+    let before = published(&services, JOBS_READ).await;
+    let found = attention::read(&services, &Scope::Everything, &stands).await.unwrap();
+    assert!(found.lines.iter().any(|line| line.sentence.contains("has refused all rows")), "{found:?}");
+    let read = published(&services, JOBS_READ).await - before;
+    assert!(read < 1_000, "{read}");
 }
 
 /// Orders alone: nothing follows from them.

@@ -15,7 +15,11 @@ pub(super) async fn send(browser: &Browser<'_>, path: &str, fields: &[(&str, &st
 
 /// The hidden fields of the form on a page: the token of the session, a version, a one-time key.
 pub(super) async fn open(browser: &Browser<'_>, path: &str) -> Vec<(String, String)> {
-    let page = browser.open(path).await.expect(200).text;
+    fields_of(&browser.open(path).await.expect(200).text)
+}
+
+/// The same of a page that is open.
+pub(super) fn fields_of(page: &str) -> Vec<(String, String)> {
     let form = page.split("class=\"editor\"").nth(1).unwrap().split("</form>").next().unwrap();
     let mut opened = Vec::new();
     for hidden in form.split("<input type=\"hidden\" name=\"").skip(1) {
@@ -216,6 +220,27 @@ async fn a_webhook_is_created_changed_and_rotated_and_its_secret_is_shown_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_page_of_a_webhook_says_how_many_former_secrets_still_sign(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.user);
+    let page = format!("/console/webhook/{}", super::webhook(api, "https://shop.example/in").await);
+    let shown = async || browser.open(&page).await.expect(200).text;
+    assert!(!shown().await.contains("still sign"));
+    for said in ["1 former secret still signs, until <time", "2 former secrets still sign, until <time"] {
+        browser.act(&format!("{page}/rotate"), &[]).await.expect(200);
+        let shown = shown().await;
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+    let end = "UPDATE webhook_former_secret SET signs_until = signs_until - interval '2 days'";
+    sqlx::query(end).execute(&world.owner).await.unwrap();
+    assert!(!shown().await.contains("still sign"));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn neither_a_viewer_nor_a_stranger_repairs_anything(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
@@ -349,8 +374,13 @@ async fn a_form_that_is_sent_again_makes_no_second_webhook_and_no_second_token(
     let again = send_opened(&browser, &new, &opened, &fields).await.expect(200).text;
     assert!(again.contains("created already") && !again.contains("whsec_"), "{again}");
     let other = [("event", "*"), ("destination", "https://shop.example/other"), ("maxInFlight", "4")];
-    send_opened(&browser, &new, &opened, &other).await.expect(422);
+    let used = send_opened(&browser, &new, &opened, &other).await.expect(422).text;
+    assert!(used.contains("This form was sent before with other values"), "{used}");
+    assert!(used.contains("value=\"https://shop.example/other\""), "{used}");
     assert_eq!(world.count("SELECT count(*) FROM webhook").await, 1);
+    // sent again from there, it makes another
+    send_opened(&browser, &new, &fields_of(&used), &other).await.expect(200);
+    assert_eq!(world.count("SELECT count(*) FROM webhook").await, 2);
 
     let new = "/console/token/new";
     let fields = [("name", "label printer"), ("role", "viewer")];

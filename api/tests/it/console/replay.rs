@@ -100,8 +100,8 @@ async fn a_replay_marks_the_field_that_is_wrong_and_keeps_the_others(
         ("hours=1&host=nowhere.example", "wrong-host"),
         ("hours=1&eshop=nobody&host=shop.example", "wrong-eshop"),
         ("since=2026-01-02T00:00:00&until=2026-01-01T00:00:00&host=shop.example", "wrong-until"),
-        ("hours=1", "Name webhooks, an e-shop or a host."),
-        (&format!("hours=1&webhooks={}", Uuid::nil()), "There is no such webhook"),
+        ("hours=1", "Is required, or eshop, or host."),
+        (&format!("hours=1&webhooks={}", Uuid::nil()), "Does not exist"),
         ("hours=1&webhooks=x", "class=\"wrong\">must be a UUID"),
     ] {
         let page = browser.open(&format!("{PAGE}?{query}")).await.expect(400).text;

@@ -98,6 +98,8 @@ async fn a_wms_is_connected_changed_paused_tested_rotated_and_disconnected(
     let fresh = rotated.split("data-copy=\"").nth(1).unwrap().split('"').next().unwrap();
     assert!(fresh.starts_with("whsec_") && fresh != secret, "{rotated}");
     assert_eq!(audited(&world, wms).await.unwrap().0, "wms_setting.rotate_secret");
+    let shown = browser.open(&page).await.expect(200).text;
+    assert!(shown.contains("1 former secret still signs, until <time"), "{shown}");
 
     let removed = browser.act(&format!("{page}/delete"), &[]).await.expect(303);
     assert!(removed.header("location").unwrap().contains("done=wms-deleted"));

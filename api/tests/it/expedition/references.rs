@@ -73,6 +73,52 @@ async fn unknown_and_foreign_references_are_named(_: PgPoolOptions, options: PgC
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_malformed_item_hides_no_unknown_product(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let stored = world.made(world.order("stored", &world.mug)).await;
+    let unknown = Uuid::nil();
+    let items = json!({"items": [
+        {"product": unknown, "quantity": 1},
+        {"product": world.mug, "quantity": 0},
+        {"product": "x", "quantity": 1},
+        {"product": unknown, "quantity": "2", "colour": "red"},
+        "mug",
+        {"productSku": "NONE", "quantity": 1, "lot": 7},
+        {"product": world.mug, "quantity": 1},
+    ]});
+    let expected = [
+        "items[1].quantity out_of_range",
+        "items[2].product invalid_id",
+        "items[3].quantity wrong_type",
+        "items[3].colour unknown_field",
+        "items[4] wrong_type",
+        "items[5].lot wrong_type",
+        "items[0].product unknown_reference",
+        "items[3].product unknown_reference",
+        "items[5].productSku unknown_reference",
+    ];
+    let placed = world.place(world.order_with("1", &items)).await.expect(400);
+    assert_eq!(placed.violations(), expected);
+    let changed = world.act(&stored, "", items).await.expect(400);
+    assert_eq!(changed.violations(), expected);
+    // what belongs to a malformed reference is judged when that is right
+    for (members, violation) in [
+        (json!({"warehouse": "x", "wms": unknown}), "warehouse invalid_id"),
+        (json!({"carrier": "x", "carrierService": world.service}), "carrier invalid_id"),
+    ] {
+        let placed = world.place(world.order_with("1", &members)).await.expect(400);
+        assert_eq!(placed.violations(), [violation], "{members}");
+        assert_eq!(world.act(&stored, "", members).await.expect(400).violations(), [violation]);
+    }
+    let members = json!({"eshop": "x", "items": [{"product": unknown, "quantity": 0}]});
+    let placed = world.place(world.order_with("1", &members)).await.expect(400);
+    let mut violations = placed.violations();
+    violations.sort();
+    assert_eq!(violations, ["eshop invalid_id", "items[0].quantity out_of_range"]);
+    assert_eq!(world.read(&stored).await, stored);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn numbers_and_external_ids_are_unique_in_the_eshop(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let first = world.made(world.order_with("1", &json!({"externalId": "E"}))).await;
@@ -236,4 +282,35 @@ async fn a_place_is_that_of_the_eshop_or_must_be_named(_: PgPoolOptions, options
     world.on(Method::PATCH, &order, "", json!({"ref1": "S"})).await.expect(200);
     let read = world.api.get(&world.api.user, &path(&order, "")).await.expect(200).json();
     assert_eq!(read["ref1"], "S");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_connector_of_an_eshop_is_told_the_same_of_a_product_of_another_as_of_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let other = world.eshop().await;
+    let elsewhere = world.add("ELSEWHERE", json!({"eshops": [other]})).await;
+    let stored = world.made(world.order("stored", &world.mug)).await;
+    let api = &world.api;
+    let bound = json!({"name": "c", "role": "connector", "organisation": api.tenant.organisation, "eshop": api.tenant.eshop});
+    let token = api.post(&api.superadmin, "/api/access-token", bound).await.expect(201).json();
+    let token = token["token"].as_str().unwrap();
+    let said = async |item: Value| {
+        let items = json!({"items": [item]});
+        let created = api.post(token, PATH, world.order_with("1", &items)).await;
+        let changed = api.put(token, &path(&stored, ""), items).await;
+        [created, changed].map(|reply| {
+            let mut violations = reply.expect(400).json()["violations"].clone();
+            // the value that was given
+            violations[0].as_object_mut().unwrap().remove("parameters");
+            violations
+        })
+    };
+    let there = said(json!({"productSku": "ELSEWHERE", "quantity": 1})).await;
+    assert_eq!(there, said(json!({"productSku": "NOWHERE", "quantity": 1})).await);
+    assert_eq!(there[0][0]["message"], "must be a product of the e-shop");
+    let there = said(json!({"product": elsewhere, "quantity": 1})).await;
+    assert_eq!(there, said(json!({"product": Uuid::nil(), "quantity": 1})).await);
 }

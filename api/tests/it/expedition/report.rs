@@ -64,6 +64,16 @@ async fn a_report_is_checked_before_anything_is_taken(_: PgPoolOptions, options:
         let refused = world.report(&order, body.clone()).await.expect(400);
         assert_eq!(refused.violations(), [violation], "{body}");
     }
+    let malformed = json!({"status": "delivered", "items": [item(&order, -1), item(&other, 1), {"id": "x"}]});
+    assert_eq!(
+        world.report(&order, malformed).await.expect(400).violations(),
+        [
+            "items[0].expedited out_of_range",
+            "items[2].id invalid_id",
+            "items[2].expedited required",
+            "items[1].id unknown_reference",
+        ]
+    );
     assert_eq!(world.read(&order).await, order);
     // what is packed stays so: items of a later report are looked at, too
     let packed = world.report(&order, json!({"status": "waiting_for_the_carrier"})).await.expect(200).json();

@@ -1,8 +1,9 @@
 //! Related records in place of their ids.
 
 use longshore_testkit::world::Tenant;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::fixture::{Good, MIGRATIONS, eshop, list};
 use crate::support::Api;
@@ -55,5 +56,30 @@ async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see(
     let seen = list(&api, &api.superadmin, "product", body.clone()).await;
     assert_eq!(seen["results"][0]["eshops"][0]["name"], "Toys shop");
     let seen = list(&api, &api.user, "product", body).await;
-    assert_eq!(seen["results"][0]["eshops"], json!([other.eshop]));
+    assert_eq!(seen["results"][0]["eshops"], json!([{"id": other.eshop}]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn nested_makes_each_related_record_an_object_whoever_asks(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let organisation = api.tenant.organisation.get();
+    let token = api.tenant.eshop_token(&api.services).await.unwrap();
+    let second = eshop(&api, organisation, "Second").await;
+    let good = Good { eshops: vec![api.tenant.eshop.get(), second], ..Good::new(organisation, "a") };
+    good.store(&api.services.db.main).await;
+    let ask = |nested: bool| json!({"nested": nested, "limit": 1});
+    let plain = list(&api, &token, "product", ask(false)).await["results"][0].clone();
+    let nested = list(&api, &token, "product", ask(true)).await["results"][0].clone();
+    let id_of = |record: &Value| record["id"].clone();
+    // the same records in the same order, and of the other e-shop nothing but what the record says without `nested`
+    let eshops: Vec<Value> = nested["eshops"].as_array().unwrap().iter().map(id_of).collect();
+    assert_eq!(json!(eshops), plain["eshops"]);
+    let shown =
+        |id: Uuid| nested["eshops"].as_array().unwrap().iter().find(|e| e["id"] == json!(id)).unwrap();
+    assert_eq!(shown(api.tenant.eshop.get())["name"], "Gifts shop");
+    assert_eq!(shown(second), &json!({"id": second}));
+    assert_eq!(id_of(&nested["organisation"]), plain["organisation"]);
 }

@@ -65,6 +65,24 @@ fn each_with_members(value: &Value, place: &str, look: &mut dyn FnMut(&str, &Val
     }
 }
 
+/// Readers of YAML, which also read JSON, take no longer key (YAML 1.2, 7.4.2).
+#[test]
+fn no_key_is_too_long_for_yaml() {
+    fn each_key(value: &Value, look: &mut dyn FnMut(&str)) {
+        match value {
+            Value::Object(members) => members.iter().for_each(|(name, inner)| {
+                look(name);
+                each_key(inner, look);
+            }),
+            Value::Array(elements) => elements.iter().for_each(|inner| each_key(inner, look)),
+            _ => {}
+        }
+    }
+    let mut longest = 0;
+    each_key(&kept(), &mut |key| longest = longest.max(Value::from(key).to_string().chars().count()));
+    assert!((100..=1_024).contains(&longest), "a key has {longest} characters");
+}
+
 #[test]
 fn every_object_has_a_unique_name_for_generators() {
     let document = kept();

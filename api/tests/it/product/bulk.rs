@@ -46,6 +46,7 @@ async fn an_accepted_bulk_returns_its_job(_: PgPoolOptions, options: PgConnectOp
         "requestId": "request-9",
         "createdAt": job["createdAt"],
         "startedAt": null,
+        "attemptStartedAt": null,
         "finishedAt": null,
         "changedAt": job["createdAt"],
         "version": 1,

@@ -149,7 +149,11 @@ fn refused() -> Vec<(&'static str, Value, String)> {
     // violations with another path than the field
     for (field, value, violation) in [
         ("type", json!("bundle"), "childrenProducts required"),
-        ("eshops", json!([Uuid::nil(), "x", 1]), "eshops[1] invalid_id|eshops[2] wrong_type"),
+        (
+            "eshops",
+            json!([Uuid::nil(), "x", 1]),
+            "eshops[1] invalid_id|eshops[2] wrong_type|eshops[0] unknown_reference",
+        ),
         ("eshops", json!([Uuid::nil()]), "eshops[0] unknown_reference"),
         ("referenceNumbers", json!(["1", "", characters(256), null]), REFERENCE_NUMBERS),
     ] {
@@ -302,6 +306,15 @@ async fn only_a_bundle_has_children_which_are_physical_and_of_its_organisation(
         (json!([child(&voucher, 1)]), format!("{first}.productId not_allowed")),
         (json!([child(&set, 1)]), format!("{first}.productId not_allowed")),
         (json!([child(&theirs, 1)]), format!("{first}.productId unknown_reference")),
+        // a malformed one hides nothing of the others
+        (
+            json!([child(&theirs, 0), null, child(&voucher, 1), child("x", 1), child("y", 1)]),
+            format!(
+                "{first}.quantity out_of_range|childrenProducts[1] wrong_type|childrenProducts[3].productId invalid_id\
+                 |childrenProducts[4].productId invalid_id|{first}.productId unknown_reference\
+                 |childrenProducts[2].productId not_allowed"
+            ),
+        ),
         (
             json!([child(&rope, 1), child(&Uuid::nil().to_string(), 1)]),
             "childrenProducts[1].productId unknown_reference".to_owned(),

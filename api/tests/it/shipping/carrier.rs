@@ -86,7 +86,7 @@ async fn organisations_are_added_and_removed_all_or_none(_: PgPoolOptions, optio
             .collect::<Vec<_>>()
     };
     let unknown = api.put(&api.superadmin, &add, json!([own, Uuid::nil(), "x"])).await.expect(400);
-    assert_eq!(unknown.violations(), ["[2] invalid_id"]);
+    assert_eq!(unknown.violations(), ["[2] invalid_id", "[1] unknown_reference"]);
     let unknown = api.put(&api.superadmin, &add, json!([own, Uuid::nil()])).await.expect(400);
     assert_eq!(unknown.violations(), ["[1] unknown_reference"]);
     assert!(attached().await.is_empty());

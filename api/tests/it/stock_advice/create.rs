@@ -156,6 +156,28 @@ async fn referenced_records_must_exist_and_match(_: PgPoolOptions, options: PgCo
     let mut body = world.advice("PO-1", &[(&mug, 1)]);
     body["organisation"] = json!(Uuid::nil());
     assert_eq!(post(body).await.expect(400).violations(), ["organisation unknown_reference"]);
+    // neither hides the other: what the rules refuse, and what is not there
+    let mut body = world.advice("PO-1", &[(&mug, 0), (&theirs, 1), (&theirs, 0), ("x", 1)]);
+    body["warehouse"] = json!("x");
+    body["supplier"] = json!(their_supplier);
+    body["expectedAt"] = json!("today");
+    assert_eq!(
+        post(body).await.expect(400).violations(),
+        [
+            "warehouse invalid_id",
+            "items[0].quantity out_of_range",
+            "items[2].quantity out_of_range",
+            "items[3].product invalid_id",
+            "expectedAt invalid_timestamp",
+            "supplier unknown_reference",
+            "items[1].product unknown_reference",
+            "items[2].product unknown_reference",
+        ]
+    );
+    let mut body = world.advice("PO-1", &[(&mug, 0)]);
+    body["organisation"] = json!(Uuid::nil());
+    let both = ["items[0].quantity out_of_range", "organisation unknown_reference"];
+    assert_eq!(post(body).await.expect(400).violations(), both);
     // a wms of the organisation that does not work in the warehouse
     world.execute("UPDATE warehouse SET default_wms_id = NULL; DELETE FROM warehouse_wms").await;
     let body = world.advice("PO-1", &[(&mug, 1)]);

@@ -173,6 +173,15 @@ async fn a_receipt_names_items_of_the_advice_once(_: PgPoolOptions, options: PgC
             json!({"items": [{"id": item, "quantity": 1}, {"id": other["items"][0]["id"], "quantity": 1}]}),
             vec!["items[1].id unknown_reference"],
         ),
+        (
+            json!({"items": [{"id": item, "quantity": 0}, {"id": other["items"][0]["id"], "quantity": 1}, {"id": "x", "quantity": 1}, 7]}),
+            vec![
+                "items[0].quantity out_of_range",
+                "items[2].id invalid_id",
+                "items[3] wrong_type",
+                "items[1].id unknown_reference",
+            ],
+        ),
     ] {
         let reply = world.api.put(&world.api.user, &path(&advice, "receive"), body.clone()).await.expect(400);
         assert_eq!(reply.violations(), violations, "{body}");

@@ -176,6 +176,9 @@ async fn a_replay_to_a_host_has_several_organisations_only_for_those_who_see_the
     assert_eq!(job["organisation"], json!(api.tenant.organisation));
     let refused = api.post(&api.user, REPLAY, json!({"webhooks": [ours, foreign], "since": SINCE})).await;
     assert_eq!(refused.expect(400).violations(), ["webhooks[1] unknown_reference"]);
+    let all = json!({"webhooks": [foreign, ours, Uuid::nil()], "since": SINCE});
+    let refused = api.post(&api.user, REPLAY, all).await.expect(400);
+    assert_eq!(refused.violations(), ["webhooks[0] unknown_reference", "webhooks[2] unknown_reference"]);
     let refused = api.post(&api.user, REPLAY, json!({"eshop": other.eshop, "since": SINCE})).await;
     assert_eq!(refused.expect(400).violations(), ["eshop unknown_reference"]);
     for token in [&api.viewer, &api.connector] {

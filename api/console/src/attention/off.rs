@@ -1,0 +1,96 @@
+//! What people switched off: quiet, below everything that needs attention.
+
+use chrono::{DateTime, Utc};
+use longshore_shared::kernel::figure::AtLeast;
+use longshore_shared::operate::attention::{SwitchedOff, Thing, What};
+use maud::{Markup, html};
+
+use super::HERE;
+use crate::piece::{Tone, badge, number, time};
+
+/// Things of a kind that the overview names.
+const ON_OVERVIEW: usize = 3;
+
+const TITLE: &str = "Switched off by people";
+
+/// All that is known, for the page with all lines.
+pub(super) fn all(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
+    let title = html! { h2 #switched-off-title { (TITLE) } };
+    draw(found, &title, usize::MAX, What::page, now)
+}
+
+/// The part of the overview; that page has the rest.
+pub(super) fn some(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
+    let title = html! { h3 #switched-off-title { (TITLE) } };
+    draw(found, &title, ON_OVERVIEW, |_| HERE, now)
+}
+
+fn draw(
+    found: &[SwitchedOff],
+    title: &Markup,
+    most: usize,
+    rest: impl Fn(What) -> &'static str,
+    now: DateTime<Utc>,
+) -> Markup {
+    html! {
+        @if !found.is_empty() {
+            div.attention {
+                (title)
+                ul.quiet aria-labelledby="switched-off-title" {
+                    @for off in found {
+                        @for thing in off.things.iter().take(most) { (row(off.what, thing, now)) }
+                        @if let Some(more) = more(off, most) {
+                            li { a href=(rest(off.what)) { span { "and " (more) } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(what: What, thing: &Thing, now: DateTime<Utc>) -> Markup {
+    let (word, of) = match what {
+        What::Queue => ("paused", "Queue "),
+        What::Integration => ("paused", "Integration "),
+        What::Warehouse => ("paused", "System of "),
+        What::Webhook => ("inactive", "Webhook "),
+    };
+    html! {
+        li {
+            a href=(thing.page) {
+                (badge(Tone::Quiet, word))
+                span { (of) (thing.name) (waiting(thing.waiting)) "." }
+            }
+            @match (&thing.by, thing.at) {
+                (Some(by), Some(at)) => p.muted.said-by { "Switched off by " (by) " " (time(at, now)) "." },
+                _ => p.muted.said-by { "Switched off before the audit begins." },
+            }
+        }
+    }
+}
+
+fn waiting(waiting: Option<AtLeast>) -> String {
+    match waiting {
+        Some(AtLeast { count: 1, is_more: false }) => ", 1 delivery waits".to_owned(),
+        Some(waiting) if waiting.count > 0 => format!(", {} deliveries wait", waiting.in_words()),
+        _ => String::new(),
+    }
+}
+
+/// How many more there are than are named.
+fn more(off: &SwitchedOff, most: usize) -> Option<String> {
+    let named = i64::try_from(off.things.len().min(most)).unwrap_or(i64::MAX);
+    let more = off.count.count - named;
+    if more <= 0 {
+        return None;
+    }
+    let (one, many) = match off.what {
+        What::Queue => ("queue", "queues"),
+        What::Integration => ("integration", "integrations"),
+        What::Warehouse => ("warehouse system", "warehouse systems"),
+        What::Webhook => ("webhook", "webhooks"),
+    };
+    let at_least = if off.count.is_more { "+" } else { "" };
+    Some(format!("{}{at_least} more {}", number(more), if more == 1 { one } else { many }))
+}

@@ -1,0 +1,56 @@
+//! The search for anything.
+
+use longshore_shared::operate::find::{self, Kind, SHOWN};
+use serde_json::json;
+
+use super::example::EXPEDITION;
+use super::operation::{Operation, operation};
+use super::schema::{Shape, any_text, array_of, body_of, id, named, object, one_of, or_null};
+use crate::routes::find as handlers;
+
+/// The operations of this module.
+pub(super) fn operations() -> Vec<Operation> {
+    let wanted = body_of(&find::body())
+        .about("What is looked for.")
+        .explain(&[("text", "A name, a number, an address or an id. Blanks around it are ignored.")]);
+    vec![
+        operation(handlers::find_anything, "Finds anything by what people call it")
+            .says(&format!(
+                "The search of the console. An order is found by its number (in either case, also with `#` before it), its external id and its tracking number; a product by its SKU and the beginning of its name; e-shops, organisations, wms, carrier preferences, access tokens and accounts by their names; webhooks by their destination; jobs by the id of their request; deliveries by their `webhook-id`; all of them by their ids. Only records that the role may read are found, at most {SHOWN} of a kind."
+            ))
+            .body("TextToFind", wanted, json!({"text": "2026-0117"}))
+            .schema("Hit", hit())
+            .schema(
+                "Hits",
+                object()
+                    .about("What was found.")
+                    .required("results", array_of(named("Hit")))
+                    .required("more", array_of(one_of(&Kind::WORDS)))
+                    .explain(&[("results", "The hits, kind by kind."), ("more", "The kinds of which there are more hits.")]),
+            )
+            .answers(
+                200,
+                "The hits.",
+                named("Hits"),
+                Some(json!({
+                    "results": [{"kind": "order", "id": EXPEDITION, "name": "2026-0117", "of": "Harbour shop"}],
+                    "more": [],
+                })),
+            ),
+    ]
+}
+
+fn hit() -> Shape {
+    object()
+        .about("Something that was found.")
+        .required("kind", one_of(&Kind::WORDS))
+        .required("id", id())
+        .required("name", any_text())
+        .required("of", or_null(any_text()))
+        .explain(&[
+            ("kind", "What it is. `order` is an expedition, `request` an audited request, `entity` another audited record."),
+            ("id", "Its id. Of `request`, the id of its newest audit record."),
+            ("name", "What people call it: a number, a name, an address."),
+            ("of", "Where it belongs, such as the name of its e-shop."),
+        ])
+}
