@@ -288,8 +288,7 @@ pub async fn all(
         take(growth::measure(&stack, effort).await?);
     }
     if wanted("console") {
-        let stack = Stack::start(settings).await?;
-        take(console::measure(&stack, effort).await?);
+        take(console::measure(settings, effort).await?);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
         // New processes and a new database, so that only the million products are measured.

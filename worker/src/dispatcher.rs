@@ -153,6 +153,7 @@ const SETTINGS: &str = "settings of queues";
 const JOBS: &str = "jobs";
 const DUE_AGAIN: &str = "retries of deliveries";
 const HANDOVERS: &str = "handovers";
+const SWITCHES: &str = "orders of switched wms";
 const DELIVERIES: &str = "deliveries";
 const UPKEEP: &str = "upkeep";
 const STOCKS: &str = "stocks to send";
@@ -248,7 +249,7 @@ async fn look(
     looked.extend([
         (JOBS, chunks(context, queues, jobs).await),
         (DUE_AGAIN, glance(context, queues, lanes).await),
-        (HANDOVERS, switched(context, queues).await),
+        (SWITCHES, switched(context, queues).await),
         (HANDOVERS, hand_over(context, queues).await),
         (DELIVERIES, scan(context, queues, lanes).await),
         (STOCKS, send_out(context, queues).await),

@@ -7,14 +7,14 @@
 //! - **Organisations take turns.** Waiting turns are grouped by organisation, and each place that becomes
 //!   free goes to the next organisation, however many turns the others have waiting.
 //! - **Each has a share and may borrow the rest.** An organisation may take one more place while it holds no
-//!   more than [`LENT`] times as many as are free. On its own it gets nearly all of them, yet another
+//!   more than [`LENT`](state::LENT) times as many as are free. On its own it gets nearly all of them, yet another
 //!   organisation finds a free one at once. (This is the dynamic threshold by which switches share their
 //!   memory.)
 //! - **Slow turns have a limit.** A turn is *slow* while it only waits for answers, or if the last turn of
 //!   its lane ended slow or with a failure. Turns known to be slow take up to three quarters of the places. A
 //!   turn that begins to hang counts as slow within a fraction of a second.
 //! - **Few turns begin at once.** Beginning costs more than waiting: a lease, a connection, a signature. At
-//!   most [`BEGINNING`] turns of one organisation begin at a time, so that another's first turn does not
+//!   most [`BEGINNING`](state::BEGINNING) turns of one organisation begin at a time, so that another's first turn does not
 //!   queue behind a thousand.
 //! - **Long turns end early.** A turn at a partner may last for minutes. While an organisation with fewer
 //!   places waits, the newest turns of the one that holds most are asked to end ([`Places::of_long_turns`]).
@@ -25,34 +25,20 @@
 
 mod line;
 mod place;
+mod state;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::line::Line;
 pub(crate) use self::place::Place;
 use self::place::Waiting;
+use self::state::{LongTurn, State};
 
 use longshore_shared::kernel::ids::OrganisationId;
-
-/// An organisation may take one more place while it holds at most this many times the number of free ones.
-const LENT: usize = 8;
-
-/// Turns of one organisation that begin at the same time. A turn begins within about a millisecond, so this
-/// does not limit an organisation that is alone.
-const BEGINNING: usize = 48;
-
-/// How long a lane is remembered as slow.
-const REMEMBERED: Duration = Duration::from_mins(10);
-
-/// Lanes remembered as slow; above this number, expired entries are removed.
-const SLOW_LANES: usize = 20_000;
 
 /// How long a turn waits for a place before the dispatcher has to queue it again.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -78,194 +64,11 @@ pub struct Use {
     pub waiting: usize,
 }
 
-#[derive(Debug)]
-struct State {
-    places: usize,
-    paused: bool,
-    quick: Kind,
-    slow: Kind,
-    /// Turns that begin, by organisation.
-    beginning: HashMap<OrganisationId, usize>,
-    /// When a lane stops counting as slow.
-    known: HashMap<Uuid, Instant>,
-    /// Turns that can be asked to end, oldest first; `None` where turns are short.
-    long: Option<Vec<LongTurn>>,
-}
-
-#[derive(Debug)]
-struct LongTurn {
-    organisation: OrganisationId,
-    turn: Uuid,
-    end: CancellationToken,
-}
-
-/// The slow turns, or the others.
-#[derive(Debug, Default)]
-struct Kind {
-    held: usize,
-    by_organisation: HashMap<OrganisationId, usize>,
-    line: Line,
-}
-
-impl Kind {
-    fn holds(&self, organisation: OrganisationId) -> usize {
-        self.by_organisation.get(&organisation).copied().unwrap_or(0)
-    }
-
-    fn take(&mut self, organisation: OrganisationId) {
-        self.held += 1;
-        *self.by_organisation.entry(organisation).or_default() += 1;
-    }
-
-    fn leave(&mut self, organisation: OrganisationId) {
-        self.held = self.held.saturating_sub(1);
-        if let Some(held) = self.by_organisation.get_mut(&organisation) {
-            *held -= 1;
-            if *held == 0 {
-                self.by_organisation.remove(&organisation);
-            }
-        }
-    }
-}
-
-impl State {
-    fn free(&self) -> usize {
-        self.places.saturating_sub(self.quick.held + self.slow.held)
-    }
-
-    /// Places free for turns that are known to be slow.
-    fn free_for_slow(&self) -> usize {
-        let share = (self.places - self.places / 4).max(1);
-        share.saturating_sub(self.slow.held).min(self.free())
-    }
-
-    fn may_enter(&self, organisation: OrganisationId, slow: bool) -> bool {
-        let (free, held) = if slow {
-            (self.free_for_slow(), self.slow.holds(organisation))
-        } else {
-            (self.free(), self.quick.holds(organisation) + self.slow.holds(organisation))
-        };
-        let beginning = self.beginning.get(&organisation).copied().unwrap_or(0);
-        // a long turn spends nearly all its time waiting
-        let may_begin = self.long.is_some() || beginning < BEGINNING;
-        !self.paused && may_begin && free > 0 && held <= LENT * free
-    }
-
-    /// A turn takes a place and begins.
-    fn take(&mut self, organisation: OrganisationId, slow: bool) {
-        self.kind(slow).take(organisation);
-        *self.beginning.entry(organisation).or_default() += 1;
-    }
-
-    /// A turn has begun, or has ended before it began.
-    fn began(&mut self, organisation: OrganisationId) {
-        if let Some(beginning) = self.beginning.get_mut(&organisation) {
-            *beginning -= 1;
-            if *beginning == 0 {
-                self.beginning.remove(&organisation);
-            }
-        }
-    }
-
-    fn kind(&mut self, slow: bool) -> &mut Kind {
-        if slow { &mut self.slow } else { &mut self.quick }
-    }
-
-    /// Gives free places to waiting turns.
-    fn admit(&mut self) {
-        for slow in [false, true] {
-            loop {
-                let mut line = std::mem::take(&mut self.kind(slow).line);
-                // a place that a turn was asked to give up goes to an organisation with the fewest
-                let is_long = self.long.is_some();
-                let holds = |waiting| self.quick.holds(waiting);
-                let fewest = if is_long { line.organisations().map(holds).min() } else { None };
-                let next = line.next(|organisation| {
-                    self.may_enter(organisation, slow)
-                        && fewest.is_none_or(|fewest| holds(organisation) == fewest)
-                });
-                self.kind(slow).line = line;
-                let Some((organisation, tell)) = next else { break };
-                // a turn that has given up takes no place
-                if tell.send(()).is_ok() {
-                    self.take(organisation, slow);
-                }
-            }
-        }
-        self.ask_for_room();
-    }
-
-    /// Asks the newest turn of the organisation that holds most to end, once for each waiting one that holds
-    /// fewer.
-    fn ask_for_room(&self) {
-        let Some(long) = &self.long else { return };
-        let (asked, mut left): (Vec<&LongTurn>, Vec<_>) =
-            long.iter().partition(|turn| turn.end.is_cancelled());
-        // a place that was given just now has no turn yet
-        let mut held = self.quick.by_organisation.clone();
-        for turn in &asked {
-            held.entry(turn.organisation).and_modify(|held| *held = held.saturating_sub(1));
-        }
-        // places that are free, or whose turns have already been asked
-        let mut to_come = self.free() + asked.len();
-        for waiting in self.quick.line.organisations() {
-            let has = held.get(&waiting).copied().unwrap_or(0);
-            let holders = left
-                .iter()
-                .enumerate()
-                .map(|(at, turn)| (held.get(&turn.organisation).copied().unwrap_or(0), at));
-            // `max_by_key` returns the last of equals, which is the newest
-            let Some((most, at)) = holders.max_by_key(|(holds, _)| *holds) else { return };
-            if most <= has + 1 {
-                continue;
-            }
-            if to_come > 0 {
-                to_come -= 1;
-            } else {
-                let turn = left.remove(at);
-                turn.end.cancel();
-                held.insert(turn.organisation, most.saturating_sub(1));
-            }
-            held.insert(waiting, has + 1);
-        }
-    }
-
-    fn is_known(&self, turn: Uuid) -> bool {
-        self.known.get(&turn).is_some_and(|until| Instant::now() < *until)
-    }
-
-    fn remember(&mut self, turn: Uuid, slow: bool) {
-        if !slow {
-            self.known.remove(&turn);
-            return;
-        }
-        let now = Instant::now();
-        if self.known.len() >= SLOW_LANES {
-            self.known.retain(|_, until| now < *until);
-        }
-        if self.known.len() < SLOW_LANES || self.known.contains_key(&turn) {
-            self.known.insert(turn, now + REMEMBERED);
-        }
-    }
-
-    fn waiting(&self) -> usize {
-        self.quick.line.len() + self.slow.line.len()
-    }
-}
-
 impl Places {
     /// Creates this many places, at least one.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            places: places.max(1),
-            paused: false,
-            quick: Kind::default(),
-            slow: Kind::default(),
-            beginning: HashMap::new(),
-            known: HashMap::new(),
-            long: None,
-        })))
+        Self(Arc::new(Mutex::new(State::new(places))))
     }
 
     /// Creates places for turns that may last for minutes and can be asked to end.
@@ -357,6 +160,7 @@ mod tests {
     use futures::FutureExt;
     use futures::future::BoxFuture;
 
+    use super::state::BEGINNING;
     use super::*;
 
     fn lane(n: u128) -> Uuid {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use clap::Args;
-use futures::future::{BoxFuture, select_all};
+use futures::future::{BoxFuture, FutureExt as _, select_all};
 use longshore_shared::expedition::silence;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::ids::{WebhookId, WmsId};
@@ -171,12 +171,7 @@ async fn until_stopped(
     signalled: impl Future<Output = ()>,
     needed: impl IntoIterator<Item = (&'static str, BoxFuture<'static, ()>)>,
 ) -> Option<&'static str> {
-    let ended = needed.into_iter().map(|(name, task)| {
-        Box::pin(async move {
-            task.await;
-            name
-        })
-    });
+    let ended = needed.into_iter().map(|(name, task)| task.map(move |()| name));
     tokio::select! {
         () = signalled => None,
         (name, ..) = select_all(ended) => Some(name),

@@ -8,16 +8,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use longshore_stack::postgres;
-use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
 use crate::run;
 
 /// The profile of the programs that `up`, `demo` and `chaos` run; `Cargo.toml` says what it is.
 pub(crate) const UP: &str = "up";
-
-/// What tests may need of a file system in memory, in bytes.
-const ROOM_OF_TESTS: u64 = 8 << 30;
 
 /// The ports of `up`.
 #[derive(Debug)]
@@ -88,16 +84,8 @@ impl Place {
         self.folder_in(Path::new("/var/tmp"))
     }
 
-    /// The folder for data of tests: in memory, if that has room. Each test makes and removes a database of a thousand files,
-    /// and on a disk that takes longer than most tests.
-    pub(crate) fn test_data(&self) -> anyhow::Result<PathBuf> {
-        let memory = Path::new("/dev/shm");
-        let free = statvfs(memory).map_or(0, |disk| disk.blocks_available() * disk.fragment_size());
-        if free < ROOM_OF_TESTS { self.data() } else { self.folder_in(memory) }
-    }
-
     /// The folder of this checkout in one that every user can reach.
-    fn folder_in(&self, parent: &Path) -> anyhow::Result<PathBuf> {
+    pub(crate) fn folder_in(&self, parent: &Path) -> anyhow::Result<PathBuf> {
         let digest = sha256(self.root.to_string_lossy().as_bytes())?;
         let data = parent.join(format!("longshore-{}", &digest[..12]));
         if !data.exists() {

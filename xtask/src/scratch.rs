@@ -10,6 +10,7 @@ use longshore_stack::port::on_free_port;
 use longshore_stack::postgres::{self, Cluster};
 use longshore_stack::process::{Process, command_line};
 use longshore_stack::redis;
+use nix::sys::statvfs::statvfs;
 
 use crate::place::{Place, random};
 use crate::run;
@@ -17,6 +18,9 @@ use crate::run;
 /// A folder of this process, which the user that runs Postgres can reach; removed with the servers in it.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
+
+/// What tests may need of a file system in memory, in bytes.
+const ROOM_OF_TESTS: u64 = 8 << 30;
 
 /// The names of folders; the id of their process follows.
 const PREFIX: &str = "scratch-";
@@ -122,6 +126,19 @@ impl Scratch {
             redis_url: format!("redis://127.0.0.1:{redis_port}"),
             postgres_port,
         })
+    }
+
+    /// Starts both for tests: in memory, if that has room. Each test makes and removes a database of a thousand files, and on a
+    /// disk that takes longer than most tests.
+    pub(crate) fn of_tests(place: &Place, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            // what a run that was killed has left takes room
+            sweep(&place.folder_in(memory)?)?;
+        }
+        let free = statvfs(memory).map_or(0, |disk| disk.blocks_available() * disk.fragment_size());
+        let data = if free < ROOM_OF_TESTS { place.data() } else { place.folder_in(memory) };
+        Self::start(&data?, settings)
     }
 
     /// The URL of a database of its Postgres.

@@ -115,11 +115,12 @@ impl List {
 
 /// What people switched off, in the columns of the lines.
 fn switched_off(kinds: &Value) -> Vec<Vec<String>> {
-    let kinds = kinds.as_array().map_or(&[][..], Vec::as_slice);
-    let rows = kinds.iter().flat_map(|of| {
-        let things = of["things"].as_array().map_or(&[][..], Vec::as_slice);
-        things.iter().map(|thing| {
-            let name = format!("{}, since {}", table::cell(thing, "name"), table::cell(thing, "at"));
+    let rows = kinds.as_array().into_iter().flatten().flat_map(|of| {
+        of["things"].as_array().into_iter().flatten().map(|thing| {
+            let mut name = table::cell(thing, "name");
+            if !thing["at"].is_null() {
+                name = format!("{name}, since {}", table::cell(thing, "at"));
+            }
             let (kind, by, none) = (table::cell(of, "kind"), table::cell(thing, "by"), || "-".to_owned());
             vec![none(), kind, "off".to_owned(), by, none(), none(), name]
         })

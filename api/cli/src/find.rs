@@ -4,7 +4,7 @@ use std::io::{Write as _, stderr, stdout};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longshore_client::{Client, Error, Hit, Uuid, Value};
+use longshore_client::{Client, Error, Hit, Hits, Uuid, Value};
 
 use crate::remote::{self, Remote};
 use crate::{Exit, Unknown, Usage, read, table};
@@ -24,12 +24,12 @@ impl Find {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         let mut answer = remote::json(&self.remote.client()?.find(&self.text).answer().await?)?;
         if !self.kind.is_empty() {
-            let is_wanted =
-                |kind: &Value| kind.as_str().is_some_and(|kind| self.kind.iter().any(|k| k == kind));
-            for (name, path) in [("results", "/kind"), ("more", "")] {
-                if let Some(all) = answer[name].as_array_mut() {
-                    all.retain(|one| one.pointer(path).is_some_and(is_wanted));
-                }
+            let is_wanted = |kind: &Value| self.kind.iter().any(|wanted| kind == wanted);
+            if let Some(hits) = answer["results"].as_array_mut() {
+                hits.retain(|hit| is_wanted(&hit["kind"]));
+            }
+            if let Some(more) = answer["more"].as_array_mut() {
+                more.retain(is_wanted);
             }
         }
         if self.remote.json {
@@ -72,20 +72,22 @@ impl Order {
             Self::Id(id) => return Ok(*id),
             Self::Number(number) => number,
         };
-        one(number, &numbered(client, number).await?)
+        let (hits, is_more) = numbered(client, number).await?;
+        one(number, &hits, is_more)
     }
 }
 
-/// The orders with this number, external id or tracking number.
-pub(super) async fn numbered(client: &Client, number: &str) -> Result<Vec<Hit>, Error> {
-    let mut hits = client.find(number).send().await?.results;
-    hits.retain(|hit| hit.kind == "order");
-    Ok(hits)
+/// The orders with this number, external id or tracking number, and whether there are more than these.
+pub(super) async fn numbered(client: &Client, number: &str) -> Result<(Vec<Hit>, bool), Error> {
+    const ORDER: &str = "order";
+    let Hits { mut results, more, .. } = client.find(number).send().await?;
+    results.retain(|hit| hit.kind == ORDER);
+    Ok((results, more.iter().any(|kind| kind == ORDER)))
 }
 
-/// The only one of the hits, or the only one whose number is the typed one to the letter.
-fn one(number: &str, hits: &[Hit]) -> anyhow::Result<Uuid> {
-    let mut same = hits.iter().filter(|hit| hit.name == number);
+/// The only one of the hits, or, if they are all, the only one whose number is the typed one to the letter.
+fn one(number: &str, hits: &[Hit], is_more: bool) -> anyhow::Result<Uuid> {
+    let mut same = hits.iter().filter(|hit| hit.name == number && !is_more);
     match (hits, same.next(), same.next()) {
         ([hit], ..) | (_, Some(hit), None) => Ok(hit.id),
         ([], ..) => anyhow::bail!(Unknown(format!("there is no order {}", table::shown(number)))),
@@ -124,13 +126,15 @@ mod tests {
     #[test]
     fn a_number_that_several_orders_have_names_none_of_them() {
         let (first, second) = (hit(1, "H-1"), hit(2, "h-1"));
-        assert_eq!(one("TRACK", std::slice::from_ref(&first)).unwrap(), first.id);
-        assert_eq!(one("h-1", &[first.clone(), second.clone()]).unwrap(), second.id);
+        assert_eq!(one("TRACK", std::slice::from_ref(&first), false).unwrap(), first.id);
+        assert_eq!(one("h-1", &[first.clone(), second.clone()], false).unwrap(), second.id);
+        let error = one("h-1", &[first.clone(), second.clone()], true).unwrap_err();
+        assert!(error.is::<Usage>(), "one that was not returned may have it, too: {error}");
         for hits in [&[first.clone(), second][..], &[first.clone(), hit(3, "H-1")]] {
             let typed = if hits[1].name == "H-1" { "H-1" } else { "TRACK" };
-            let error = one(typed, hits).unwrap_err();
+            let error = one(typed, hits, false).unwrap_err();
             assert!(error.is::<Usage>() && error.to_string().contains(&first.id.to_string()), "{error}");
         }
-        assert!(one("H-9", &[]).unwrap_err().is::<Unknown>());
+        assert!(one("H-9", &[], false).unwrap_err().is::<Unknown>());
     }
 }

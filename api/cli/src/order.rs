@@ -123,13 +123,14 @@ impl List {
             .equal("items.product.productSku", self.sku)
             .sort("createdAt", Order::Descending);
         if let Some(number) = &self.number {
-            let hits = match numbered(&self.part.client()?, number).await {
+            let (hits, is_more) = match numbered(&self.part.client()?, number).await {
                 // the program of a warehouse lists orders, and finds nothing
-                Err(error) if error.status() == Some(403) => Vec::new(),
+                Err(error) if error.status() == Some(403) => (Vec::new(), false),
                 found => found?,
             };
             let ids: Vec<_> = hits.iter().map(|hit| hit.id.to_string()).collect();
-            query = if ids.is_empty() {
+            // of more than it returns, the other options narrow only those
+            query = if ids.is_empty() || is_more {
                 query.filter("orderNumber", "eq", number.trim())
             } else {
                 query.among("id", &ids)

@@ -274,7 +274,7 @@ impl Queue {
 pub struct Hits {
     /// The hits, kind by kind; at most 20 of a kind.
     pub results: Vec<Hit>,
-    /// The kinds of which there are more.
+    /// The kinds that have more hits.
     pub more: Vec<String>,
 }
 

@@ -152,7 +152,7 @@ async fn or_page<T>(visit: &mut Asking, result: Result<T, Problem>) -> Result<Re
     };
     visit.refused = Refused::form(&problem, visit.may.origin.request_id.as_deref().unwrap_or_default());
     match page(visit).await {
-        Ok(page) => Ok(Err(refusal::shown(page, problem))),
+        Ok(page) => Ok(Err(refusal::shown(page, problem.into()))),
         Err(_) => Err(problem),
     }
 }

@@ -12,7 +12,7 @@ use longshore_shared::job::connection::{self as tests, Test};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::search::{self as jobs, Line as Job};
 use longshore_shared::job::sync_run;
-use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::access::{Permission, Scope};
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
@@ -111,6 +111,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     let of_syncs = sync_run::Filter { only: Some(id), ..sync_run::Filter::default() };
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
+    let itself = Scope::Eshop { organisation: eshop.organisation_id, eshop: id };
     let span = course::span(&visit.asked);
     let (
         (setting, test),
@@ -127,7 +128,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     ) = tokio::try_join!(
         async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
-        async { if jobs { attention::unanswered(db, scope, Some(id)).await } else { Ok(Vec::new()) } },
+        async { if jobs { attention::unanswered(db, &itself).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
         async { Ok(orders::search(db, scope, &of_orders).await?.orders) },

@@ -321,15 +321,10 @@ pub(super) async fn ask_concurrency(
     Name(name): Name,
 ) -> Result<Response, Failure> {
     let is_sent = !visit.refused.is_empty();
-    let to = match wished(visit.asked.get("to")) {
-        Ok(to) => to,
-        Err(problem) => {
-            if !is_sent {
-                visit.refused = Refused::fields(problem)?;
-            }
-            None
-        }
-    };
+    let (to, wrong) = Refused::of(wished(visit.asked.get("to")))?;
+    if !is_sent {
+        visit.refused = wrong;
+    }
     let is_refused = !visit.refused.is_empty();
     let explanation = html! {
         @if is_refused {

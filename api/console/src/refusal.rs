@@ -4,6 +4,8 @@
 //! [`Visit`](super::visit::Visit) has both then. Where that page cannot be read either, as when Postgres is away, the page of the error has
 //! what was typed. Secrets are on neither page.
 
+use std::collections::HashMap;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -53,11 +55,9 @@ pub(super) async fn layer(State(pages): State<Router>, request: Request, next: N
     let mut response = next.run(Request::from_parts(parts.clone(), Body::from(bytes))).await;
     let Some(failure) = response.extensions().get::<Failure>().cloned() else { return response };
     if is_of_form(&failure.0) {
-        let mut page = ask_again(pages, &parts, &typed, &failure.0).await;
+        let page = ask_again(pages, &parts, &typed, &failure.0).await;
         if page.status() == StatusCode::OK {
-            *page.status_mut() = response.status();
-            page.extensions_mut().insert(Shown(failure));
-            return page;
+            return shown(page, failure);
         }
     }
     if is_worth_sending_again(&failure.0) {
@@ -67,10 +67,10 @@ pub(super) async fn layer(State(pages): State<Router>, request: Request, next: N
 }
 
 /// A page that shows a form again, with the status of the problem.
-pub(super) fn shown(mut page: Response, problem: Problem) -> Response {
+pub(super) fn shown(mut page: Response, failure: Failure) -> Response {
     *page.status_mut() =
-        StatusCode::from_u16(problem.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    page.extensions_mut().insert(Shown(problem.into()));
+        StatusCode::from_u16(failure.0.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    page.extensions_mut().insert(Shown(failure));
     page
 }
 
@@ -114,8 +114,12 @@ impl Lost {
     /// What was typed, and a button that sends it again; with a secret, which is not on the page, it cannot be sent from here.
     pub(super) fn draw(&self) -> Markup {
         let is_typed = |name: &str| ![FORM_TOKEN, ONE_TIME_KEY, VERSION].contains(&name) && !is_secret(name);
+        let mut times: HashMap<&str, usize> = HashMap::new();
+        for (name, _) in self.typed.0.iter().filter(|(_, value)| !value.trim().is_empty()) {
+            *times.entry(name).or_default() += 1;
+        }
         // what was selected was not typed
-        let is_single = |name: &str| self.typed.all(name).count() == 1;
+        let is_single = |name: &str| times.get(name) == Some(&1);
         let fields: Vec<_> =
             self.typed.0.iter().filter(|(name, _)| is_typed(name) && is_single(name)).collect();
         html! {

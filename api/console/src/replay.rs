@@ -33,12 +33,10 @@ type Asking = Visit<permit::WriteWebhooks>;
 /// `GET /console/replay?webhooks=…`: the form, and the count of what it says.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
     let asked = with_period(&visit.asked, visit.now());
-    // the one of a replay that was refused
-    if !visit.refused.is_empty() {
+    let is_new = asked.get("since").is_none() && !visit.asked.0.iter().any(|(name, _)| name == "since");
+    // nothing is counted for a form that is new, nor for a replay that was refused
+    if is_new || !visit.refused.is_empty() {
         return Ok(page(&visit, &asked, &visit.refused, None).await?);
-    }
-    if asked.get("since").is_none() && !visit.asked.0.iter().any(|(name, _)| name == "since") {
-        return Ok(page(&visit, &asked, &Refused::default(), None).await?);
     }
     let count = match body(&visit, &asked).await {
         Ok(body) => replay::count_at_once(visit.services(), visit.scope(), body).await,

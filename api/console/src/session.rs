@@ -199,7 +199,7 @@ fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
         "Too many attempts. Try again in a few minutes."
     } else if refusal::is_of_form(&problem) {
         let said = format!("{}.", sentence(&problem.said()));
-        return Ok(refusal::shown(login_page(form, Some(said.as_str()), StatusCode::OK), problem));
+        return Ok(refusal::shown(login_page(form, Some(said.as_str()), StatusCode::OK), problem.into()));
     } else {
         return Err(problem.into());
     };

@@ -26,7 +26,7 @@ pub(super) fn operations() -> Vec<Operation> {
                     .about("What was found.")
                     .required("results", array_of(named("Hit")))
                     .required("more", array_of(one_of(&Kind::WORDS)))
-                    .explain(&[("results", "The hits, kind by kind."), ("more", "The kinds of which there are more hits.")]),
+                    .explain(&[("results", "The hits, kind by kind."), ("more", "The kinds that have more hits than are returned.")]),
             )
             .answers(
                 200,

@@ -1,6 +1,7 @@
 //! `/api/attention` (`docs/reference/attention.md#lines`): lines, acknowledgements, mutes.
 
 mod missed;
+mod neighbours;
 
 use std::collections::BTreeSet;
 
@@ -20,10 +21,14 @@ async fn lines(world: &World, token: &str) -> Vec<Value> {
     listed["lines"].as_array().unwrap().clone()
 }
 
+/// The line of a kind, if there is one.
+async fn find(world: &World, token: &str, kind: &str) -> Option<Value> {
+    lines(world, token).await.into_iter().find(|line| line["kind"] == kind)
+}
+
 /// The line of a kind.
 async fn line(world: &World, token: &str, kind: &str) -> Value {
-    let found = lines(world, token).await.into_iter().find(|line| line["kind"] == kind);
-    found.unwrap_or_else(|| panic!("there is no line about {kind}"))
+    find(world, token, kind).await.unwrap_or_else(|| panic!("there is no line about {kind}"))
 }
 
 fn path(line: &Value, action: &str) -> String {

@@ -31,7 +31,7 @@ pub async fn send_again(services: &Services, job: JobId) {
     // the numbers of several walks have gaps
     let next = "SELECT min(number) FROM job_chunk WHERE job_id = $1 AND state = 'queued'";
     while let Some(number) = sqlx::query_scalar(next).bind(job).fetch_one(&services.db.main).await.unwrap() {
-        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
+        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, false).await.unwrap() else {
             return;
         };
         let mut change = Change::begin(services).await.unwrap();

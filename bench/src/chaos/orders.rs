@@ -3,14 +3,16 @@
 //!
 //! Each [`Merchant`] has several [`buyer`]s, who create orders and operate on them one by one and in bulk. Beside
 //! them, [`goods`] counts the same stocks and receives deliveries of suppliers, and [`import`] pushes orders from
-//! the same stocks as NDJSON. Both merchants use the same numbers and keys, and try each other's orders, which they
-//! must not see.
+//! the same stocks as NDJSON, and orders of new products beside syncs of these. What is asked of one order or one stock
+//! at the same moment is in [`together`]. Both merchants use the same numbers and keys, and try each other's orders,
+//! which they must not see.
 //!
 //! A [`Book`] keeps the answers that a merchant got: of each order, its last accepted state.
 
 mod buyer;
 mod goods;
 mod import;
+mod together;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,7 +33,7 @@ use uuid::Uuid;
 
 use super::caller::{Caller, Reply, Request};
 use super::fleet::Shop;
-use super::load::{NDJSON, SYNC_STOCKS, id_of, key, pause};
+use super::load::{NDJSON, SYNC_PRODUCTS, SYNC_STOCKS, id_of, key, pause};
 use super::subscribe_to;
 
 /// The stock that all orders want, and the pieces that it begins with. It is never counted again.
@@ -54,6 +56,12 @@ const BUYERS: usize = 4;
 
 /// What a sent order can be as long as the warehouse has not begun with it, once the allocator has nothing to do.
 const SENT: &[&str] = &["waiting_for_goods", "stock_ok", "awaiting_processing"];
+/// The same of one whose pieces are there, and of one whose pieces are not.
+const BOOKED: &[&str] = &["stock_ok", "awaiting_processing"];
+const WAITING: &[&str] = &["waiting_for_goods"];
+
+const ON_HOLD: &[&str] = &["on_hold"];
+const CANCELED: &[&str] = &["canceled"];
 
 /// The last answer that a merchant got about an order.
 #[derive(Debug, Clone)]
@@ -82,8 +90,10 @@ pub(crate) struct Book {
     pub(crate) orders: BTreeMap<String, Fate>,
     /// Orders that were deleted, with their numbers.
     pub(crate) deleted: Vec<(Uuid, String)>,
-    /// Bulk operations and imports.
+    /// Bulk operations, imports and syncs.
     pub(crate) jobs: Vec<Accepted>,
+    /// Imports and product syncs that name the same products, when nothing is broken any more.
+    pub(crate) crossed: Vec<Uuid>,
     /// The row that was last imported of each order.
     rows: BTreeMap<String, Value>,
     /// Pieces that were received, by SKU.
@@ -174,9 +184,9 @@ pub(crate) async fn sell(merchants: &[Merchant], seed: u64, until: Instant) -> a
         .map(drop)
 }
 
-/// When all is quiet: pushes each imported row again.
+/// When all is quiet: imports beside syncs once more, and pushes each imported row again.
 pub(crate) async fn conclude(merchants: &[Merchant]) -> anyhow::Result<()> {
-    try_join_all(merchants.iter().map(Merchant::import_again)).await.map(drop)
+    try_join_all(merchants.iter().map(Merchant::conclude)).await.map(drop)
 }
 
 impl Merchant {
@@ -195,7 +205,7 @@ impl Merchant {
         let parts: Vec<Value> = PARTS.iter().map(part).collect();
         self.product(BUNDLE, json!({ "type": "bundle", "childrenProducts": parts })).await?;
         let cold = COLD.map(|sku| (sku, COLD_PIECES));
-        self.count(&[[(HOT, HOT_PIECES)].as_slice(), &cold].concat(), "wait=60").await
+        self.count(&[[(HOT, HOT_PIECES)].as_slice(), &cold].concat(), "wait=60").await.map(drop)
     }
 
     async fn product(&mut self, sku: &'static str, further: Value) -> anyhow::Result<()> {
@@ -221,8 +231,16 @@ impl Merchant {
             self.count_often(lot(51), until),
             self.receive(lot(52), until),
             self.try_those_of(stranger, lot(53), until),
+            self.edit_and_send(lot(54), until),
+            self.take_and_give_back(lot(55), until),
+            self.import_beside_syncs(lot(56), until),
         )?;
         Ok(())
+    }
+
+    async fn conclude(&self) -> anyhow::Result<()> {
+        self.import_beside_syncs_at_rest().await?;
+        self.import_again().await
     }
 
     /// The body of an order.
@@ -236,11 +254,21 @@ impl Merchant {
         })
     }
 
-    /// Accepts a job.
-    fn promise(&self, reply: &Reply, items: usize, failed: usize) -> anyhow::Result<()> {
+    /// Creates an order; returns its id.
+    async fn place(&self, number: &str, items: &[(&str, i64)], send: bool) -> anyhow::Result<Uuid> {
+        let mut body = self.body(number, items);
+        body["send"] = json!(send);
+        let create = Request::new(Method::POST, "/api/expedition", body.to_string())
+            .with("idempotency-key", format!("order-{number}"));
+        let made = self.caller.ask(&create, &[201]).await?.body;
+        id_of(&made).with_context(|| format!("this is no order: {made}"))
+    }
+
+    /// Accepts a job; returns its id.
+    fn promise(&self, reply: &Reply, items: usize, failed: usize) -> anyhow::Result<Uuid> {
         let id = id_of(&reply.body).with_context(|| format!("this is no job: {}", reply.body))?;
         self.book().jobs.push(Accepted { id, items, failed, is_repeated: false });
-        Ok(())
+        Ok(id)
     }
 
     /// Tries to read and change orders of another organisation.

@@ -25,8 +25,13 @@ use sqlx::postgres::PgConnectOptions;
 /// Services on a database of `#[sqlx::test]`, with a unique queue prefix; loopback destinations with `http`
 /// are allowed.
 pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
+    with_connections(options, 12)
+}
+
+/// The same with this many connections for changes and look-ups by key.
+pub fn with_connections(options: &PgConnectOptions, connections: u32) -> anyhow::Result<Services> {
     let mut database: DatabaseSettings = defaults()?;
-    database.database_connections = 12;
+    database.database_connections = connections;
     let mut redis: RedisSettings = defaults()?;
     redis.queue_prefix = format!("test-{}:", ids::new_id());
     let metrics = Metrics::new();

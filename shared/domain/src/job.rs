@@ -52,6 +52,7 @@ pub mod retention;
 mod room;
 pub mod row_lines;
 pub mod search;
+pub mod shares;
 pub mod suspicion;
 pub mod sync_run;
 pub mod waiting;

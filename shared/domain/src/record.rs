@@ -313,7 +313,7 @@ async fn add<R: Editable>(
     new.give(given.clone());
     let judged = Judged { new: &new, old: None, given: &given, scope, refused: &refused };
     let found = R::judge(change.connection(), judged).await?;
-    refuse(with_found(refused, found))?;
+    Problem::refuse(with_found(refused, found))?;
     if let Some((kind, organisation)) = new.quota() {
         change.must_have_room(organisation, kind).await?;
     }
@@ -346,7 +346,7 @@ pub async fn update<R: Editable>(
     if !echo.is_empty() {
         found.extend(echo.judge(&shown::<R>(&mut change, scope, id).await?.json)?);
     }
-    refuse(with_found(refused, found))?;
+    Problem::refuse(with_found(refused, found))?;
     R::settle(&mut given);
     let changes = old.diff(&given);
     if !changes.is_empty() {
@@ -369,10 +369,6 @@ fn read<R: Editable>(body: Value, is_new: bool) -> (R::Fields, Echo, Vec<Violati
     });
     let ((given, echo), refused) = Reader::draft(body, rule);
     (given, echo, refused)
-}
-
-fn refuse(violations: Vec<Violation>) -> Result<(), Problem> {
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
 /// Why a record was not written.

@@ -299,7 +299,7 @@ impl<'s> Change<'s> {
     /// Begins it for several requests that are served together: it waits for a lock for a tenth of a second at most, since each
     /// of them waits with the one that is locked out.
     pub async fn begin_together(services: &'s Services) -> Result<Self, Problem> {
-        Self::begin_with(services, Some("BEGIN; SET LOCAL lock_timeout = '100ms'")).await
+        Self::begin_with(services, Some(pool::BEGIN_BRIEF)).await
     }
 
     async fn begin_with(services: &'s Services, statement: Option<&'static str>) -> Result<Self, Problem> {

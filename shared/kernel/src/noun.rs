@@ -20,11 +20,6 @@ pub fn noun(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// That a record is not there.
-pub(crate) fn is_missing(what: &str, is_gone: bool) -> String {
-    if is_gone { format!("the {what} was permanently deleted") } else { format!("there is no such {what}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

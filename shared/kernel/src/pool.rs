@@ -20,6 +20,9 @@ use super::share::{Asker, Grant, Ledger, PATIENCE, Refusal};
 
 type Transactions = <Postgres as Database>::TransactionManager;
 
+/// Begins a transaction that waits for a lock for a tenth of a second ([`Pool::transaction`]).
+pub const BEGIN_BRIEF: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
+
 /// A pool with shares; cheap to clone. What takes a [`PgPool`] takes connections of it without a share.
 #[derive(Clone, Debug)]
 pub struct Pool {

@@ -3,17 +3,18 @@
 //! A [`Problem`] has a public side (code, detail, violations) and an internal one (its cause). The public side becomes
 //! an `application/problem+json` body (RFC 9457) in one place of the `api`; the cause only ever reaches the log.
 
+mod violation;
+
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use uuid::Uuid;
 
-use crate::noun::{is_missing, noun};
+pub use self::violation::{ALREADY_TAKEN, Violation, refuses, with_found};
+use crate::noun::noun;
 use crate::share::Refusal;
 use crate::sqlstate;
 
@@ -102,85 +103,8 @@ kinds! {
         "The service cannot complete the request now: the database is not available or is busy, another change was made at the same time, or the request took too long. Wait for the number of seconds in the Retry-After header and try again.";
 }
 
-/// One violated rule of one field. Its message continues its path, as in `items[0].quantity must be between 1 and 10`, and so
-/// begins with a verb.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Violation {
-    /// Path of the field in the body, for example `items[0].quantity`.
-    pub property_path: String,
-    /// What is wrong, for people.
-    pub message: String,
-    /// What is wrong, for programs.
-    pub code: &'static str,
-    /// The value is a secret: nothing shows it.
-    #[serde(skip)]
-    pub is_secret: bool,
-    /// The record that has the value, where the caller may see it.
-    #[serde(skip)]
-    pub other: Option<Uuid>,
-}
-
-impl Violation {
-    /// What is wrong with the field of that path.
-    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        let (property_path, message) = (path.into(), message.into());
-        Self { property_path, message, code, is_secret: false, other: None }
-    }
-
-    /// A unique value that belongs to another record; `other` is its id, where the caller may see it.
-    pub fn taken(path: impl Into<String>, message: impl Into<String>, other: Option<Uuid>) -> Self {
-        Self { other, ..Self::new(path, ALREADY_TAKEN, message) }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.property_path.is_empty() {
-            return f.write_str(&self.message);
-        }
-        // a caller chooses the names of unknown fields
-        match self.property_path.char_indices().nth(LONGEST_PATH) {
-            Some((end, _)) => write!(f, "{}… {}", &self.property_path[..end], self.message),
-            None => write!(f, "{} {}", self.property_path, self.message),
-        }
-    }
-}
-
-/// Whether a field, or something within it, is refused.
-#[must_use]
-pub fn refuses(violations: &[Violation], field: &str) -> bool {
-    violations.iter().any(|violation| {
-        let rest = violation.property_path.strip_prefix(field);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
-    })
-}
-
-/// Everything that is wrong with a body: what its rules refused, and what was found wrong with the rest. What was refused is
-/// blank, so what was found there is left out.
-#[must_use]
-pub fn with_found(mut refused: Vec<Violation>, found: Vec<Violation>) -> Vec<Violation> {
-    if refused.is_empty() {
-        return found;
-    }
-    let paths: HashSet<&str> = refused.iter().map(|violation| violation.property_path.as_str()).collect();
-    let is_refused = |path: &str| {
-        let within = || path.match_indices(['[', '.']).any(|(end, _)| paths.contains(&path[..end]));
-        paths.contains("") || paths.contains(path) || within()
-    };
-    let rest: Vec<_> = found.into_iter().filter(|violation| !is_refused(&violation.property_path)).collect();
-    refused.extend(rest);
-    refused
-}
-
-/// Code of the violation of a rule that a value is unique.
-pub const ALREADY_TAKEN: &str = "already_taken";
-
 /// Violations that a problem lists.
 const MOST_VIOLATIONS: usize = 100;
-
-/// Characters of a path that a sentence has room for.
-const LONGEST_PATH: usize = 255;
 
 /// The one error of the service.
 #[derive(Debug)]
@@ -226,6 +150,11 @@ impl Problem {
         let mut problem = Self::new(&INVALID_DATA, detail);
         problem.inner.violations = violations;
         problem
+    }
+
+    /// The same, if any rule is violated.
+    pub fn refuse(violations: Vec<Violation>) -> Result<(), Self> {
+        if violations.is_empty() { Ok(()) } else { Err(Self::invalid(violations)) }
     }
 
     /// One violated rule.
@@ -407,6 +336,11 @@ impl StdError for Problem {
     }
 }
 
+/// That a record is not there.
+fn is_missing(what: &str, is_gone: bool) -> String {
+    if is_gone { format!("the {what} was permanently deleted") } else { format!("there is no such {what}") }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -474,26 +408,6 @@ mod tests {
         let long = Problem::violation("ü".repeat(100_000), "unknown_field", "is not a known field");
         assert_eq!(long.detail(), format!("{}… is not a known field", "ü".repeat(255)));
         assert_eq!(long.violations()[0].property_path.chars().count(), 100_000);
-    }
-
-    #[test]
-    fn what_was_found_is_told_with_what_was_refused_but_not_of_what_is_blank() {
-        let violations = |paths: &[&str]| -> Vec<_> {
-            paths.iter().map(|path| Violation::new(*path, "invalid", "is invalid")).collect()
-        };
-        let refused = || violations(&["items[1]", "items[2].product", "eshop", "name"]);
-        let found =
-            ["eshop", "eshops", "items[1].product", "items[2].product", "items[2].lot", "items[10].product"];
-        let paths: Vec<_> = with_found(refused(), violations(&found))
-            .into_iter()
-            .map(|violation| violation.property_path)
-            .skip(refused().len())
-            .collect();
-        assert_eq!(paths, ["eshops", "items[2].lot", "items[10].product"]);
-        assert_eq!(with_found(violations(&[""]), violations(&found)).len(), 1);
-        assert_eq!(with_found(Vec::new(), violations(&found)).len(), found.len());
-        assert!(refuses(&refused(), "items") && refuses(&refused(), "eshop"));
-        assert!(!refuses(&refused(), "item") && !refuses(&refused(), "eshops"));
     }
 
     #[test]

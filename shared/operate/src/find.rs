@@ -125,7 +125,7 @@ pub fn body() -> impl Rule<Out = String> {
     object(|body| body.required("text", text(1..=TEXT)))
 }
 
-/// `POST /api/find`: the hits, kind by kind, and the kinds of which there are more.
+/// `POST /api/find`: the hits, kind by kind, and the kinds that have more.
 pub async fn list(db: &Database, role: Role, scope: &Scope, body: Value) -> Result<String, Problem> {
     let text = Reader::read(body, self::body())?;
     let groups = find(db, role, scope, &text).await?;

@@ -78,11 +78,11 @@ async fn claim(
     number: i32,
 ) -> Result<Option<(Claim, Option<SemaphorePermit<'_>>)>, Problem> {
     let db = &context.services.db.main;
-    let (claimed, place) = match chunk::claim(db, job, number, &[]).await? {
+    let (claimed, place) = match chunk::claim(db, job, number, false).await? {
         Claimed::Suspect(queue) => {
             let mut places = context.suspects.iter().filter(|(of, _)| *of == queue);
             let Some(place) = places.find_map(|(_, place)| place.try_acquire().ok()) else { return Ok(None) };
-            (chunk::claim(db, job, number, &[queue]).await?, Some(place))
+            (chunk::claim(db, job, number, true).await?, Some(place))
         }
         claimed => (claimed, None),
     };

@@ -366,12 +366,11 @@ impl Body {
 
     /// Passes over the rows before a cursor; `false` if they are others now, and it is read from the start.
     async fn resume(&mut self, cursor: &Cursor) -> Result<bool, PartnerError> {
-        let has_version = self.memo.version.is_known() || cursor.version.is_known();
         let may_restart = cursor.restarts < RESTARTS;
-        let mut is_same = !has_version || self.memo.version == cursor.version;
+        let mut is_same = self.memo.version == cursor.version;
         if is_same || !may_restart {
             self.pass_over(cursor.rows).await?;
-            is_same &= has_version || self.skus() == cursor.skus;
+            is_same &= self.skus() == cursor.skus;
         }
         if !is_same && !may_restart {
             self.restarts = RESTARTS + 1;

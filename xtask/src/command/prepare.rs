@@ -15,7 +15,7 @@ const OTHER: [&str; 3] = ["target", "node_modules", "fuzz"];
 
 pub(crate) fn prepare(place: &Place) -> anyhow::Result<()> {
     let (kept, fresh) = (place.root.join(".sqlx"), place.root.join(".sqlx.new"));
-    let scratch = Scratch::start(&place.test_data()?, &[("fsync", "off")])?;
+    let scratch = Scratch::of_tests(place, &[("fsync", "off")])?;
     scratch.migrate(place)?;
     _ = fs::remove_dir_all(&fresh);
     if let Err(error) = describe(place, &scratch, &fresh, "check", &[]) {

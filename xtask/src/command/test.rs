@@ -150,7 +150,7 @@ impl Test<'_> {
     fn scratch(&mut self) -> anyhow::Result<&Scratch> {
         let scratch = match self.scratch.take() {
             Some(scratch) => scratch,
-            None => Scratch::start(&self.place.test_data()?, &POSTGRES)?,
+            None => Scratch::of_tests(self.place, &POSTGRES)?,
         };
         Ok(self.scratch.insert(scratch))
     }

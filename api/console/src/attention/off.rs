@@ -6,7 +6,7 @@ use longshore_shared::operate::attention::{SwitchedOff, Thing, What};
 use maud::{Markup, html};
 
 use super::HERE;
-use crate::piece::{Tone, badge, number, time};
+use crate::piece::{Tone, badge, time};
 
 /// Things of a kind that the overview names.
 const ON_OVERVIEW: usize = 3;
@@ -81,8 +81,8 @@ fn waiting(waiting: Option<AtLeast>) -> String {
 /// How many more there are than are named.
 fn more(off: &SwitchedOff, most: usize) -> Option<String> {
     let named = i64::try_from(off.things.len().min(most)).unwrap_or(i64::MAX);
-    let more = off.count.count - named;
-    if more <= 0 {
+    let more = AtLeast { count: off.count.count - named, is_more: off.count.is_more };
+    if more.count <= 0 {
         return None;
     }
     let (one, many) = match off.what {
@@ -91,6 +91,5 @@ fn more(off: &SwitchedOff, most: usize) -> Option<String> {
         What::Warehouse => ("warehouse system", "warehouse systems"),
         What::Webhook => ("webhook", "webhooks"),
     };
-    let at_least = if off.count.is_more { "+" } else { "" };
-    Some(format!("{}{at_least} more {}", number(more), if more == 1 { one } else { many }))
+    Some(format!("{} more {}", more.in_words(), if more.count == 1 { one } else { many }))
 }

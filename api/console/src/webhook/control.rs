@@ -26,7 +26,7 @@ fn page(id: WebhookId) -> String {
 /// `GET /console/webhook/{id}/activate`.
 pub(crate) async fn ask_activate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "Waiting deliveries are sent, and future ones as they become due." } };
-    ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", None).await
+    ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/activate`.
@@ -38,7 +38,7 @@ pub(crate) async fn activate(Id(id): Id<WebhookId>, act: Acting) -> Result<Respo
 /// `GET /console/webhook/{id}/deactivate`.
 pub(crate) async fn ask_deactivate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let said = html! { p { "No deliveries are sent until the webhook is activated again. Due deliveries are kept." } };
-    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate", "deactivate", None).await
+    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate", "deactivate", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/deactivate`.
@@ -55,7 +55,7 @@ pub(crate) async fn ask_test(Id(id): Id<WebhookId>, visit: Asking) -> Result<Res
         p { "Sends a signed example, whatever the webhook subscribes to. Its record does not exist, and its body has " code { "\"test\": true" } "." }
     };
     let fields = options(&form, &visit.refused, EVENT, "Event", NAMES.iter().map(|name| (*name, *name)));
-    ask(&visit, id, "Send a test?", explanation, "Send a test", "test", Some(fields)).await
+    ask(&visit, id, "Send a test?", explanation, "Send a test", "test", fields).await
 }
 
 /// `POST /console/webhook/{id}/test`: leads to the delivery.
@@ -80,13 +80,12 @@ async fn ask(
     explanation: Markup,
     button: &str,
     action: &str,
-    event: Option<Markup>,
+    fields: Markup,
 ) -> Result<Response, Failure> {
     let webhook = visit.webhook(id).await?;
     let explanation = html! { p { code { (webhook.destination) } } (explanation) };
     let back = page(id);
     let action = format!("{back}/{action}");
-    let fields = event.unwrap_or_default();
     let question =
         Question { title, explanation, button, is_grave: false, action: &action, back: &back, fields };
     Ok(visit.ask_for(Section::Webhooks, &question, &[EVENT]))

@@ -8,12 +8,12 @@ use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{execute, line, lines, path};
+use super::{FAILS, execute, find, line, lines, path};
 use crate::console::{Browser, webhook};
 use crate::product::{MIGRATIONS, World};
 
 /// A sync of the tenant that succeeded so many minutes ago, and refused some of its rows.
-async fn sync(world: &World, kind: &str, [total, failed]: [i32; 2], minutes_ago: i32) -> JobId {
+pub(super) async fn sync(world: &World, kind: &str, [total, failed]: [i32; 2], minutes_ago: i32) -> JobId {
     let tenant = &world.api.tenant;
     sqlx::query_scalar(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, total, done, changed, failed, actor_type, actor_name,
@@ -30,11 +30,6 @@ async fn sync(world: &World, kind: &str, [total, failed]: [i32; 2], minutes_ago:
     .fetch_one(&world.owner)
     .await
     .unwrap()
-}
-
-/// The line of a kind, if there is one.
-async fn find(world: &World, token: &str, kind: &str) -> Option<Value> {
-    lines(world, token).await.into_iter().find(|line| line["kind"] == kind)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -126,7 +121,7 @@ async fn a_sync_that_refused_most_of_many_rows_is_a_warning_for_three_days(
 }
 
 /// A pull of the tenant that began so many minutes ago, and has got no page.
-async fn pull(world: &World, minutes_ago: i32) -> JobId {
+pub(super) async fn pull(world: &World, minutes_ago: i32) -> JobId {
     let tenant = &world.api.tenant;
     sqlx::query_scalar(
         "WITH made AS (
@@ -259,16 +254,22 @@ async fn an_organisation_that_fills_a_queue_is_named_to_those_who_see_it(
     assert_eq!(attention::settle(&api.services).await.unwrap(), 1);
     assert_eq!(world.count("SELECT count(*) FROM attention_silence").await, 0);
 
-    let hook = webhook(api, "https://shop.example/in").await;
-    sqlx::query(
-        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
-         SELECT uuid_v7(), $1, $2, uuid_v7(), now() - interval '2 minutes' FROM generate_series(1, 110)",
-    )
-    .bind(hook)
-    .bind(api.tenant.eshop)
-    .execute(&world.owner)
-    .await
-    .unwrap();
+    // those that wait for a failing destination are in no queue
+    let [works, fails] =
+        [webhook(api, "https://shop.example/in").await, webhook(api, "https://down.example/in").await];
+    execute(&world, FAILS, fails).await;
+    for (hook, deliveries) in [(works, 110), (fails, 200)] {
+        sqlx::query(
+            "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+             SELECT uuid_v7(), $1, $2, uuid_v7(), now() - interval '2 minutes' FROM generate_series(1, $3)",
+        )
+        .bind(hook)
+        .bind(api.tenant.eshop)
+        .bind(deliveries)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    }
     let noisy = line(&world, &ours, "noisy_organisation").await;
     assert_eq!(noisy["sentence"], "Gifts has 110 of the 110 due deliveries; queue lane is behind by 2 min.");
 }

@@ -148,9 +148,7 @@ async fn a_confirmation_keeps_what_was_typed_and_marks_what_is_wrong(
     for said in ["name=\"to\" value=\"4097\"", "id=\"wrong-to\"", "Must be between 1 and 4096."] {
         assert!(page.contains(said), "{said}: {page}");
     }
-    let sent: Vec<_> = hidden(&page).into_iter().chain([("to".to_owned(), "0".to_owned())]).collect();
-    let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let page = browser.send_bare(concurrency, &sent).await.expect(400).text;
+    let page = send_opened(&browser, concurrency, &hidden(&page), &[("to", "0")]).await.expect(400).text;
     assert!(page.contains("name=\"to\" value=\"0\"") && page.contains("id=\"wrong-to\""), "{page}");
 
     fill_disk(&world).await;

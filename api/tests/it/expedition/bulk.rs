@@ -25,7 +25,7 @@ pub(super) async fn work(world: &World, job: &Value) {
     let job: JobId = job["id"].as_str().unwrap().parse().unwrap();
     let services = &world.api.services;
     for number in 0.. {
-        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
+        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, false).await.unwrap() else {
             return;
         };
         let (within, command) = asked(&claim);

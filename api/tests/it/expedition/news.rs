@@ -23,7 +23,7 @@ const PATH: &str = "/api/partner-integration/wms/sync/news";
 async fn work(world: &World, job: JobId) {
     let services = &world.api.services;
     for number in 0.. {
-        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
+        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, false).await.unwrap() else {
             return;
         };
         let (TakeNews { wms }, organisation): (_, OrganisationId) = claim.job::<TakeNews>().unwrap();

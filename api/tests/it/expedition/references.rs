@@ -285,7 +285,7 @@ async fn a_place_is_that_of_the_eshop_or_must_be_named(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connector_of_an_eshop_is_told_the_same_of_a_product_of_another_as_of_none(
+async fn a_connector_gets_the_same_error_for_a_product_of_another_eshop_as_for_one_that_does_not_exist(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

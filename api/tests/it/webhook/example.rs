@@ -52,7 +52,7 @@ async fn sync(world: &World) {
     let path = "/api/partner-integration/eshop/sync/products";
     let job = world.api.post(&world.api.connector, path, body).await.expect(200).json();
     let (services, job): (_, JobId) = (&world.api.services, job["id"].as_str().unwrap().parse().unwrap());
-    let Claimed::Now(claim) = chunk::claim(&services.db.main, job, 0, &[]).await.unwrap() else { panic!() };
+    let Claimed::Now(claim) = chunk::claim(&services.db.main, job, 0, false).await.unwrap() else { panic!() };
     let mut change = Change::begin(services).await.unwrap();
     let count = Count { changed: 2, unchanged: 0, failed: 1 };
     assert_eq!(execution::complete(&mut change, &claim, count, &[]).await.unwrap(), Hold::Kept);

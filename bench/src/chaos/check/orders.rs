@@ -4,6 +4,7 @@
 mod history;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use longshore_shared::expedition::invariants;
 use sqlx::{PgConnection, PgPool};
@@ -14,6 +15,10 @@ use super::none;
 use crate::chaos::orders::{Accepted, HOT, HOT_PIECES, Merchant};
 use crate::chaos::report::Check;
 use crate::chaos::site::Site;
+
+/// How long an import or a sync may take that nothing but others of the same products keep waiting: half of the time after which
+/// Postgres ends a transaction that does nothing.
+const CROSSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// All invariants of orders.
 pub(super) async fn all(
@@ -28,6 +33,7 @@ pub(super) async fn all(
     checks.push(histories.in_turn(psql).await?);
     checks.push(numbers(psql, merchants).await?);
     checks.extend(jobs(psql, merchants).await?);
+    checks.push(crossed(psql, merchants).await?);
     checks.extend(goods(psql, merchants).await?);
     Ok(checks)
 }
@@ -51,6 +57,19 @@ async fn rules(site: &Site, psql: &mut PgConnection) -> anyhow::Result<Vec<Check
             "no stock is marked any more",
             of,
             "SELECT 'stock ' || id || ' since ' || marked_at FROM product_stock WHERE marked_at IS NOT NULL",
+        )
+        .await?,
+    );
+    checks.push(
+        none(
+            psql,
+            "no more is booked than is there, also by those that are handed over, unless a count took it away",
+            of,
+            "SELECT format('stock %s holds %s of %s pieces', s.id, s.held, s.quantity) FROM product_stock s
+             WHERE s.held > s.quantity
+               AND NOT EXISTS (SELECT FROM stock_movement m
+                               WHERE (m.product_id, m.warehouse_id, m.wms_id) = (s.product_id, s.warehouse_id, s.wms_id)
+                                 AND m.kind = 'counted' AND m.quantity < 0)",
         )
         .await?,
     );
@@ -145,6 +164,26 @@ async fn jobs(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result
         ),
         Check::new("an order that is imported again, unchanged, does not change", rows as u64, changed),
     ])
+}
+
+/// Imports of orders and syncs of their products, when nothing was broken: none waited for another until its time was up. Where
+/// each holds what the other waits for, on connections that do not belong together for Postgres, nothing else ends it.
+async fn crossed(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result<Check> {
+    let jobs: Vec<Uuid> = merchants.iter().flat_map(|merchant| merchant.book().crossed.clone()).collect();
+    let late: Vec<String> = sqlx::query_scalar(
+        "SELECT format('%s %s ran from %s to %s', job.kind, given.id, job.started_at, job.finished_at)
+         FROM unnest($1::uuid[]) AS given (id) LEFT JOIN job USING (id)
+         WHERE coalesce(job.finished_at - job.started_at > make_interval(secs => $2), true)",
+    )
+    .bind(&jobs)
+    .bind(CROSSED_WITHIN.as_secs_f64())
+    .fetch_all(psql)
+    .await?;
+    Ok(Check::new(
+        "imports and syncs of the same products do not wait for each other",
+        jobs.len() as u64,
+        late,
+    ))
 }
 
 /// Pieces: of the stock that all orders want, of what was received, of bundles.

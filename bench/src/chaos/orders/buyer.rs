@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Fate, Merchant, SENT, bulk, wish};
+use super::{CANCELED, Fate, Merchant, ON_HOLD, SENT, bulk, wish};
 use crate::chaos::caller::{Caller, Request};
 use crate::chaos::load::{id_of, key, pause};
 
@@ -225,16 +225,12 @@ impl Merchant {
         let mut orders = Vec::new();
         for place in 0..IN_BULK {
             let number = format!("{number}-{place}");
-            let body = self.body(&number, &wish(lot));
-            let create = Request::new(Method::POST, "/api/expedition", body.to_string())
-                .with("idempotency-key", format!("order-{number}"));
-            let id =
-                id_of(&self.caller.ask(&create, &[201]).await?.body).context("an order without an id")?;
+            let id = self.place(&number, &wish(lot), false).await?;
             orders.push((number, id));
         }
-        let (operation, ends): (_, &[_]) = match lot.random_range(0..4) {
-            0 => ("cancel", &["canceled"]),
-            1 => ("rollback", &["on_hold"]),
+        let (operation, ends) = match lot.random_range(0..4) {
+            0 => ("cancel", CANCELED),
+            1 => ("rollback", ON_HOLD),
             _ => ("send", SENT),
         };
         let ids: Vec<Uuid> = orders.iter().map(|(_, id)| *id).collect();

@@ -1,7 +1,7 @@
-//! Counts of the stocks, and deliveries of suppliers.
+//! Counts of the stocks, deliveries of suppliers, and syncs of products.
 
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use http::Method;
@@ -9,13 +9,17 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::{COLD, Merchant, NDJSON, SYNC_STOCKS};
+use super::{COLD, Merchant, NDJSON, SYNC_PRODUCTS, SYNC_STOCKS};
 use crate::chaos::caller::Request;
 use crate::chaos::load::{id_of, key, pause};
 
 /// The most pieces of a count; few enough that bookings are taken back.
 const COUNTED: i64 = 60;
+
+/// The interval of checking whether a job has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Merchant {
     /// Counts some of the stocks again and again until then.
@@ -31,19 +35,46 @@ impl Merchant {
         Ok(())
     }
 
-    /// Sets quantities.
-    pub(super) async fn count(&self, counts: &[(&str, i64)], prefer: &str) -> anyhow::Result<()> {
+    /// Sets quantities; returns the job.
+    pub(super) async fn count(&self, counts: &[(&str, i64)], prefer: &str) -> anyhow::Result<Uuid> {
         let mut body =
             json!({ "eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse }).to_string();
         for (sku, quantity) in counts {
             _ = write!(body, "\n{}", json!({ "productSku": sku, "quantity": quantity }));
         }
-        let sync = Request::new(Method::POST, SYNC_STOCKS, body)
+        self.sync(SYNC_STOCKS, body, counts.len(), prefer).await
+    }
+
+    /// Creates products, or gives them another name; returns the job.
+    pub(super) async fn name(&self, skus: &[String], name: &str) -> anyhow::Result<Uuid> {
+        let mut body = json!({ "eshop": self.tenant.eshop }).to_string();
+        for sku in skus {
+            _ = write!(body, "\n{}", json!({ "productSku": sku, "name": name }));
+        }
+        self.sync(SYNC_PRODUCTS, body, skus.len(), "respond-async").await
+    }
+
+    async fn sync(&self, path: &str, body: String, rows: usize, prefer: &str) -> anyhow::Result<Uuid> {
+        let sync = Request::new(Method::POST, path, body)
             .with("content-type", NDJSON)
             .with("prefer", prefer)
             .with("idempotency-key", key());
         let reply = self.caller.ask(&sync, &[200, 202]).await?;
-        self.promise(&reply, counts.len(), 0)
+        self.promise(&reply, rows, 0)
+    }
+
+    /// Waits for the end of a job; `false` if the run is over before.
+    pub(super) async fn has_ended(&self, job: Uuid, until: Instant) -> anyhow::Result<bool> {
+        let look = Request::new(Method::GET, format!("/api/job/{job}"), "");
+        loop {
+            if !self.caller.ask(&look, &[200]).await?.body["finishedAt"].is_null() {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Announces goods and receives them until then: sometimes not all, sometimes more, sometimes in two parts.

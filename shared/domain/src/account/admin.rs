@@ -73,10 +73,7 @@ pub async fn update(
     }
     let admin = shown(change.connection(), context.scope(), id).await?;
     // no change alters what is read-only
-    let differing = echo.judge(&admin.json)?;
-    if !differing.is_empty() {
-        return Err(Problem::invalid(differing));
-    }
+    Problem::refuse(echo.judge(&admin.json)?)?;
     change.answer(context.claim, Answer::updated(location(id), admin.version, admin.json)).await
 }
 

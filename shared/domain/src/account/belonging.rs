@@ -40,6 +40,12 @@ impl Belonging {
     }
 }
 
+/// An organisation that is not there, or not the caller's.
+#[must_use]
+pub fn no_such_organisation() -> Violation {
+    Violation::new("organisation", "unknown_reference", Belonging::Organisation.message())
+}
+
 /// What is wrong with ids that must be those of records of an organisation: each that is none, by its path.
 pub async fn strangers(
     connection: &mut PgConnection,
@@ -87,8 +93,7 @@ pub async fn owner(
     if is_known {
         return Ok((Some(given.into()), Vec::new()));
     }
-    let message = Belonging::Organisation.message();
-    Ok((None, vec![Violation::new("organisation", "unknown_reference", message)]))
+    Ok((None, vec![no_such_organisation()]))
 }
 
 /// Locks the relation of wms and warehouses of an organisation. One lock covers both sides, so no order of locks is needed.

@@ -4,7 +4,7 @@ mod edit;
 
 use serde_json::Value;
 
-use super::belonging::owner;
+use super::belonging::{no_such_organisation, owner};
 use super::password;
 use super::person::Person;
 use crate::list;
@@ -101,7 +101,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         Err(error) => return Err(error.into()),
     };
     if change.note(recorded) == 0 {
-        return Err(Problem::violation("organisation", "unknown_reference", "does not exist"));
+        return Err(Problem::invalid(vec![no_such_organisation()]));
     }
     let user = list::find(change.connection(), &BUSINESS_USER, context.scope(), id)
         .await?

@@ -315,7 +315,8 @@ fn leaving(order: &Order, report: &Report) -> Result<Vec<(ExpeditionItemId, Stoc
             violations.push(Violation::new(format!("items[{index}].expedited"), "too_many", message));
         }
     }
-    if violations.is_empty() { Ok(left) } else { Err(Problem::invalid(violations)) }
+    Problem::refuse(violations)?;
+    Ok(left)
 }
 
 /// Checks that a report on an order that is packed says of no item that another quantity left.
@@ -340,5 +341,5 @@ fn contradict_nothing(
             Violation::new(path, "contradiction", message)
         })
         .collect();
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+    Problem::refuse(violations)
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::allocator::{Ledger, Stock};
 use super::order::{Order, Place};
 use longshore_kernel::ids::{ExpeditionId, OrganisationId, ProductId, StockId};
-use longshore_kernel::pool::Pool;
+use longshore_kernel::pool::{BEGIN_BRIEF, Pool};
 use longshore_kernel::services::Services;
 
 /// A product in a place, which is to have a stock.
@@ -24,9 +24,6 @@ pub(super) struct Wanted {
     pub(super) product: ProductId,
     pub(super) place: Place,
 }
-
-/// Begins a transaction that waits for a lock for a tenth of a second.
-const BEGIN_BRIEF: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
 
 /// Makes the stocks of products that have none in a place yet, in a transaction of its own. The caller holds no locks.
 pub(super) async fn make(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Error> {

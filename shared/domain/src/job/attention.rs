@@ -2,6 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
+use super::fetching::CALLING;
+use super::shares::LISTED;
+use crate::newest_in_shares;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
@@ -9,12 +12,14 @@ use longshore_kernel::problem::Problem;
 
 /// Jobs that are counted: beyond that, it is many.
 pub const COUNTED: i64 = 1_000;
+/// Jobs under way that are looked at for what does not move: those that were accepted first, twice as many as an organisation may have.
+pub const UNDER_WAY: i64 = 20_000;
 /// A job that has waited this long is reported.
 const WAITS_SECONDS: f64 = 10.0;
-/// Jobs that others wait for, and e-shops whose jobs fail, that are named.
-const NAMED: i64 = 20;
-/// Jobs of an e-shop, before those that fail, among which the last that succeeded is looked for.
-const LOOKED_AT: i64 = 200;
+/// Days for which a failed job needs attention.
+const DAYS: i32 = 1;
+/// Jobs of an e-shop, before the newest that failed, among which the last that succeeded is looked for.
+const BEFORE: i64 = 200;
 /// The same after them.
 const AFTER: i64 = 10_000;
 /// A job that is under way and has not moved for so long is stuck.
@@ -27,7 +32,7 @@ pub struct Attention {
     pub failed: i64,
     /// When the last of these ended.
     pub failed_at: Option<DateTime<Utc>>,
-    /// Jobs that run and have not moved for [`STUCK_MINUTES`], among the first [`COUNTED`] that are under way.
+    /// Jobs that run and have not moved for [`STUCK_MINUTES`], among [`UNDER_WAY`].
     pub stuck: i64,
     /// The one of the stuck jobs that has not moved for longest.
     pub stuck_job: Option<JobId>,
@@ -35,7 +40,7 @@ pub struct Attention {
     pub stuck_since: Option<DateTime<Utc>>,
     /// When the last of the stuck jobs moved.
     pub stuck_last: Option<DateTime<Utc>>,
-    /// Jobs that wait for their next attempt, among the same.
+    /// Jobs that wait for their next attempt, among the first [`COUNTED`] that are under way.
     pub retrying: i64,
     /// When the last of these was accepted.
     pub retrying_last: Option<DateTime<Utc>>,
@@ -47,7 +52,7 @@ pub struct Attention {
     pub paused: i64,
     /// When the last pause began.
     pub paused_at: Option<DateTime<Utc>>,
-    /// Jobs that wait for another, among the same.
+    /// Jobs that wait for another, among [`UNDER_WAY`].
     pub behind: Vec<Behind>,
     /// What failed in the last day and has not succeeded since, the most frequent first.
     pub failing: Vec<Failing>,
@@ -81,8 +86,8 @@ pub struct Behind {
     pub ahead: JobId,
     /// What that does.
     pub kind: String,
-    /// Its organisation; absent if it has several.
-    pub organisation_id: Option<OrganisationId>,
+    /// Its organisation.
+    pub organisation_id: OrganisationId,
     /// Name of its e-shop.
     pub eshop: Option<String>,
     /// When it began.
@@ -129,42 +134,51 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
     })
 }
 
-/// Failed jobs of the last day by e-shop and kind, but for what has succeeded since: by the index on what failed, and by that
-/// of the e-shop's jobs.
+/// Failed jobs of the last day by e-shop and kind, but for what has succeeded since: by the index on what failed, organisations in shares,
+/// and by that of the e-shop's jobs.
 async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> {
-    let found = sqlx::query_as!(
+    let found = newest_in_shares!(
         Failing,
-        r#"WITH failed AS MATERIALIZED (
-               SELECT kind, eshop_id, error, created_at FROM job
-               WHERE state = 'failed' AND created_at > now() - interval '1 day' AND eshop_id IS NOT NULL
-                 AND in_scope($1, organisation_id, organisations) AND in_eshop($2, eshop_id)
-               ORDER BY created_at DESC, id DESC LIMIT $3
-           ), grouped AS (
-               SELECT kind, eshop_id, count(*) AS jobs, min(created_at) AS since, max(created_at) AS last,
-                      (array_agg(error ORDER BY created_at DESC))[1] AS error
-               FROM failed GROUP BY kind, eshop_id
+        jobs: "(state = 'failed') IS TRUE AND eshop_id IS NOT NULL",
+        r#"failing AS (
+               SELECT n.*, s.name, row_number() OVER (PARTITION BY n.organisation_id ORDER BY n.created_at DESC, n.id) AS turn
+               FROM newest n
+               CROSS JOIN LATERAL (SELECT name, organisation_id FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
+               WHERE in_scope($1, s.organisation_id) AND in_eshop($3, n.eshop_id)
+                 -- those of its e-shop in their order: of all that succeeded, Postgres may make a bitmap
+                 AND (SELECT true FROM (
+                          SELECT kind, state FROM job
+                          WHERE eshop_id = ANY (ARRAY[n.eshop_id]) AND created_at > n.created_at
+                          ORDER BY eshop_id, created_at, id LIMIT (SELECT $7::bigint)) AS j
+                      WHERE j.kind = n.kind AND j.state = 'succeeded' LIMIT 1) IS NULL
+           ), named AS (
+               SELECT * FROM failing ORDER BY turn, created_at DESC, id LIMIT $8
            )
-           SELECT g.kind AS "kind!", s.organisation_id AS "organisation_id!: OrganisationId", g.eshop_id AS "eshop_id!: EshopId",
-                  s.name AS "eshop!", g.jobs AS "jobs!", g.since AS "since!", g.error,
+           SELECT f.kind AS "kind!", f.organisation_id AS "organisation_id!: OrganisationId", f.eshop_id AS "eshop_id!: EshopId",
+                  f.name AS "eshop!", row.jobs AS "jobs!", row.since AS "since!",
+                  (SELECT error FROM job WHERE id = ANY (ARRAY[f.id]) LIMIT 1) AS error,
                   (SELECT max(j.created_at) FROM (
                        SELECT kind, state, created_at FROM job
-                       WHERE eshop_id = ANY (ARRAY[g.eshop_id]) AND created_at < g.last
-                       ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $5
-                   ) AS j WHERE j.kind = g.kind AND j.state = 'succeeded') AS succeeded_at
-           FROM grouped g JOIN eshop s ON s.id = g.eshop_id
-           -- those of its e-shop in their order: of all that succeeded, Postgres may make a bitmap
-           WHERE (SELECT true FROM (
-                      SELECT kind, state FROM job
-                      WHERE eshop_id = ANY (ARRAY[g.eshop_id]) AND created_at > g.last
-                      ORDER BY eshop_id, created_at, id LIMIT (SELECT $6::bigint)) AS j
-                  WHERE j.kind = g.kind AND j.state = 'succeeded' LIMIT 1) IS NULL
-           ORDER BY g.jobs DESC, g.since LIMIT $4"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        COUNTED,
-        NAMED,
-        LOOKED_AT,
+                       WHERE eshop_id = ANY (ARRAY[f.eshop_id]) AND created_at < f.created_at
+                       ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $6::bigint)
+                   ) AS j WHERE j.kind = f.kind AND j.state = 'succeeded') AS succeeded_at
+           FROM named f
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS jobs, min(created_at) AS since FROM (
+                   SELECT created_at FROM job
+                   WHERE (state = 'failed') IS TRUE AND eshop_id IS NOT NULL
+                     AND (organisation_id, eshop_id, kind) <= (f.organisation_id, f.eshop_id, f.kind)
+                     AND (organisation_id, eshop_id, kind, created_at)
+                         > (f.organisation_id, f.eshop_id, f.kind, now() - make_interval(days => $4))
+                   ORDER BY organisation_id DESC, eshop_id DESC, kind DESC, created_at DESC LIMIT (SELECT $9::bigint)) AS run) AS row
+           ORDER BY row.jobs DESC, row.since, f.eshop_id, f.kind"#,
+        scope.organisations(),
+        scope.eshop(),
+        DAYS,
+        BEFORE,
         AFTER,
+        LISTED,
+        COUNTED,
     )
     .fetch_all(&db.lists)
     .await?;
@@ -174,14 +188,16 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
 async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
     let found = sqlx::query_as!(
         Counts,
-        r#"WITH live AS (
-               SELECT id, state, source, created_at, coalesce(progressed_at, changed_at) AS changed_at FROM job
+        r#"WITH under_way AS MATERIALIZED (
+               SELECT id, state, source, acceptance, created_at, coalesce(progressed_at, changed_at) AS changed_at FROM job
                WHERE state IN ('queued', 'running', 'retrying')
                  AND in_scope($1, organisation_id, organisations)
                  AND in_eshop($2, eshop_id)
-               ORDER BY acceptance LIMIT $3
+               ORDER BY acceptance LIMIT $7
+           ), live AS MATERIALIZED (
+               SELECT * FROM under_way ORDER BY acceptance LIMIT $3
            ), stuck AS (
-               SELECT id, changed_at FROM live
+               SELECT id, changed_at FROM under_way
                WHERE state = 'running' AND changed_at < now() - make_interval(mins => $4)
            )
            SELECT f.failed AS "failed!", f.failed_at,
@@ -203,16 +219,18 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                        AND in_eshop($2, eshop_id)
                      ORDER BY created_at DESC, id DESC LIMIT $3) AS f) AS f
            CROSS JOIN (SELECT count(*) AS jobs, max(live.created_at) AS last FROM live CROSS JOIN LATERAL (
-                       SELECT FROM job_chunk c
-                       WHERE c.job_id = live.id AND c.state = 'queued' AND c.calls_partner AND c.next_attempt_at > now()
-                         AND c.waits_since < now() - make_interval(secs => $5) LIMIT 1) AS c
-                       WHERE source IS NOT NULL AND state <> 'retrying') AS p
+                           SELECT state, calls_partner, next_attempt_at, waits_since FROM job_chunk
+                           WHERE job_id = ANY (ARRAY[live.id]) AND number = $6 LIMIT 1) AS c
+                       WHERE live.source IS NOT NULL AND live.state <> 'retrying' AND c.state = 'queued' AND c.calls_partner
+                         AND c.next_attempt_at > now() AND c.waits_since < now() - make_interval(secs => $5)) AS p
            CROSS JOIN (SELECT max(changed_at) AS paused_at FROM queue WHERE paused AND name IN ('chunk', 'partner')) AS q"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
         STUCK_MINUTES,
         WAITS_SECONDS,
+        CALLING,
+        UNDER_WAY,
     )
     .fetch_one(&db.lists)
     .await?;
@@ -220,40 +238,46 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
 }
 
 /// Sequences with jobs that have waited for a while, the longest first, each with its first job; and pulls that wait for
-/// one of the same source.
+/// one of the same source. The first of each organisation, then the next of each.
 async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
     let found = sqlx::query_as!(
         Behind,
         r#"WITH live AS (
-               SELECT id, kind, state, source, sequence, acceptance, out_of_line_until,
+               SELECT id, organisation_id, kind, state, source, sequence, acceptance, out_of_line_until,
                       coalesce(progressed_at, changed_at) AS changed_at FROM job
                WHERE state IN ('queued', 'running', 'retrying')
                  AND in_scope($1, organisation_id, organisations)
                  AND in_eshop($2, eshop_id)
                ORDER BY acceptance LIMIT $3
            ), waiting AS (
-               SELECT l.id, l.changed_at,
-                      first_value(l.id) OVER (PARTITION BY l.sequence, l.kind = 'stock.send' ORDER BY l.acceptance) AS ahead
-               FROM live l WHERE l.sequence IS NOT NULL AND l.out_of_line_until IS NULL
-               UNION ALL
-               SELECT l.id, l.changed_at, e.id
-               FROM live l
-               JOIN live e ON e.sequence = l.sequence AND e.kind = l.kind AND e.source = l.source
-                    AND e.state IN ('running', 'retrying')
-               WHERE l.state = 'queued' AND l.out_of_line_until IS NOT NULL AND l.kind <> 'stock.send'
+               -- by windows: a join of them with themselves may be planned as a full product
+               SELECT id, organisation_id, changed_at,
+                      CASE WHEN out_of_line_until IS NULL
+                           THEN first_value(id) OVER (PARTITION BY sequence, out_of_line_until IS NULL, kind = 'stock.send' ORDER BY acceptance)
+                           WHEN state = 'queued' AND source IS NOT NULL AND kind <> 'stock.send'
+                           THEN (array_agg(id) FILTER (WHERE state IN ('running', 'retrying')) OVER (PARTITION BY sequence, kind, source))[1]
+                      END AS ahead
+               FROM live WHERE sequence IS NOT NULL
            ), behind AS (
-               SELECT ahead, count(*) AS jobs, min(changed_at) AS since FROM waiting WHERE id <> ahead GROUP BY ahead
+               SELECT ahead, organisation_id, count(*) AS jobs, min(changed_at) AS since
+               FROM waiting WHERE id <> ahead GROUP BY ahead, organisation_id
+           ), late AS (
+               SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY jobs DESC, ahead) AS turn
+               FROM behind WHERE since < now() - make_interval(secs => $4)
+           ), named AS (
+               SELECT * FROM late ORDER BY turn, jobs DESC, ahead LIMIT $5
            )
-           SELECT j.id AS "ahead!", j.kind AS "kind!", j.organisation_id AS "organisation_id: OrganisationId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.started_at,
-                  b.jobs AS "jobs!"
-           FROM behind b JOIN job j ON j.id = b.ahead
-           WHERE b.since < now() - make_interval(secs => $4)
-           ORDER BY b.jobs DESC, j.id LIMIT $5"#,
+           SELECT n.ahead AS "ahead!: JobId", j.kind AS "kind!", n.organisation_id AS "organisation_id!: OrganisationId",
+                  (SELECT name FROM eshop WHERE id = ANY (ARRAY[j.eshop_id]) LIMIT 1) AS eshop, j.started_at AS "started_at?",
+                  n.jobs AS "jobs!"
+           FROM named n
+           CROSS JOIN LATERAL (SELECT kind, eshop_id, started_at FROM job WHERE id = ANY (ARRAY[n.ahead]) LIMIT 1) AS j
+           ORDER BY n.jobs DESC, n.ahead"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        COUNTED,
+        UNDER_WAY,
         WAITS_SECONDS,
-        NAMED,
+        LISTED,
     )
     .fetch_all(&db.lists)
     .await?;

@@ -155,20 +155,17 @@ pub enum Claimed {
     Nothing,
 }
 
-/// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one of its queue: so that a chunk
-/// which kills its process does not condemn those that merely ran beside it.
-pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) -> Result<Claimed, Problem> {
+/// Claims a chunk. A suspect is claimed only with the `place` for suspects of its queue, which one caller of a process has at a time: so
+/// that a chunk which kills its process does not condemn those that merely ran beside it.
+pub async fn claim(db: &PgPool, job: JobId, number: i32, place: bool) -> Result<Claimed, Problem> {
     if number == CALLING {
         line::append(db, job).await?;
     }
-    let suspects =
-        [false, true].into_iter().filter(|calls_partner| suspects_of.contains(&queue_of(*calls_partner)));
-    let suspects: Vec<bool> = suspects.collect();
     let row = sqlx::query_as!(
         Row,
         r#"WITH target AS (
                SELECT c.job_id, c.number, c.state AS was, c.calls_partner,
-                      (c.crashes > 0 OR c.state = 'running') AS suspect, c.calls_partner = ANY($3) AS has_place
+                      (c.crashes > 0 OR c.state = 'running') AS suspect
                FROM job_chunk c JOIN job j ON j.id = c.job_id
                WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
                  AND ((c.state = 'queued' AND c.next_attempt_at <= now())
@@ -199,7 +196,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
                    attempts = c.attempts + (t.was <> 'running')::int, crashes = c.crashes + (t.was = 'running')::int,
                    started_at = now()
                FROM target t
-               WHERE c.job_id = t.job_id AND c.number = t.number AND (t.has_place OR NOT t.suspect)
+               WHERE c.job_id = t.job_id AND c.number = t.number AND ($3 OR NOT t.suspect)
                RETURNING c.*
            ), started AS (
                UPDATE job j
@@ -229,7 +226,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
            LEFT JOIN claimed c ON c.job_id = t.job_id AND c.number = t.number"#,
         job.get(),
         number,
-        &suspects,
+        place,
         LEASE_SECONDS,
     )
     .fetch_optional(db)

@@ -54,10 +54,7 @@ pub async fn accept(
             })),
         }
     }
-    let violations = with_found(refused, found);
-    if !violations.is_empty() {
-        return Err(Problem::invalid(violations));
-    }
+    Problem::refuse(with_found(refused, found))?;
     // acceptances for several organisations lock them in one order
     targets.sort_by_key(|(position, target, _)| (target.organisation(), *position));
     let mut change = Change::begin(services).await?;

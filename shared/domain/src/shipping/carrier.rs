@@ -167,10 +167,7 @@ pub async fn set_organisations(
         return Err(Problem::not_found(CARRIER.name));
     };
     let unknown = strangers(change.connection(), Belonging::Organisation, None, "", &ids).await?;
-    let violations = with_found(refused, unknown);
-    if !violations.is_empty() {
-        return Err(Problem::invalid(violations));
-    }
+    Problem::refuse(with_found(refused, unknown))?;
     let mut new = old.clone();
     if attach {
         new.organisations.extend(ids);

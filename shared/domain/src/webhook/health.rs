@@ -17,6 +17,9 @@ use longshore_kernel::problem::Problem;
 pub const PAGE: usize = 50;
 /// The maximum count of webhooks that need attention; beyond that, it is "many".
 pub const COUNTED: i64 = 1_000;
+/// Webhooks of all organisations that fail, or failed until they were deactivated, that are looked at: those that have failed for
+/// longest, twice as many as an organisation may have.
+const LOOKED_AT: i64 = 20_000;
 /// Ended deliveries that say how long calls of a webhook take: the newest.
 const SAMPLE: i64 = 500;
 /// Waiting deliveries that are counted.
@@ -91,24 +94,35 @@ pub struct Unwell {
     pub waiting: i64,
 }
 
-/// The active webhooks of a scope that have failed for longest, so many.
+/// So many active webhooks of a scope that fail: the one of each organisation that has failed for longest, then the next of each.
 pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwell>, Problem> {
     let found = sqlx::query_as!(
         Unwell,
-        r#"SELECT f.id AS "id!", f.destination AS "destination!", f.organisation_id AS "organisation_id!",
-                  f.eshop_id AS "eshop_id!", f.eshop AS "eshop!", f.failing_since AS "since!",
-                  (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = f.id AND d.attempt_count > 0
+        r#"WITH failing AS (
+               SELECT w.id, w.destination, w.organisation_id, w.eshop_id, l.failing_since
+               -- what others have does not take up the number where the scope names organisations
+               FROM (SELECT webhook_id, failing_since FROM webhook_lane WHERE failures > 0
+                     ORDER BY failing_since LIMIT (SELECT CASE WHEN $1::uuid[] IS NULL THEN $5::bigint END)) AS l
+               CROSS JOIN LATERAL (SELECT id, destination, organisation_id, eshop_id, active FROM webhook
+                                   WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
+               WHERE w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+           ), named AS (
+               SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY failing_since, id) AS turn
+               FROM failing ORDER BY turn, failing_since, id LIMIT $4
+           )
+           SELECT n.id AS "id!", n.destination AS "destination!", n.organisation_id AS "organisation_id!",
+                  n.eshop_id AS "eshop_id!", s.name AS "eshop!", n.failing_since AS "since!",
+                  (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = n.id AND d.attempt_count > 0
                    ORDER BY d.created_at DESC, d.id DESC LIMIT 1) AS last,
-                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = f.id LIMIT $3) AS n) AS "waiting!"
-           FROM (SELECT w.id, w.destination, w.organisation_id, w.eshop_id, s.name AS eshop, l.failing_since
-                 FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id JOIN eshop s ON s.id = w.eshop_id
-                 WHERE l.failures > 0 AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-                 ORDER BY l.failing_since LIMIT $4) AS f
-           ORDER BY f.failing_since"#,
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = n.id LIMIT $3) AS d) AS "waiting!"
+           FROM named n
+           CROSS JOIN LATERAL (SELECT name FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
+           ORDER BY n.failing_since, n.id"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
         count,
+        LOOKED_AT,
     )
     .fetch_all(&db.lists)
     .await?;

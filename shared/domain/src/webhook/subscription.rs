@@ -199,10 +199,7 @@ pub async fn update(
     let old = lock(&mut change, services, context.scope(), id).await?;
     check(old.version)?;
     if !edit.echo.is_empty() {
-        let differing = edit.echo.judge(&shown(change.connection(), context.scope(), id).await?.json)?;
-        if !differing.is_empty() {
-            return Err(Problem::invalid(differing));
-        }
+        Problem::refuse(edit.echo.judge(&shown(change.connection(), context.scope(), id).await?.json)?)?;
     }
     let new = edit.apply(&old)?;
     let held = set(&mut change, services, context, id, &new).await?;

@@ -290,7 +290,7 @@ fn of_behind(behind: &Behind, now: DateTime<Utc>) -> Line {
     };
     let count = up_to(behind.jobs, COUNTED);
     let sentence = format!("{count} {many} behind 1 {}{whose}{running}.", behind.kind);
-    let owner = behind.organisation_id.map_or(Owner::Service, Owner::Organisation);
+    let owner = Owner::Organisation(behind.organisation_id);
     let page = format!("/console/job/{}", behind.ahead);
     let line = Line::new(Kind::WaitingJobs, &behind.ahead.to_string(), owner, sentence, page);
     Line { severity: Severity::Warning, word: "waiting", cause: behind.started_at, ..line }

@@ -1,6 +1,7 @@
 //! Who fills a queue that is behind (`docs/reference/attention.md#lines`). Organisations take turns, so a backlog delays first the
 //! organisation that has it; the operator still wants to know whose it is.
 
+use longshore_domain::webhook::lane::backlog::{Backlog, COUNTED};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::{number, seconds};
@@ -17,10 +18,6 @@ use crate::standing::Standing;
 const MANY: i64 = 100;
 /// Jobs that are looked at: those that were accepted first.
 const JOBS: i64 = 10_000;
-/// Webhooks that are looked at …
-const WEBHOOKS: i32 = 10_000;
-/// … and due deliveries of each.
-const DELIVERIES: i64 = 10_000;
 
 /// The organisation with the most of what waits in a queue, among what was looked at.
 #[derive(Clone, Debug)]
@@ -61,7 +58,7 @@ async fn most(db: &Database, queue: Queue, stands: &Standing) -> Result<Option<(
     let most = match queue {
         Queue::Chunk => chunks(db).await?,
         Queue::Partner => calls(db).await?,
-        Queue::Lane => deliveries(db).await?,
+        Queue::Lane => deliveries(db, &stands.deliveries).await?,
         Queue::Handover | Queue::Upkeep => None,
     };
     Ok(most.map(|most| (oldest, most)))
@@ -91,11 +88,10 @@ async fn calls(db: &Database) -> Result<Option<Most>, Problem> {
     let found = sqlx::query_as!(
         Most,
         r#"SELECT o.id AS "organisation_id!", o.name AS "organisation!", w.items AS "items!", w.everything AS "all!", w.is_more AS "is_more!"
-           FROM (SELECT organisation_id, count(*) AS items,
-                        (sum(count(*)) OVER ())::bigint AS everything, sum(count(*)) OVER () >= $1 AS is_more
-                 FROM (SELECT organisation_id FROM job
-                       WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying') AND state = 'queued'
-                       ORDER BY organisation_id, acceptance LIMIT (SELECT $1::bigint)) AS waiting
+           FROM (SELECT organisation_id, count(*) FILTER (WHERE waits) AS items,
+                        (sum(count(*) FILTER (WHERE waits)) OVER ())::bigint AS everything, sum(count(*)) OVER () >= $1 AS is_more
+                 FROM (SELECT organisation_id, source IS NOT NULL AND state = 'queued' AS waits FROM job
+                       WHERE state IN ('queued', 'running', 'retrying') ORDER BY acceptance LIMIT $1) AS live
                  GROUP BY organisation_id) AS w
            JOIN organisation o ON o.id = w.organisation_id
            ORDER BY w.items DESC, o.id LIMIT 1"#,
@@ -106,44 +102,16 @@ async fn calls(db: &Database) -> Result<Option<Most>, Problem> {
     Ok(found)
 }
 
-/// Of the due deliveries to destinations that work, skipping from webhook to webhook through the index.
-async fn deliveries(db: &Database) -> Result<Option<Most>, Problem> {
-    let found = sqlx::query_as!(
-        Most,
-        r#"WITH RECURSIVE seen AS (
-               (SELECT webhook_id, next_attempt_at, 1 AS n FROM delivery
-                ORDER BY webhook_id, next_attempt_at, id LIMIT 1)
-               UNION ALL
-               SELECT next.webhook_id, next.next_attempt_at, seen.n + 1
-               FROM seen CROSS JOIN LATERAL (
-                   SELECT webhook_id, next_attempt_at FROM delivery
-                   WHERE webhook_id > seen.webhook_id ORDER BY webhook_id, next_attempt_at, id LIMIT 1
-               ) next
-               WHERE seen.n < $1
-           ), lane AS (
-               SELECT w.organisation_id, due.n
-               FROM seen
-               JOIN webhook w ON w.id = seen.webhook_id AND w.active
-               JOIN webhook_lane l ON l.webhook_id = w.id AND l.failures = 0
-               CROSS JOIN LATERAL (
-                   SELECT count(*) AS n FROM (
-                       SELECT FROM delivery d
-                       WHERE d.webhook_id = seen.webhook_id AND d.next_attempt_at <= now() LIMIT $2) AS d
-               ) due
-               WHERE seen.next_attempt_at <= now()
-           )
-           SELECT o.id AS "organisation_id!", o.name AS "organisation!", w.items AS "items!", w.everything AS "all!", w.is_more AS "is_more!"
-           FROM (SELECT organisation_id, sum(n)::bigint AS items, (sum(sum(n)) OVER ())::bigint AS everything,
-                        bool_or(bool_or(n >= $2)) OVER () AS is_more
-                 FROM lane GROUP BY organisation_id) AS w
-           JOIN organisation o ON o.id = w.organisation_id
-           ORDER BY w.items DESC, o.id LIMIT 1"#,
-        WEBHOOKS,
-        DELIVERIES,
-    )
-    .fetch_optional(&db.main)
-    .await?;
-    Ok(found)
+/// Of the due deliveries to destinations that work.
+async fn deliveries(db: &Database, due: &Backlog) -> Result<Option<Most>, Problem> {
+    let Some(organisation_id) = due.busiest else { return Ok(None) };
+    let name = sqlx::query_scalar!("SELECT name FROM organisation WHERE id = $1", organisation_id.get())
+        .fetch_optional(&db.main)
+        .await?;
+    Ok(name.map(|organisation| {
+        let (items, all) = (due.busiest_due, due.due - due.held);
+        Most { organisation_id, organisation, items, all, is_more: due.is_more }
+    }))
 }
 
 fn line(queue: Queue, oldest: f64, most: &Most) -> Option<Line> {
@@ -152,7 +120,7 @@ fn line(queue: Queue, oldest: f64, most: &Most) -> Option<Line> {
     }
     let (what, looked_at) = match queue {
         Queue::Partner => ("jobs that wait for their partner", format!("the first {} jobs", number(JOBS))),
-        Queue::Lane => ("due deliveries", format!("{} of each webhook", number(DELIVERIES))),
+        Queue::Lane => ("due deliveries", format!("{} of each webhook", number(COUNTED))),
         _ => ("open chunks", format!("the oldest {} jobs", number(JOBS))),
     };
     let counted = if most.is_more { format!(" (counted: {looked_at})") } else { String::new() };
@@ -181,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_organisation_is_named_that_has_most_of_what_waits() {
+    fn the_organisation_with_most_of_what_waits_has_a_line() {
         let sentence = "Nordic has 8,412 of the 9,001 open chunks; queue chunk is behind by 12 min.";
         assert_eq!(said(8_412, 9_001, false), Some(sentence.to_owned()));
         let counted = said(8_412, 9_001, true).unwrap();
@@ -189,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_for_a_small_share_or_a_small_backlog() {
+    fn an_organisation_with_a_small_share_or_a_small_backlog_has_no_line() {
         assert_eq!(said(4_000, 9_001, false), None);
         assert_eq!(said(99, 99, false), None);
         assert!(said(100, 200, false).is_some());

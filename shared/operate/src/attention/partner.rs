@@ -2,7 +2,10 @@
 //! fail. A job fails only after its last attempt, hours later.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::job::attention::UNDER_WAY;
 use longshore_domain::job::chunk::MAX_ATTEMPTS;
+use longshore_domain::job::fetching::CALLING;
+use longshore_domain::job::shares::LISTED;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::{counted, seconds};
@@ -13,10 +16,6 @@ use super::{Kind, Line, Owner, Severity};
 
 /// Minutes without a page after which a job has a line. A page may take two minutes, and an attempt asks three times for it.
 const SILENT_MINUTES: i32 = 5;
-/// Chunks that are looked at: of those that run, and of those that wait for their time, which waits longest from now.
-const LOOKED_AT: i64 = 1_000;
-/// E-shops and kinds of job that are named.
-const NAMED: i64 = 20;
 
 /// Jobs of a kind and an e-shop that make no progress at their partner.
 #[derive(Clone, Debug)]
@@ -64,49 +63,58 @@ impl Unanswered {
 
 /// The lines about them.
 pub(super) async fn lines(db: &Database, scope: &Scope, now: DateTime<Utc>) -> Result<Vec<Line>, Problem> {
-    Ok(read(db, scope, None).await?.iter().map(|silent| line(silent, now)).collect())
+    Ok(read(db, scope).await?.iter().map(|silent| line(silent, now)).collect())
 }
 
-/// Looks for them, of one e-shop or of all, among the chunks that run or wait.
+/// Looks for them, among [`UNDER_WAY`] jobs. The first of each organisation are listed, then the next of each.
 ///
 /// A pull has made no progress since its last page, or since it started. The attempt that runs counts only while none has failed since
 /// then: else each would begin anew. A send-out has no pages, and has made none since an attempt failed. What waits for its turn is
 /// not looked at: a call runs, or the last attempt failed.
-pub async fn read(db: &Database, scope: &Scope, eshop: Option<EshopId>) -> Result<Vec<Unanswered>, Problem> {
+pub async fn read(db: &Database, scope: &Scope) -> Result<Vec<Unanswered>, Problem> {
     let found = sqlx::query_as!(
         Unanswered,
-        r#"WITH looked_at AS (
-               (SELECT job_id, state, calls_partner, attempts, error, started_at, waits_since FROM job_chunk
-                WHERE state = 'running' AND leased_until > now() ORDER BY leased_until DESC LIMIT (SELECT $4::bigint))
-               UNION ALL
-               (SELECT job_id, state, calls_partner, attempts, error, started_at, waits_since FROM job_chunk
-                WHERE state = 'queued' ORDER BY next_attempt_at DESC LIMIT (SELECT $4::bigint))
+        r#"WITH live AS MATERIALIZED (
+               SELECT id, organisation_id, eshop_id, kind, state, source, created_at, started_at, accepted_at FROM job
+               WHERE state IN ('queued', 'running', 'retrying') AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
+               ORDER BY acceptance LIMIT $3
            ), calling AS MATERIALIZED (
-               SELECT * FROM looked_at WHERE calls_partner AND (state = 'running' OR error IS NOT NULL)
+               -- one that has not been there for so long has made progress since then
+               SELECT * FROM live
+               WHERE source IS NOT NULL AND eshop_id IS NOT NULL AND state <> 'queued'
+                 AND coalesce(started_at, created_at) < now() - make_interval(mins => $4)
            ), silent AS (
-               SELECT j.id, j.kind, j.eshop_id, c.attempts, c.error,
+               SELECT j.id, j.kind, j.organisation_id, j.eshop_id, c.attempts, c.error,
                       CASE WHEN j.kind = 'stock.send' THEN c.waits_since
                            ELSE greatest(f.changed_at, j.started_at, j.accepted_at,
                                          CASE WHEN c.waits_since IS NULL THEN c.started_at END) END AS since
-               FROM calling c
-               JOIN job j ON j.id = ANY (ARRAY[c.job_id])
-               LEFT JOIN LATERAL (SELECT changed_at FROM partner_fetch WHERE job_id = c.job_id LIMIT 1) AS f ON true
-               WHERE j.source IS NOT NULL AND in_scope($1, j.organisation_id) AND in_eshop($2, j.eshop_id) AND in_eshop($3, j.eshop_id)
+               FROM calling j
+               CROSS JOIN LATERAL (
+                   SELECT state, calls_partner, leased_until, attempts, error, started_at, waits_since FROM job_chunk
+                   WHERE job_id = ANY (ARRAY[j.id]) AND number = $5 LIMIT 1) AS c
+               LEFT JOIN LATERAL (SELECT changed_at FROM partner_fetch WHERE job_id = ANY (ARRAY[j.id]) LIMIT 1) AS f ON true
+               WHERE c.calls_partner AND (c.leased_until > now() OR (c.state = 'queued' AND c.error IS NOT NULL))
+           ), grouped AS (
+               SELECT kind, organisation_id, eshop_id, count(*) AS jobs, min(since) AS since, max(since) AS last,
+                      (array_agg(id ORDER BY since, id))[1] AS job, (array_agg(attempts ORDER BY since, id))[1] AS attempts,
+                      (array_agg(error ORDER BY since, id))[1] AS error
+               FROM silent WHERE since < now() - make_interval(mins => $4) GROUP BY kind, organisation_id, eshop_id
+           ), named AS (
+               SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY since, eshop_id, kind) AS turn
+               FROM grouped ORDER BY turn, since, eshop_id, kind LIMIT $6
            )
-           SELECT n.kind AS "kind!", s.organisation_id AS "organisation_id!: OrganisationId", s.id AS "eshop_id!: EshopId",
-                  s.name AS "eshop!", count(*) AS "jobs!", (array_agg(n.id ORDER BY n.since, n.id))[1] AS "job!: JobId",
-                  min(n.since) AS "since!", max(n.since) AS "last!",
-                  (array_agg(n.attempts ORDER BY n.since, n.id))[1] AS "attempts!",
-                  (array_agg(n.error ORDER BY n.since, n.id))[1] AS error
-           FROM silent n JOIN eshop s ON s.id = ANY (ARRAY[n.eshop_id])
-           WHERE n.since < now() - make_interval(mins => $5)
-           GROUP BY n.kind, s.id ORDER BY min(n.since), s.id, n.kind LIMIT $6"#,
+           SELECT n.kind AS "kind!", n.organisation_id AS "organisation_id!: OrganisationId", n.eshop_id AS "eshop_id!: EshopId",
+                  s.name AS "eshop!", n.jobs AS "jobs!", n.job AS "job!: JobId", n.since AS "since!", n.last AS "last!",
+                  n.attempts AS "attempts!", n.error
+           FROM named n
+           CROSS JOIN LATERAL (SELECT name FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
+           ORDER BY n.since, n.eshop_id, n.kind"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        eshop as Option<EshopId>,
-        LOOKED_AT,
+        UNDER_WAY,
         SILENT_MINUTES,
-        NAMED,
+        CALLING,
+        LISTED,
     )
     .fetch_all(&db.lists)
     .await?;

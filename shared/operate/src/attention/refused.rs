@@ -1,6 +1,8 @@
 //! Syncs that succeeded and refused their rows (`docs/reference/attention.md#lines`): all of them, or most of many.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::job::shares::LISTED;
+use longshore_domain::newest_in_shares;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::{counted, number, seconds};
@@ -11,10 +13,6 @@ use super::{Kind, Line, Owner, Severity};
 
 /// Days that are looked at: a sync of each night is there until the next, over a weekend.
 const DAYS: i32 = 3;
-/// Kinds of sync of an e-shop that are looked at.
-const LOOKED_AT: i64 = 1_000;
-/// Those of them that have a line: the newest.
-const NAMED: i64 = 20;
 /// Syncs in a row that are counted.
 const RUNS: i64 = 1_000;
 /// Jobs of an e-shop, before the sync, among which the last that applied a row is looked for.
@@ -22,7 +20,7 @@ const BEFORE: i64 = 200;
 /// The same after it.
 const AFTER: i64 = 10_000;
 
-/// Refused rows that are many. The index `job_refused` (migration 0051) and the queries by it have the same number.
+/// Refused rows that are many. The index `job_refused_of_organisation` (migration 0058) and the queries by it have the same number.
 const MANY: i32 = 100;
 
 /// How much a sync refused.
@@ -82,75 +80,57 @@ pub(super) async fn lines(db: &Database, scope: &Scope, now: DateTime<Utc>) -> R
     Ok(syncs.iter().filter_map(|sync| line(sync, now)).collect())
 }
 
-/// Looks for them. It skips from one kind of one e-shop to the next through the index of such syncs, and asks of the newest one
-/// whether a later one applied a row. A sync without rows, such as of a feed that has not changed, says nothing.
+/// Looks for them: for the newest such sync of each kind of each e-shop, organisations in shares. Of that it asks whether a later one
+/// applied a row. A sync without rows, such as of a feed that has not changed, says nothing.
 async fn read(db: &Database, scope: &Scope) -> Result<Vec<Refusing>, Problem> {
-    let found = sqlx::query_as!(
+    let found = newest_in_shares!(
         Refusing,
-        r#"WITH RECURSIVE pair (eshop_id, kind, nth) AS (
-               (SELECT eshop_id, kind, 1::bigint FROM job
-                WHERE state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
-                  AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed))
-                  AND eshop_id >= coalesce($2::uuid, '00000000-0000-0000-0000-000000000000')
-                ORDER BY eshop_id, kind, created_at LIMIT 1)
-               UNION ALL
-               SELECT following.eshop_id, following.kind, p.nth + 1
-               FROM pair p CROSS JOIN LATERAL (
-                   SELECT eshop_id, kind FROM job
-                   WHERE state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
-                     AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed))
-                     AND (eshop_id, kind) > (p.eshop_id, p.kind)
-                   ORDER BY eshop_id, kind, created_at LIMIT 1) AS following
-               WHERE p.nth < $3
-           ), refusing AS (
-               SELECT p.eshop_id, p.kind, s.organisation_id, s.name, last.id, last.total, last.failed,
-                      (SELECT max(j.created_at) FROM (
-                           SELECT kind, state, total, failed, created_at FROM job
-                           WHERE eshop_id = ANY (ARRAY[p.eshop_id]) AND created_at < last.created_at
-                           ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $5::bigint)) AS j
-                       WHERE j.kind = p.kind AND j.state = 'succeeded' AND j.failed < j.total
-                         AND NOT (j.failed >= 100 AND j.failed >= j.total - j.failed)) AS applied_at
-               FROM pair p
-               JOIN eshop s ON s.id = ANY (ARRAY[p.eshop_id])
-               CROSS JOIN LATERAL (
-                   SELECT id, total, failed, created_at FROM job
-                   WHERE state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
-                     AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed))
-                     AND (eshop_id, kind) <= (p.eshop_id, p.kind)
-                     AND (eshop_id, kind, created_at) > (p.eshop_id, p.kind, now() - make_interval(days => $4))
-                   ORDER BY eshop_id DESC, kind DESC, created_at DESC LIMIT 1) AS last
-               WHERE in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
+        jobs: "state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
+               AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed))",
+        r#"refusing AS (
+               SELECT n.*, s.name, row_number() OVER (PARTITION BY n.organisation_id ORDER BY n.created_at DESC, n.id) AS turn
+               FROM newest n
+               CROSS JOIN LATERAL (SELECT name, organisation_id FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
+               WHERE in_scope($1, s.organisation_id) AND in_eshop($3, n.eshop_id)
                  -- those of its e-shop in their order: of all that succeeded, Postgres may make a bitmap
                  AND (SELECT true FROM (
                           SELECT kind, state, total, failed FROM job
-                          WHERE eshop_id = ANY (ARRAY[p.eshop_id]) AND created_at > last.created_at
-                          ORDER BY eshop_id, created_at, id LIMIT (SELECT $6::bigint)) AS j
-                      WHERE j.kind = p.kind AND j.state = 'succeeded' AND j.failed < j.total LIMIT 1) IS NULL
-               ORDER BY last.created_at DESC LIMIT $7
+                          WHERE eshop_id = ANY (ARRAY[n.eshop_id]) AND created_at > n.created_at
+                          ORDER BY eshop_id, created_at, id LIMIT (SELECT $7::bigint)) AS j
+                      WHERE j.kind = n.kind AND j.state = 'succeeded' AND j.failed < j.total LIMIT 1) IS NULL
+           ), named AS (
+               SELECT * FROM refusing ORDER BY turn, created_at DESC, id LIMIT $8
            )
            SELECT r.id AS "job!: JobId", r.kind AS "kind!", r.organisation_id AS "organisation_id!: OrganisationId",
-                  r.eshop_id AS "eshop_id!: EshopId", r.name AS "eshop!", r.total AS "total!", r.failed AS "failed!",
-                  row.runs AS "runs!", row.since AS "since!", r.applied_at,
+                  r.eshop_id AS "eshop_id!: EshopId", r.name AS "eshop!", job.total AS "total!", job.failed AS "failed!",
+                  row.runs AS "runs!", row.since AS "since!", before.applied_at,
                   (SELECT left(e.message, 200) FROM job_item_error e WHERE e.job_id = ANY (ARRAY[r.id]) AND NOT e.notice
                    ORDER BY e.job_id, e.index LIMIT 1) AS message
-           FROM refusing r
+           FROM named r
+           CROSS JOIN LATERAL (SELECT total, failed FROM job WHERE id = ANY (ARRAY[r.id]) LIMIT 1) AS job
+           CROSS JOIN LATERAL (
+               SELECT max(j.created_at) AS applied_at FROM (
+                   SELECT kind, state, total, failed, created_at FROM job
+                   WHERE eshop_id = ANY (ARRAY[r.eshop_id]) AND created_at < r.created_at
+                   ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $6::bigint)) AS j
+               WHERE j.kind = r.kind AND j.state = 'succeeded' AND j.failed < j.total
+                 AND NOT (j.failed >= 100 AND j.failed >= j.total - j.failed)) AS before
            CROSS JOIN LATERAL (
                SELECT count(*) AS runs, min(created_at) AS since FROM (
                    SELECT created_at FROM job
                    WHERE state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
                      AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed))
-                     AND (eshop_id, kind) <= (r.eshop_id, r.kind)
-                     AND (eshop_id, kind, created_at)
-                         > (r.eshop_id, r.kind, greatest(r.applied_at, now() - make_interval(days => $4)))
-                   ORDER BY eshop_id DESC, kind DESC, created_at DESC LIMIT $8) AS run) AS row
+                     AND (organisation_id, eshop_id, kind) <= (r.organisation_id, r.eshop_id, r.kind)
+                     AND (organisation_id, eshop_id, kind, created_at)
+                         > (r.organisation_id, r.eshop_id, r.kind, greatest(before.applied_at, now() - make_interval(days => $4)))
+                   ORDER BY organisation_id DESC, eshop_id DESC, kind DESC, created_at DESC LIMIT (SELECT $9::bigint)) AS run) AS row
            ORDER BY row.since, r.eshop_id, r.kind"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        LOOKED_AT,
+        scope.organisations(),
+        scope.eshop(),
         DAYS,
         BEFORE,
         AFTER,
-        NAMED,
+        LISTED,
         RUNS,
     )
     .fetch_all(&db.lists)
@@ -190,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sync_is_told_that_applied_nothing_or_refused_most_of_many_rows() {
+    fn a_sync_that_refused_all_its_rows_or_most_of_many_has_a_line() {
         let cases = [
             ((3, 3), Some(Refused::All)),
             ((3, 2), None),

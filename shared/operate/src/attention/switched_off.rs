@@ -31,7 +31,7 @@ words! {
         Integration = "integration",
         /// The setting of a warehouse system that is not active, or whose hand-over is paused.
         Warehouse = "warehouse",
-        /// A webhook that somebody deactivated; one that was disabled after failures has a line.
+        /// A deactivated webhook; one that was disabled after failures has a line.
         Webhook = "webhook",
     }
 }
@@ -113,9 +113,9 @@ pub async fn read(
     let queues = queues(stands);
     let all = [
         SwitchedOff::new(What::Queue, i64::try_from(queues.len()).map_err(Problem::internal)?, queues),
-        of_rows(What::Integration, integrations),
-        of_rows(What::Warehouse, warehouses),
-        of_rows(What::Webhook, webhooks),
+        of_rows(What::Integration, "eshop", integrations),
+        of_rows(What::Warehouse, "wms", warehouses),
+        of_rows(What::Webhook, "webhook", webhooks),
     ];
     Ok(all.into_iter().flatten().collect())
 }
@@ -148,14 +148,8 @@ struct Row {
     count: i64,
 }
 
-fn of_rows(what: What, rows: Vec<Row>) -> Option<SwitchedOff> {
+fn of_rows(what: What, room: &str, rows: Vec<Row>) -> Option<SwitchedOff> {
     let count = rows.first().map_or(0, |row| row.count);
-    let room = match what {
-        What::Queue => "queue",
-        What::Integration => "eshop",
-        What::Warehouse => "wms",
-        What::Webhook => "webhook",
-    };
     let things = rows.into_iter().map(|row| Thing {
         page: format!("/console/{room}/{}", row.of),
         name: row.name,

@@ -5,22 +5,8 @@ use longshore_kernel::access::{Permission, Role};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
-use uuid::Uuid;
 
 use super::{Found, Group, Hit, Kind, Wanted, as_hits};
-
-/// A hit that the list of an organisation shows, or that of the service.
-#[derive(Debug)]
-struct Row {
-    id: Uuid,
-    name: String,
-    of: Option<String>,
-    listed_with: Option<Uuid>,
-}
-
-fn as_listed(found: Vec<Row>) -> Vec<Hit> {
-    found.into_iter().map(|Row { id, name, of, listed_with }| Hit { id, name, of, listed_with }).collect()
-}
 
 /// All of it that a caller with this role may read.
 pub(super) async fn all(db: &Database, role: Role, wanted: &Wanted<'_>) -> Result<Vec<Group>, Problem> {
@@ -61,7 +47,7 @@ async fn systems(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem
 /// A carrier preference by id, and by what the name of its carrier or service contains.
 async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let found = sqlx::query_as!(
-        Row,
+        Hit,
         r#"SELECT p.id, concat_ws(' · ', c.name, v.name) || ', position ' || p.position AS "name!",
                   concat_ws(' · ', o.name, e.name) AS "of?", o.id AS "listed_with?"
            FROM carrier_preference p
@@ -80,13 +66,13 @@ async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Pro
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(as_listed(found))
+    Ok(found)
 }
 
 /// An access token by id, and by what its name contains. Those of logins are no program's, and are left out.
 async fn tokens(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let found = sqlx::query_as!(
-        Row,
+        Hit,
         r#"SELECT t.id, t.name || ', ' || t.role AS "name!",
                   (SELECT name FROM organisation o WHERE o.id = t.organisation_id) AS of, t.organisation_id AS listed_with
            FROM access_token t
@@ -101,7 +87,7 @@ async fn tokens(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem>
     )
     .fetch_all(&db.lists)
     .await?;
-    Ok(as_listed(found))
+    Ok(found)
 }
 
 /// An admin or a business user by id, by what the name contains, and by the address. An admin of some organisations sees

@@ -201,39 +201,47 @@ pub async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
     })
 }
 
-/// Looks for warehouses whose system fails, is behind, or has not answered a cancel. Nothing for a caller that is bound to an
-/// e-shop: a wms belongs to no e-shop.
+/// Looks for warehouses whose system fails, is behind, or has not answered a cancel. The first of each organisation, then the
+/// next of each. Nothing for a caller that is bound to an e-shop: a wms belongs to no e-shop.
 pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem> {
     let found = sqlx::query_as!(
         Silent,
-        r#"SELECT m.id AS "wms_id: WmsId", m.name AS wms, o.id AS "organisation_id: OrganisationId", o.name AS organisation, s.paused AS is_paused, l.failing_since, l.error,
-                  w.orders AS "waiting!", w.since AS waiting_since, c.orders AS "unanswered!",
-                  c.first AS "first_unanswered: ExpeditionId", c.since AS unanswered_since
-           FROM wms_setting s
-           JOIN wms m ON m.id = s.wms_id
-           JOIN organisation o ON o.id = s.organisation_id
-           JOIN wms_lane l ON l.wms_id = s.wms_id
-           CROSS JOIN LATERAL (
-               SELECT count(*) AS orders, min(h.handover_since) AS since FROM (
-                   (SELECT handover_since FROM expedition_handover
-                    WHERE handover_wms_id = s.wms_id AND handover_state = 'pending' LIMIT $3)
-                   UNION ALL
-                   (SELECT handover_since FROM expedition_handover
-                    WHERE handover_wms_id = s.wms_id AND handover_state IN ('sending', 'withdrawing') LIMIT $3)
-               ) AS h
-           ) AS w
-           CROSS JOIN LATERAL (
-               SELECT count(*) AS orders, (array_agg(e.id ORDER BY e.status_since))[1] AS first, min(e.status_since) AS since
-               FROM (
-                   SELECT id, status_since FROM expedition
-                   WHERE organisation_id = s.organisation_id AND status = 'waiting_for_cancel' AND wms_id = s.wms_id
-                     AND status_since < now() - make_interval(secs => $4)
-                   ORDER BY status_since LIMIT $3
-               ) AS e
-           ) AS c
-           WHERE s.active AND in_scope($1, s.organisation_id) AND $2::uuid IS NULL
-             AND (l.failing_since IS NOT NULL OR c.orders > 0 OR w.since < now() - make_interval(secs => $5))
-           ORDER BY coalesce(l.failing_since, w.since), m.name LIMIT $6"#,
+        r#"WITH found AS (
+               SELECT m.id AS wms_id, m.name AS wms, o.id AS organisation_id, o.name AS organisation, s.paused AS is_paused, l.failing_since,
+                      l.error, w.orders AS waiting, w.since AS waiting_since, c.orders AS unanswered, c.first AS first_unanswered,
+                      c.since AS unanswered_since
+               FROM wms_setting s
+               JOIN wms m ON m.id = s.wms_id
+               JOIN organisation o ON o.id = s.organisation_id
+               JOIN wms_lane l ON l.wms_id = s.wms_id
+               CROSS JOIN LATERAL (
+                   SELECT count(*) AS orders, min(h.handover_since) AS since FROM (
+                       (SELECT handover_since FROM expedition_handover
+                        WHERE handover_wms_id = s.wms_id AND handover_state = 'pending' LIMIT $3)
+                       UNION ALL
+                       (SELECT handover_since FROM expedition_handover
+                        WHERE handover_wms_id = s.wms_id AND handover_state IN ('sending', 'withdrawing') LIMIT $3)
+                   ) AS h
+               ) AS w
+               CROSS JOIN LATERAL (
+                   SELECT count(*) AS orders, (array_agg(e.id ORDER BY e.status_since))[1] AS first, min(e.status_since) AS since
+                   FROM (
+                       SELECT id, status_since FROM expedition
+                       WHERE organisation_id = s.organisation_id AND status = 'waiting_for_cancel' AND wms_id = s.wms_id
+                         AND status_since < now() - make_interval(secs => $4)
+                       ORDER BY status_since LIMIT $3
+                   ) AS e
+               ) AS c
+               WHERE s.active AND in_scope($1, s.organisation_id) AND $2::uuid IS NULL
+                 AND (l.failing_since IS NOT NULL OR c.orders > 0 OR w.since < now() - make_interval(secs => $5))
+           ), named AS (
+               SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY coalesce(failing_since, waiting_since), wms, wms_id) AS turn
+               FROM found ORDER BY turn, coalesce(failing_since, waiting_since), wms, wms_id LIMIT $6
+           )
+           SELECT wms_id AS "wms_id!: WmsId", wms AS "wms!", organisation_id AS "organisation_id!: OrganisationId",
+                  organisation AS "organisation!", is_paused AS "is_paused!", failing_since, error, waiting AS "waiting!", waiting_since,
+                  unanswered AS "unanswered!", first_unanswered AS "first_unanswered: ExpeditionId", unanswered_since
+           FROM named ORDER BY coalesce(failing_since, waiting_since), wms, wms_id"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         WAITING,

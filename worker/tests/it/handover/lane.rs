@@ -1,9 +1,13 @@
 //! The lane of a wms: leases, faults, pauses, and what makes orders due.
 
+use std::sync::Arc;
+
 use longshore_shared::expedition::handover::call;
 use longshore_shared::expedition::handover::lane;
 use longshore_shared::expedition::handover::outcome::{self, Answer, Outcome};
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::webhook::lane::Renewed;
+use longshore_testkit::services::until_locked;
 use longshore_testkit::wms::{Mischief, On};
 use longshore_worker::handover::{self, Ran};
 use serde_json::json;
@@ -142,6 +146,30 @@ async fn a_lane_is_leased_once(_: PgPoolOptions, options: PgConnectOptions) {
     assert!(second.token > first.token);
     assert!(call::begin(&services.db, &first, 8).await.unwrap().is_empty());
     assert_eq!(call::begin(&services.db, &second, 8).await.unwrap().len(), 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_renewal_does_not_take_back_a_lane_that_was_released_meanwhile(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let (services, owner) = (&depot.place.world.services, &depot.place.world.owner);
+    depot.send("A-1").await;
+    let lease = Arc::new(lane::lease(services, depot.wms).await.unwrap().unwrap());
+    assert_eq!(lane::renew(&services.db, &lease, false).await.unwrap(), Renewed::Yes);
+    // the renewal waits for the release, which has not been committed
+    let mut releasing = owner.begin().await.unwrap();
+    sqlx::query("UPDATE wms_lane SET leased_until = '-infinity'").execute(&mut *releasing).await.unwrap();
+    let (db, of) = (services.db.clone(), Arc::clone(&lease));
+    let renewing = tokio::spawn(async move { lane::renew(&db, &of, false).await });
+    until_locked(owner, 1).await.unwrap();
+    releasing.commit().await.unwrap();
+    assert_eq!(renewing.await.unwrap().unwrap(), Renewed::No);
+    // nor does one that comes after it
+    assert_eq!(lane::renew(&services.db, &lease, true).await.unwrap(), Renewed::No);
+    let next = lane::lease(services, depot.wms).await.unwrap().unwrap();
+    assert!(next.token > lease.token);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

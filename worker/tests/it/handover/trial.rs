@@ -8,7 +8,6 @@ use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::connection::{self, Finding, Test};
 use longshore_shared::job::kind::{JobKind, JobState};
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
 use longshore_testkit::receiver::{Answer, Receiver};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -193,7 +192,7 @@ async fn a_test_whose_worker_died_is_made_by_the_next_and_counts_once(
     depot.store(json!({})).await;
     let world = &depot.place.world;
     let job = trial::test(&world.services, &world.context, depot.wms).await.unwrap().job.unwrap();
-    let claimed = chunk::claim(&world.services.db.main, job, 0, &[Queue::Partner]).await.unwrap();
+    let claimed = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap();
     let Claimed::Now(dead) = claimed else { panic!("{claimed:?}") };
     world
         .execute(

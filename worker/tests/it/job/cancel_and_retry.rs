@@ -5,7 +5,6 @@ use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::Stocks;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -72,8 +71,7 @@ async fn a_retry_runs_a_chunk_that_failed_permanently(_: PgPoolOptions, options:
     let world = World::new(&options).await;
     let ids = world.products(2).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap()
-    else {
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
         panic!("it is due");
     };
     let _ = execution::give_up(&world.services, &claim, "broken").await.unwrap();
@@ -134,8 +132,7 @@ async fn cancelling_does_not_wait_for_running_chunks_and_none_of_them_changes_an
         .unwrap();
     let waiting = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
     world.until_locked().await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 1, &[Queue::Chunk]).await.unwrap()
-    else {
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 1, true).await.unwrap() else {
         panic!("it is due")
     };
     let mut ending = Change::begin(&world.services).await.unwrap();

@@ -16,7 +16,7 @@ use super::support::World;
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
 async fn claim(world: &World, job: JobId) -> Box<Claim> {
-    match chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap() {
+    match chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() {
         Claimed::Now(claim) => claim,
         other => panic!("{other:?}"),
     }
@@ -31,10 +31,8 @@ async fn switch_of_one(world: &World) -> JobId {
 async fn a_chunk_is_claimed_by_one_of_many(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let job = switch_of_one(&world).await;
-    let claims = futures::future::join_all(
-        (0..10).map(|_| chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk])),
-    )
-    .await;
+    let claims =
+        futures::future::join_all((0..10).map(|_| chunk::claim(&world.services.db.main, job, 0, true))).await;
     let won = claims.into_iter().filter(|c| matches!(c, Ok(Claimed::Now(_)))).count();
     assert_eq!(won, 1);
 }
@@ -75,7 +73,7 @@ async fn an_attempt_begins_after_a_wait_in_which_nothing_of_the_job_ran(
     assert_eq!(minutes(&world, job).await, (12, 0));
 
     // its other chunk runs meanwhile
-    let other = chunk::claim(db, job, 1, &[Queue::Chunk]).await.unwrap();
+    let other = chunk::claim(db, job, 1, true).await.unwrap();
     assert!(matches!(other, Claimed::Now(_)), "{other:?}");
     world.execute(LATER).await;
     postpone(&second).await;

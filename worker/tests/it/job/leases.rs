@@ -2,9 +2,7 @@
 
 use longshore_shared::job::chunk::{self, Claim, Claimed};
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
 use longshore_testkit::services;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -18,7 +16,7 @@ async fn claims(world: &World, count: usize) -> Vec<Box<Claim>> {
     let mut claims = Vec::new();
     for product in world.products(count).await {
         let job = world.switch(ProductDeactivate, &[product]).await;
-        match chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap() {
+        match chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() {
             Claimed::Now(claim) => claims.push(claim),
             other => panic!("{other:?}"),
         }
@@ -28,10 +26,7 @@ async fn claims(world: &World, count: usize) -> Vec<Box<Claim>> {
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_claim_stays_leased_while_work_uses_all_connections(_: PgPoolOptions, options: PgConnectOptions) {
-    let mut services = services::for_test(&options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = 2;
-    services.db = Database::from_options(&options, &settings);
+    let services = services::with_connections(&options, 2).unwrap();
     let world = World::over(services, &options).await;
     let claim = claims(&world, 1).await.remove(0);
     let lease = world.worker.leases.hold(&claim);

@@ -187,7 +187,7 @@ async fn a_replay_whose_worker_dies_continues_and_sends_nothing_twice(
     body["delivered"] = json!(true);
     let job = replay(&world, body).await;
     // dies after the changes of a step, before the commit
-    let Claimed::Now(claim) = claims::claim(&world.services.db.main, job, 0, &[]).await.unwrap() else {
+    let Claimed::Now(claim) = claims::claim(&world.services.db.main, job, 0, false).await.unwrap() else {
         panic!("it is due")
     };
     let mut change = Change::begin(&world.services).await.unwrap();

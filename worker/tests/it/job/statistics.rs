@@ -2,7 +2,6 @@
 
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::ProductId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::statistics;
@@ -28,10 +27,7 @@ const FEW: f64 = 20.0;
 const CONNECTIONS: u32 = 2;
 
 async fn world(options: &PgConnectOptions) -> World {
-    let mut services = services::for_test(options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = CONNECTIONS;
-    services.db = Database::from_options(options, &settings);
+    let services = services::with_connections(options, CONNECTIONS).unwrap();
     let tenant = Tenant::create(&services, "Gifts").await.unwrap();
     let context = context_of(&tenant);
     let owner = PgPool::connect_with(options.clone()).await.unwrap();
@@ -172,7 +168,7 @@ async fn a_claim_reads_no_other_line_however_few_they_are_and_however_many_jobs_
     world.execute("VACUUM ANALYZE").await;
     let job = world.sync(Products, [r#"{"productSku":"P1","name":"Mug"}"#]).await;
     let before = pages(&world).await;
-    let claimed = chunk::claim(&world.services.db.main, job, 0, &[]).await.unwrap();
+    let claimed = chunk::claim(&world.services.db.main, job, 0, false).await.unwrap();
     let looked_at = pages(&world).await - before;
     assert!(matches!(claimed, Claimed::Now(_)));
     // each index of the tables costs a few; a line of two thousand jobs would be hundreds

@@ -10,7 +10,6 @@ use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::payload;
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::Products;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::isolation::{Ended, Isolation};
@@ -54,7 +53,7 @@ fn dying_of(
 
 /// As if the process that runs the first chunk of a job were killed.
 async fn killed_from_outside(world: &World, job: JobId) {
-    let claimed = claims::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap();
+    let claimed = claims::claim(&world.services.db.main, job, 0, true).await.unwrap();
     assert!(matches!(claimed, Claimed::Now(_)));
     world.execute(LAPSE).await;
 }

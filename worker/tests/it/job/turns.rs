@@ -5,7 +5,6 @@ use std::time::Duration;
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::dispatch::{self, Looks, WINDOW, share_of};
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
-use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
@@ -108,7 +107,7 @@ async fn a_single_organisation_gets_every_place(_: PgPoolOptions, options: PgCon
     for running in 0..jobs.len() {
         let found = due(&world).await;
         assert_eq!(found.len(), window().min(jobs.len() - running), "what runs does not count");
-        let claimed = claims::claim(&world.services.db.main, found[0], 0, &[]).await.unwrap();
+        let claimed = claims::claim(&world.services.db.main, found[0], 0, false).await.unwrap();
         assert!(matches!(claimed, Claimed::Now(_)));
     }
 }
@@ -192,10 +191,7 @@ async fn a_backlog_of_one_organisation_does_not_delay_a_job_of_another(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_look_does_not_read_the_backlog(_: PgPoolOptions, options: PgConnectOptions) {
-    let mut services = services::for_test(&options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = 2;
-    services.db = Database::from_options(&options, &settings);
+    let services = services::with_connections(&options, 2).unwrap();
     let world = World::over(services, &options).await;
     services::analyse_by_hand(&world.owner).await.unwrap();
     let other = neighbour(&world, "Second").await;
@@ -232,10 +228,7 @@ async fn a_look_does_not_read_the_backlog(_: PgPoolOptions, options: PgConnectOp
 
 /// A world with few connections whose statistics only the test changes, and a transaction that keeps what ends from now on.
 async fn world_with_an_old_snapshot(options: &PgConnectOptions) -> (World, PgConnection) {
-    let mut services = services::for_test(options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = 2;
-    services.db = Database::from_options(options, &settings);
+    let services = services::with_connections(options, 2).unwrap();
     let world = World::over(services, options).await;
     services::analyse_by_hand(&world.owner).await.unwrap();
     let mut old = PgConnection::connect_with(options).await.unwrap();
@@ -305,7 +298,7 @@ async fn leases_that_ended_since_an_old_snapshot_are_gone_through_once(
                  UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now() WHERE kind = 'product.activate'";
     world.execute(ended).await;
     let db = &world.services.db.main;
-    assert!(matches!(claims::claim(db, job, 0, &[]).await.unwrap(), Claimed::Now(_)));
+    assert!(matches!(claims::claim(db, job, 0, false).await.unwrap(), Claimed::Now(_)));
     let mut looks = Looks::default();
     let mut cost = Vec::new();
     for _ in 0..2 {

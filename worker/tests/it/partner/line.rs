@@ -138,7 +138,7 @@ async fn both_halves_of_a_page_keep_its_place(_: PgPoolOptions, options: PgConne
     let (pulled, fetching) = first_page(&world, &fake).await;
     let between = push(&world, "Between the pages").await;
     second_page(&world, pulled, fetching).await;
-    let claimed = claims::claim(&world.services.db.main, pulled, 1, &[]).await.unwrap();
+    let claimed = claims::claim(&world.services.db.main, pulled, 1, false).await.unwrap();
     let Claimed::Now(page) = claimed else { panic!("{claimed:?}") };
     let verdict = suspicion::died_alone(&world.services, &page, true, "signal 6").await.unwrap();
     assert_eq!(verdict, Verdict::Halved);

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::ids::EventId;
 use longshore_shared::webhook::lane;
 use longshore_testkit::receiver::{Answer, Gate, Receiver};
@@ -45,10 +44,7 @@ async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_hundred_lanes_run_with_a_small_pool(_: PgPoolOptions, options: PgConnectOptions) {
-    let mut services = services::for_test(&options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = 2;
-    services.db = Database::from_options(&options, &settings);
+    let services = services::with_connections(&options, 2).unwrap();
     let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
     let mut hooks = Vec::new();
     for n in 0..100 {
@@ -93,10 +89,7 @@ async fn a_statement_planned_on_an_empty_queue_does_not_read_a_full_one(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let mut services = services::for_test(&options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = 2;
-    services.db = Database::from_options(&options, &settings);
+    let services = services::with_connections(&options, 2).unwrap();
     let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
     let hook = world.hook("/hook", json!({})).await;
     // statements are planned while the statistics say that the tables are empty

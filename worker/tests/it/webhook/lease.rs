@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longshore_shared::kernel::database::{Database, LEASE_CONNECTIONS};
+use longshore_shared::kernel::database::LEASE_CONNECTIONS;
 use longshore_shared::kernel::ids::DeliveryId;
 use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome, Renewed};
 use longshore_testkit::receiver::{Answer, Receiver};
@@ -206,10 +206,7 @@ async fn a_lease_is_renewed_while_other_lanes_are_locked_and_work_uses_all_conne
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let mut services = services::for_test(&options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = LEASE_CONNECTIONS + 1;
-    services.db = Database::from_options(&options, &settings);
+    let services = services::with_connections(&options, LEASE_CONNECTIONS + 1).unwrap();
     let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
     let db = &world.services.db;
     let free = world.hook("/free", json!({})).await;

@@ -138,10 +138,7 @@ async fn delivered_rows_that_an_old_snapshot_keeps_are_not_read_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let mut services = services::for_test(&options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = 1;
-    services.db = Database::from_options(&options, &settings);
+    let services = services::with_connections(&options, 1).unwrap();
     let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
     let hook = world.hook("/hook", json!({})).await;
     let db = &world.services.db;

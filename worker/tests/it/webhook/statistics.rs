@@ -1,6 +1,5 @@
 //! The cost of a delivery in Postgres beside a backlog, with missing or outdated table statistics.
 
-use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::statistics;
 use longshore_shared::webhook::lane;
@@ -26,10 +25,7 @@ const CONNECTIONS: u32 = 2;
 
 /// A world with a webhook that is called, and another that is not.
 async fn world(options: &PgConnectOptions) -> (World, Hook, Hook) {
-    let mut services = services::for_test(options).unwrap();
-    let mut settings = services::database_settings().unwrap();
-    settings.database_connections = CONNECTIONS;
-    services.db = Database::from_options(options, &settings);
+    let services = services::with_connections(options, CONNECTIONS).unwrap();
     let world = World::over(services, options, Receiver::counting().await.unwrap()).await;
     services::analyse_by_hand(&world.pool).await.unwrap();
     let (called, idle) = (world.hook("/called", json!({})).await, world.hook("/idle", json!({})).await);
@@ -148,4 +144,38 @@ async fn a_delivery_costs_little_after_a_vacuum_found_the_queue_empty(
     let cost = turn(&world, &called).await;
     assert!(cost[2] <= FEW, "{cost:?} pages");
     old.close().await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn due_deliveries_are_counted_without_reading_the_webhooks_that_have_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, called, _idle) = world(&options).await;
+    world.events(&called, 3).await;
+    analyse(&world).await;
+    let db = &world.services.db;
+    // each connection plans it for two webhooks
+    for _ in 0..2 * CONNECTIONS {
+        let (first, second) = tokio::try_join!(lane::backlog::read(db), lane::backlog::read(db)).unwrap();
+        assert_eq!((first.due, second.due), (3, 3));
+    }
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+             SELECT uuid_v7(), $1, $2, 'product_change', 'http://127.0.0.1:1/', true, 'none', '' FROM generate_series(1, 20000)
+             RETURNING id
+         )
+         INSERT INTO webhook_lane (webhook_id) SELECT id FROM made",
+    )
+    .bind(world.tenant.organisation)
+    .bind(world.tenant.eshop)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    let before = pages(&world).await;
+    let (first, second) = tokio::try_join!(lane::backlog::read(db), lane::backlog::read(db)).unwrap();
+    let cost = pages(&world).await - before;
+    assert_eq!((first.due, second.due), (3, 3));
+    assert!(cost <= 200, "{cost} pages");
 }

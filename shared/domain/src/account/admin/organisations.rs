@@ -63,8 +63,7 @@ pub(super) async fn check_organisations(
 ) -> Result<(), Problem> {
     let ids: Vec<Uuid> = organisations.iter().map(|id| id.get()).collect();
     let unknown = strangers(connection, Belonging::Organisation, None, "organisations", &ids).await?;
-    let violations = with_found(refused, unknown);
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+    Problem::refuse(with_found(refused, unknown))
 }
 
 async fn find_organisation(

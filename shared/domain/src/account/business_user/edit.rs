@@ -52,9 +52,7 @@ pub async fn update(
     check(old.version)?;
     let mut violations: Vec<_> = moved("organisation", organisation, old.organisation).into_iter().collect();
     violations.extend(echo.judge(&shown(change.connection(), context.scope(), id).await?.json)?);
-    if !violations.is_empty() {
-        return Err(Problem::invalid(violations));
-    }
+    Problem::refuse(violations)?;
     let email = person.email.clone().unwrap_or_default();
     let new = Stored {
         email: person.email.unwrap_or(old.email),

@@ -8,6 +8,7 @@ use sqlx::{PgConnection, PgExecutor};
 
 use super::making::Maker;
 use super::{ENTITY, PREFIX};
+use crate::account::belonging::no_such_organisation;
 use longshore_kernel::access::{Role, Scope};
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
@@ -126,7 +127,7 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
     }
     let wms = new.wms.filter(|_| new.role == Role::Warehouse);
     violations.extend(unknown(connection, new.organisation, new.eshop, wms).await?);
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+    Problem::refuse(violations)
 }
 
 /// What is wrong with the organisation of a token, or with the e-shop and the wms, which must be the organisation's.
@@ -157,11 +158,6 @@ pub(super) async fn unknown(
     ];
     let strangers = strangers.into_iter().filter(|(is_known, ..)| !is_known);
     Ok(strangers.map(|(_, path, message)| Violation::new(path, "unknown_reference", message)).collect())
-}
-
-/// One that is not there, or not the caller's.
-pub(super) fn no_such_organisation() -> Violation {
-    Violation::new("organisation", "unknown_reference", "does not exist")
 }
 
 pub(super) async fn insert<'c>(

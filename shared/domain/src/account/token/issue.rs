@@ -7,8 +7,9 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::ENTITY;
-use super::create::{NewToken, check, in_a_year, insert, new_secret, no_such_organisation, unknown};
+use super::create::{NewToken, check, in_a_year, insert, new_secret, unknown};
 use super::making::{Maker, Means, delete_tokens};
+use crate::account::belonging::no_such_organisation;
 use crate::list;
 use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
 use longshore_kernel::access::{Role, Scope};

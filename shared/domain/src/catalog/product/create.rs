@@ -77,8 +77,7 @@ async fn judge_references(
             found.push(violation("organisation", "unknown_reference", "does not exist"));
         }
     }
-    let violations = with_found(body.violations.clone(), found);
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+    Problem::refuse(with_found(body.violations.clone(), found))
 }
 
 /// Inserts the product with its e-shops and children; nothing where one of them is not there, not visible to the caller, or

@@ -245,10 +245,7 @@ impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
         if !self.body.echo.is_empty() {
             found.extend(self.body.echo.judge(&current.json()?)?);
         }
-        let violations = with_found(self.body.violations.clone(), found);
-        if !violations.is_empty() {
-            return Err(Problem::invalid(violations));
-        }
+        Problem::refuse(with_found(self.body.violations.clone(), found))?;
         if let Some(eshops) = &mut given.eshops {
             eshops.sort_unstable();
             eshops.dedup();

@@ -115,9 +115,14 @@ async fn renew_by(
 ) -> Result<Option<Renewed>, sqlx::Error> {
     let row = sqlx::query!(
         r#"WITH free AS MATERIALIZED (
-               SELECT wms_id FROM wms_lane WHERE wms_id = $1 AND token = $2 AND NOT $7 FOR NO KEY UPDATE SKIP LOCKED
+               -- one that was released is not taken again by a statement that comes after that
+               SELECT wms_id FROM wms_lane
+               WHERE wms_id = $1 AND token = $2 AND leased_until > '-infinity' AND NOT $7
+               FOR NO KEY UPDATE SKIP LOCKED
            ), waited AS MATERIALIZED (
-               SELECT wms_id FROM wms_lane WHERE wms_id = $1 AND token = $2 AND $7 FOR NO KEY UPDATE
+               SELECT wms_id FROM wms_lane
+               WHERE wms_id = $1 AND token = $2 AND leased_until > '-infinity' AND $7
+               FOR NO KEY UPDATE
            ), renewed AS (
                UPDATE wms_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
                WHERE l.wms_id = ANY (ARRAY(SELECT wms_id FROM free UNION ALL SELECT wms_id FROM waited))
@@ -126,7 +131,8 @@ async fn renew_by(
                    WHERE s.wms_id = l.wms_id AND s.active AND NOT s.paused AND s.changed_at = $4) AS as_leased
            )
            SELECT (SELECT as_leased FROM renewed) AS as_leased,
-                  EXISTS (SELECT FROM wms_lane l WHERE l.wms_id = $1 AND l.token = $2) AS "is_theirs!""#,
+                  EXISTS (SELECT FROM wms_lane l
+                          WHERE l.wms_id = $1 AND l.token = $2 AND l.leased_until > '-infinity') AS "is_theirs!""#,
         lease.wms.get(),
         lease.token,
         LEASE.as_secs_f64(),

@@ -119,17 +119,17 @@ impl Group<'_> {
                 Plan::Refused(violations) => applied.refused.push((position, violations)),
                 Plan::Cancel => work.cancels.extend(stored.next().map(|(order, _)| (position, order))),
                 Plan::Create | Plan::Edit => {
-                    let Asked::Take { body, digest } = &placed.row.asked else { continue };
+                    let Asked::Take { digest, .. } = &placed.row.asked else { continue };
                     let known = if matches!(plan, Plan::Edit) { stored.next() } else { None };
                     match (resolved.next(), known) {
                         (Some(Err(violations)), _) => applied.refused.push((position, violations)),
                         (Some(Ok(resolved)), Some((_, Some(stored)))) => {
                             let is_incorrect = stored.order.state.status == Status::Incorrect;
-                            let sends = is_incorrect && self.sends(body, &resolved);
+                            let sends = is_incorrect && self.sends(placed.row, &resolved);
                             work.edit(edited(stored, resolved, *digest), sends);
                         }
                         (Some(Ok(resolved)), _) => {
-                            work.news.push((position, self.create(body, resolved, *digest, placed.index)));
+                            work.news.push((position, self.create(placed, resolved, *digest)));
                         }
                         (None, _) => return Err(sqlx::Error::Protocol("a row was not resolved".to_owned())),
                     }
@@ -167,18 +167,18 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Whether an order is sent: as its row says, else the header, else unless the e-shop edits it first.
-    fn sends(&self, body: &Body, resolved: &Resolved) -> bool {
-        body.send.or(self.import.send).unwrap_or(!resolved.edits_before)
+    /// Whether an order is sent: as its row or the header says, else unless it is edited first.
+    fn sends(&self, row: &Row, resolved: &Resolved) -> bool {
+        row.sends(self.import.send).unwrap_or(!resolved.edits_before)
     }
 
-    fn create(&self, body: &Body, resolved: Resolved, digest: [u8; 32], index: i32) -> New {
+    fn create(&self, placed: &Placed<'_>, resolved: Resolved, digest: [u8; 32]) -> New {
         New {
-            send: self.sends(body, &resolved),
+            send: self.sends(placed.row, &resolved),
             resolved,
             user: None,
             digest: Some(digest),
-            created_at: Some(self.import.accepted_at + Duration::microseconds(i64::from(index))),
+            created_at: Some(self.import.accepted_at + Duration::microseconds(i64::from(placed.index))),
             origin: 0,
         }
     }

@@ -23,24 +23,26 @@ pub(super) enum Asked {
 }
 
 impl Row {
-    pub(super) fn items(&self) -> &[NewItem] {
+    /// What it says of its order, if it takes that over.
+    fn body(&self) -> Option<&Body> {
         match &self.asked {
-            Asked::Take { body, .. } => body.items.as_deref().unwrap_or_default(),
-            Asked::Cancel => &[],
+            Asked::Take { body, .. } => Some(body),
+            Asked::Cancel => None,
         }
+    }
+
+    pub(super) fn items(&self) -> &[NewItem] {
+        self.body().and_then(|body| body.items.as_deref()).unwrap_or_default()
     }
 
     /// The warehouse and the wms that it names.
     pub(super) fn place(&self) -> (Option<Uuid>, Option<Uuid>) {
-        match &self.asked {
-            Asked::Take { body, .. } => (body.fields.warehouse_id, body.fields.wms_id),
-            Asked::Cancel => (None, None),
-        }
+        self.body().map(|body| (body.fields.warehouse_id, body.fields.wms_id)).unwrap_or_default()
     }
 
-    /// Whether a new order is sent, with what the header says; absent: as the e-shop says.
+    /// Whether its order is sent, with what the header says; absent: unless the order, or its e-shop, is set to be edited first.
     pub(super) fn sends(&self, header: Option<bool>) -> Option<bool> {
-        let Asked::Take { body, .. } = &self.asked else { return Some(false) };
+        let Some(body) = self.body() else { return Some(false) };
         if !body.violations.is_empty() {
             return Some(false);
         }
@@ -51,19 +53,13 @@ impl Row {
     /// What its rules refused.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
-        match &self.asked {
-            Asked::Take { body, .. } => &body.violations,
-            Asked::Cancel => &[],
-        }
+        self.body().map_or(&[], |body| &body.violations)
     }
 
     pub(super) fn external_id(&self) -> Option<&str> {
-        match &self.asked {
-            Asked::Take { body, .. } => match &body.fields.external_id {
-                Given::Value(id) => Some(id),
-                _ => None,
-            },
-            Asked::Cancel => None,
+        match &self.body()?.fields.external_id {
+            Given::Value(id) => Some(id),
+            _ => None,
         }
     }
 }

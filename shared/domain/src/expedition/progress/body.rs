@@ -39,7 +39,7 @@ pub(super) fn read(body: Value, now: DateTime<Utc>) -> (Report, Vec<Violation>) 
 /// Whether the body of `PUT …/status` can be read at that moment.
 pub fn check(body: Value, now: DateTime<Utc>) -> Result<(), Problem> {
     let (_, refused) = read(body, now);
-    if refused.is_empty() { Ok(()) } else { Err(Problem::invalid(refused)) }
+    Problem::refuse(refused)
 }
 
 /// The body of `PUT …/status`.
@@ -76,7 +76,6 @@ fn members(object: &mut Object<'_>) -> Report {
     if items.is_some() && status.is_some_and(|status| !status.is_packed()) {
         object.refuse("items", "not_allowed", "is allowed from the status waiting_for_the_carrier on");
     }
-    let status = status.filter(|_| cancel.is_none());
     Report { status, at, items, parcels, errors: errors.map(Value::Array), cancel, force }
 }
 

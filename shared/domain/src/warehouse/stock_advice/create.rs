@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::record::shown;
 use super::rules::{NewAdvice, body_to_create};
 use super::{ATTEMPTS, ENTITY, EVENT, location};
+use crate::account::belonging::no_such_organisation;
 use crate::warehouse::stock::movement::{self, Kind, Move, Place};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
@@ -94,8 +95,7 @@ async fn judge(
     .fetch_one(&services.db.main)
     .await?;
     if !found.organisation || !context.scope().has_organisation(new.organisation) {
-        let unknown = Violation::new("organisation", "unknown_reference", "does not exist");
-        return Err(Problem::invalid(with_found(refused.to_vec(), vec![unknown])));
+        return Err(Problem::invalid(with_found(refused.to_vec(), vec![no_such_organisation()])));
     }
     let mut violations = Vec::new();
     let mut refuse = |path: String, code, message: &str| {
@@ -126,8 +126,7 @@ async fn judge(
         let message = "belongs to another stock advice of the organisation";
         violations.push(Violation::taken("internalId", message, found.other));
     }
-    let violations = with_found(refused.to_vec(), violations);
-    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+    Problem::refuse(with_found(refused.to_vec(), violations))
 }
 
 /// Inserts the advice with its items; nothing if a product is no longer physical, or the wms no longer linked. Both are

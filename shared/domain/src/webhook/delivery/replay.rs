@@ -336,9 +336,7 @@ async fn find(
                 Violation::new(format!("webhooks[{place}]"), "unknown_reference", "does not exist")
             })
             .collect();
-        if !violations.is_empty() {
-            return Err(Problem::invalid(violations));
-        }
+        Problem::refuse(violations)?;
     }
     if found.len() > usize::try_from(WEBHOOKS).unwrap_or(usize::MAX) {
         let message = format!("must be given: more than {WEBHOOKS} match the rest");

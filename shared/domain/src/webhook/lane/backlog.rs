@@ -6,7 +6,7 @@ use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Deliveries of one webhook that are counted: beyond that, a backlog is a backlog.
-const COUNTED: i64 = 10_000;
+pub const COUNTED: i64 = 10_000;
 
 /// Webhooks that are looked at.
 const LANES: i32 = 10_000;
@@ -14,7 +14,7 @@ const LANES: i32 = 10_000;
 /// The deliveries that are due now, of active webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
-    /// How many, at most 10,000 a webhook.
+    /// How many, at most [`COUNTED`] a webhook.
     pub due: i64,
     /// Whether a webhook has more than that.
     pub is_more: bool,
@@ -26,6 +26,10 @@ pub struct Backlog {
     pub free_lanes: i64,
     /// How long the oldest due delivery has been waiting for a worker, in seconds, without held ones.
     pub oldest_seconds: f64,
+    /// The organisation that has most of those that wait for a worker.
+    pub busiest: Option<OrganisationId>,
+    /// How many of them it has.
+    pub busiest_due: i64,
 }
 
 /// Counts them, skipping from webhook to webhook through the index.
@@ -43,22 +47,27 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
                ) next
                WHERE seen.n < $1
            ), lane AS (
-               SELECT seen.next_attempt_at, due.n, l.failures > 0 AS failing
+               SELECT w.organisation_id, seen.next_attempt_at, due.n, l.failures > 0 AS failing
                FROM seen
-               JOIN webhook w ON w.id = seen.webhook_id AND w.active
-               JOIN webhook_lane l ON l.webhook_id = w.id
+               CROSS JOIN LATERAL (SELECT organisation_id, active FROM webhook WHERE id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS w
+               CROSS JOIN LATERAL (SELECT failures FROM webhook_lane WHERE webhook_id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS l
                CROSS JOIN LATERAL (
                    SELECT count(*) AS n FROM (
                        SELECT FROM delivery d
                        WHERE d.webhook_id = seen.webhook_id AND d.next_attempt_at <= now() LIMIT $2) AS d
                ) due
-               WHERE seen.next_attempt_at <= now()
+               WHERE seen.next_attempt_at <= now() AND w.active
+           ), busiest AS (
+               SELECT organisation_id, sum(n)::bigint AS items FROM lane WHERE NOT failing
+               GROUP BY organisation_id ORDER BY items DESC, organisation_id LIMIT 1
            )
            SELECT coalesce(sum(n), 0)::bigint AS "due!", coalesce(bool_or(n >= $2), false) AS "is_more!",
                   coalesce(sum(n) FILTER (WHERE failing), 0)::bigint AS "held!", count(*) AS "lanes!",
                   count(*) FILTER (WHERE NOT failing) AS "free_lanes!",
                   coalesce(extract(epoch FROM now() - min(next_attempt_at) FILTER (WHERE NOT failing)), 0)::float8
-                      AS "oldest_seconds!"
+                      AS "oldest_seconds!",
+                  (SELECT organisation_id FROM busiest) AS "busiest?: OrganisationId",
+                  coalesce((SELECT items FROM busiest), 0) AS "busiest_due!"
            FROM lane"#,
         LANES,
         COUNTED,
@@ -81,8 +90,9 @@ pub struct Unwell {
 pub async fn unwell(db: &Database) -> Result<Unwell, Problem> {
     let found = sqlx::query_as!(
         Unwell,
-        r#"SELECT (SELECT count(*) FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id AND w.active
-                   WHERE l.failures > 0) AS "failing!",
+        r#"SELECT (SELECT count(*) FROM webhook_lane l
+                   CROSS JOIN LATERAL (SELECT active FROM webhook WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
+                   WHERE l.failures > 0 AND w.active) AS "failing!",
                   (SELECT count(*) FROM webhook WHERE disabled_at IS NOT NULL) AS "disabled!""#
     )
     .fetch_one(&db.main)

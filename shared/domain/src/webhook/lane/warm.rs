@@ -50,7 +50,6 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
                UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $5)
                FROM given g
                WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM held)) AND l.webhook_id = g.webhook_id AND l.token = g.token
-                 AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
                RETURNING l.webhook_id, l.token, l.nothing_before,
                    l.rotations = g.rotations AND l.probe_at IS NULL AND coalesce(l.held_until <= now(), true) AND EXISTS (
                        SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = g.version) AS as_leased

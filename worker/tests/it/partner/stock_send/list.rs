@@ -2,7 +2,6 @@
 
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::send_out::items::{self, Comparison, Listed};
@@ -173,8 +172,7 @@ async fn items_of_a_former_account_are_not_recorded(_: PgPoolOptions, options: P
     let (world, partner) = start(&options, 1).await;
     let eshop = world.tenant.eshop;
     let job = accept(&world, Extent::Everything).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, &[Queue::Partner]).await.unwrap()
-    else {
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
         panic!("no other worker runs it");
     };
     let listing = listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().unwrap();

@@ -146,7 +146,7 @@ pub(super) async fn records(db: &Database, inner: &Inner<'_>, wanted: &Filter) -
     }
     // what a person did is found however much programs do
     let whose = match wanted.by {
-        Some(by) if is_person(db, by).await? => Whose::People,
+        Some(by) if wanted.whose == Whose::All && is_person(db, by).await? => Whose::People,
         _ => wanted.whose,
     };
     match (whose, &wanted.action, wanted.actor.is_some() || wanted.by.is_some()) {

@@ -36,10 +36,7 @@ pub async fn store(
     let old = stored.as_ref().and_then(|row| row.fields(&services.vault).ok());
     if !given.echo.is_empty() {
         let shown = stored.as_ref().and_then(|row| row.answer(&services.vault).ok()?.body);
-        let differing = given.echo.judge(shown.as_deref().unwrap_or("{}"))?;
-        if !differing.is_empty() {
-            return Err(Problem::invalid(differing));
-        }
+        Problem::refuse(given.echo.judge(shown.as_deref().unwrap_or("{}"))?)?;
     }
     let kept = old.as_ref().filter(|(fields, _)| fields.is_at_the_place_of(&given.wanted));
     let kept = kept.map_or(Authentication::None, |(_, credentials)| credentials.clone());

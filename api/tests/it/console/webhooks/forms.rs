@@ -1,0 +1,85 @@
+//! The forms of a webhook: what another changed meanwhile, a secret that is rotated, a token that is typed.
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::console::repair::{open, send, send_opened};
+use crate::console::{Browser, MIGRATIONS, hidden, webhook, world};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_form_that_was_opened_before_a_change_of_another_does_not_undo_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let browser = Browser::new(api, &api.superadmin);
+    let edit = format!("/console/webhook/{hook}/edit");
+    let fields = |destination: &'static str, calls: &'static str| {
+        [("event", "product_change"), ("destination", destination), ("maxInFlight", calls)]
+    };
+    let stored = async || {
+        let path = format!("/api/eshop-webhook/{hook}");
+        let shown: serde_json::Value = api.get(&api.user, &path).await.expect(200).json();
+        (shown["destination"].as_str().unwrap().to_owned(), shown["maxInFlight"].as_i64().unwrap())
+    };
+    let opened = open(&browser, &edit).await;
+    send(&browser, &edit, &fields("https://shop.example/hook", "8")).await.expect(303);
+    let late = fields("https://shop.example/v2", "16");
+    send_opened(&browser, &edit, &opened, &late).await.expect(412);
+    assert_eq!(stored().await, ("https://shop.example/hook".to_owned(), 8));
+    send(&browser, &edit, &fields("https://shop.example/v2", "8")).await.expect(303);
+    assert_eq!(stored().await, ("https://shop.example/v2".to_owned(), 8));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_secret_is_rotated_once_however_often_the_form_is_sent(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let browser = Browser::new(api, &api.superadmin);
+    let rotate = format!("/console/webhook/{hook}/rotate");
+    let rotations =
+        async || world.count("SELECT count(*) FROM audit WHERE action = 'webhook.rotate_secret'").await;
+    let question = hidden(&browser.open(&rotate).await.expect(200).text);
+    let rotated = send_opened(&browser, &rotate, &question, &[]).await.expect(200).text;
+    assert!(rotated.contains("data-copy=\"whsec_"), "{rotated}");
+    let again = send_opened(&browser, &rotate, &question, &[]).await.expect(200).text;
+    let link = format!("href=\"/console/webhook/{hook}\"");
+    assert!(again.contains("rotated already") && again.contains(&link), "{again}");
+    assert!(!again.contains("whsec_"), "{again}");
+    assert_eq!(rotations().await, 1);
+    // opened again, it rotates again
+    let rotated = browser.act(&rotate, &[]).await.expect(200).text;
+    assert!(rotated.contains("data-copy=\"whsec_"), "{rotated}");
+    assert_eq!(rotations().await, 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_typed_token_of_a_webhook_is_stored_with_the_kind_left_as_it_is(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let body = serde_json::json!({
+        "eshop": api.tenant.eshop, "event": "product_change", "destination": "https://shop.example/hook",
+        "authentication": {"type": "bearer", "token": "hush-1"},
+    });
+    let hook: serde_json::Value = api.post(&api.user, "/api/eshop-webhook", body).await.expect(201).json();
+    let edit = format!("/console/webhook/{}/edit", hook["id"].as_str().unwrap());
+    let browser = Browser::new(api, &api.superadmin);
+    let fields = [
+        ("event", "product_change"),
+        ("destination", "https://shop.example/hook"),
+        ("maxInFlight", "16"),
+        ("authentication.token", "hush-2"),
+    ];
+    send(&browser, &edit, &fields).await.expect(303);
+    let changes = "SELECT count(*) FROM audit WHERE action = 'webhook.update' AND changes ? 'authentication'";
+    assert_eq!(world.count(changes).await, 1);
+    assert!(!browser.open(&edit).await.expect(200).text.contains("hush"));
+}
