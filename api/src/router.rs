@@ -5,7 +5,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use longshore_http::app::App;
 use longshore_http::middleware::{
     accept, compress, cors, headers, host, private, problem, rate, request_id, revocation, share, streams,
-    time,
+    time, transfer,
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -31,6 +31,7 @@ pub fn build(app: App) -> Router {
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))
+        .layer(from_fn(transfer::layer))
         .layer(from_fn(host::layer))
         .layer(from_fn(headers::layer))
         .layer(from_fn(problem::layer))

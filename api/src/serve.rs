@@ -75,9 +75,10 @@ pub async fn run(bind: SocketAddr, drain: Duration, app: App) -> anyhow::Result<
     Ok(())
 }
 
-/// Serves a listener until `stop` is cancelled.
+/// Serves a listener until `stop` is cancelled. Then streams of events end, and other requests may end.
 pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
     let (http, patience, reader) = (http(&app.limits), app.limits.headers, app.limits.reader);
+    let closing = app.closing.clone();
     let service = TowerToHyperService::new(router::build(app));
     let connections = TaskTracker::new();
     loop {
@@ -98,6 +99,7 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
         connections.spawn(connection.serve(stream, peer));
     }
     drop(listener);
+    closing.cancel();
     connections.close();
     if tokio::time::timeout(GRACE, connections.wait()).await.is_err() {
         tracing::warn!(grace_s = GRACE.as_secs(), "some requests did not end in time and were cut off");

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use longshore_shared::expedition::handover::{fill, lane as wms_lane};
+use longshore_shared::expedition::handover::{fill, lane as wms_lane, wake};
 use longshore_shared::job::dispatch;
 use longshore_shared::kernel::cause::causes;
 use longshore_shared::kernel::ids::{WebhookId, WmsId};
@@ -286,14 +286,15 @@ async fn chunks(
     queued
 }
 
-/// Goes on with the orders of wms whose setting was switched on or off.
+/// Goes on with the orders of wms whose setting was switched on or off, or stored anew.
 async fn switched(context: &WorkerContext, queues: &[Controlled]) -> Result<(), Problem> {
     if is_paused(queues, Queue::Handover) {
         return Ok(());
     }
     let filled = fill::fill(&context.services).await;
     let emptied = fill::empty(&context.services).await;
-    filled.and(emptied).map(|_| ())
+    let woken = wake::wake(&context.services).await;
+    filled.and(emptied).and(woken).map(|_| ())
 }
 
 /// Looks over the lanes, and queues those in which something is due.

@@ -13,6 +13,7 @@
 //! - A call is recorded before it begins, so an order that the warehouse may have is never taken back.
 //! - Of one order one call is under way at a time, also where a worker dies in the middle.
 //! - A system that fails is asked by one probe at a time; one that hangs holds its own place and no other.
+//! - A lock that a request keeps delays the outcomes of what it has locked, and no others.
 
 mod call;
 mod record;

@@ -11,8 +11,9 @@
 //!   organisation finds a free one at once. (This is the dynamic threshold by which switches share their
 //!   memory.)
 //! - **Slow turns have a limit.** A turn is *slow* while it only waits for answers, or if the last turn of
-//!   its lane ended slow or with a failure. Turns known to be slow take up to three quarters of the places. A
-//!   turn that begins to hang counts as slow within a fraction of a second.
+//!   its lane ended slow or with a failure. Turns known to be slow take up to three quarters of the places, and
+//!   leave at least one, unless there is only one. A turn that begins to hang counts as slow within a fraction of
+//!   a second.
 //! - **Few turns begin at once.** Beginning costs more than waiting: a lease, a connection, a signature. At
 //!   most [`BEGINNING`](state::BEGINNING) turns of one organisation begin at a time, so that another's first turn does not
 //!   queue behind a thousand.
@@ -256,6 +257,21 @@ mod tests {
         assert!(of_a.len() + of_b.len() == 48 && !of_b.is_empty());
         let (healthy, _) = enter(&places, A, 1_000..1_004);
         assert_eq!(healthy.len(), 4, "of the same organisation, too");
+    }
+
+    #[tokio::test]
+    async fn turns_known_to_be_slow_leave_one_of_few_places() {
+        for (few, slow) in [(2, 1), (3, 2), (4, 3), (7, 6), (8, 6)] {
+            let places = Places::new(few);
+            make_slow(&places, A, 0..20);
+            let (of_a, _waiting) = enter(&places, A, 0..20);
+            assert_eq!((of_a.len(), places.in_use().slow), (slow, slow), "of {few} places");
+            assert_eq!(enter(&places, B, 100..101).0.len(), 1, "of {few} places");
+        }
+        // a single place has to serve all
+        let places = Places::new(1);
+        make_slow(&places, A, 0..2);
+        assert_eq!(enter(&places, A, 0..2).0.len(), 1);
     }
 
     #[tokio::test]

@@ -48,8 +48,8 @@ pub struct WorkSettings {
     /// Partners that are called at once, for pulls and send-outs.
     #[arg(long, env = "LONGSHORE_PARTNER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub partner_concurrency: u16,
-    /// Webhooks that are delivered to at once. Slow ones use at most three quarters of the slots, and no organisation uses
-    /// all. A used slot costs about 45 kB.
+    /// Webhooks that are delivered to at once. Slow ones leave a quarter of the slots to the others (of two or three slots,
+    /// one), and no organisation uses all. With 1, one that hangs holds up all. A used slot costs about 45 kB.
     #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(control::MAX_CONCURRENCY)))]
     pub lane_concurrency: u16,
     /// Days without news after which an order on its way is `probably_delivered`.

@@ -5,6 +5,7 @@ mod listen;
 use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};
 
+use chrono::SecondsFormat;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use longshore_client::{
@@ -144,6 +145,7 @@ impl List {
             ("event", "event"),
             ("active", "active"),
             ("health", "health"),
+            ("held until", "heldUntil"),
             ("destination", "destination"),
             ("disabled because", "disabledReason"),
         ];
@@ -215,7 +217,7 @@ impl Test {
         if self.remote.json {
             writeln!(stdout(), "{}", remote::json(&answer)?)?;
         } else if *state == DeliveryState::Pending && *attempt_count == 0 {
-            let why = untried(&client, &webhook).await?;
+            let why = untried(&client, &client.webhook(self.id).send().await?).await?;
             writeln!(stdout(), "delivery {id} is {why}")?;
         } else {
             let last = last_answer(&delivery);
@@ -240,10 +242,23 @@ fn last_answer(delivery: &Delivery) -> String {
     )
 }
 
+/// What keeps a webhook from sending anything.
+fn kept(webhook: &Webhook) -> Option<String> {
+    if !webhook.active {
+        return Some(format!("kept: {INACTIVE}"));
+    }
+    let until = webhook.held_until?.to_rfc3339_opts(SecondsFormat::Secs, true);
+    Some(format!("held until {until}, as the destination asked"))
+}
+
 /// Why a test was not attempted: from the state of the webhook, and the last answer to an earlier delivery.
 async fn untried(client: &Client, webhook: &Webhook) -> Result<String, Error> {
-    if !webhook.active {
-        return Ok(format!("kept: {INACTIVE}"));
+    if let Some(why) = kept(webhook) {
+        return Ok(why);
+    }
+    let no_worker = || "pending: no worker has tried it yet".to_owned();
+    if webhook.health != Health::Failing {
+        return Ok(no_worker());
     }
     let query = ListQuery::new()
         .filter("webhook", "eq", webhook.id)
@@ -252,7 +267,7 @@ async fn untried(client: &Client, webhook: &Webhook) -> Result<String, Error> {
         .sort("createdAt", Order::Ascending)
         .limit(1);
     let Some(first) = client.deliveries(&query).send().await?.results.into_iter().next() else {
-        return Ok("pending: no worker has tried it yet".to_owned());
+        return Ok(no_worker());
     };
     let first = client.delivery(first.id).send().await?;
     Ok(format!(
@@ -283,5 +298,24 @@ impl Recover {
         let answer = client.recover_webhook(self.id, self.since).answer().await?;
         let job: Job = answer.read()?;
         followed(&client, &answer, job.id, self.detach, self.remote.json).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_is_not_sent_says_what_it_waits_for() {
+        let webhook = |active: bool, held_until: Option<&str>| {
+            let of = json!({"id": Uuid::nil(), "eshop": Uuid::nil(), "event": "*", "destination": "https://shop.example/",
+                            "active": active, "health": "healthy", "disabledReason": null, "heldUntil": held_until});
+            kept(&serde_json::from_value(of).unwrap())
+        };
+        let until = Some("2026-01-31T12:30:00.654321+00:00");
+        let held = "held until 2026-01-31T12:30:00Z, as the destination asked";
+        assert_eq!(webhook(true, until).as_deref(), Some(held));
+        assert_eq!(webhook(false, until), Some(format!("kept: {INACTIVE}")));
+        assert_eq!(webhook(true, None), None);
     }
 }

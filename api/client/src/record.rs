@@ -55,18 +55,18 @@ impl Expedition {
     ];
 }
 
-/// What a replay would find.
+/// What a replay would send.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReplayCount {
     /// Webhooks that match.
     pub webhooks: u64,
-    /// Deliveries that wait for their next attempt.
+    /// Deliveries that wait for their next attempt, or for their destination.
     pub waiting: u64,
-    /// Deliveries that ended without success.
+    /// Events whose deliveries ended without success.
     pub failed: u64,
-    /// Deliveries that succeeded, where these are wanted.
+    /// Events whose deliveries succeeded, where these are wanted.
     pub delivered: u64,
     /// The sum of the three.
     pub total: u64,
@@ -95,6 +95,8 @@ pub struct Webhook {
     pub health: Health,
     /// Why the service disabled it.
     pub disabled_reason: Option<String>,
+    /// Until when nothing is sent, because its destination asked for a pause.
+    pub held_until: Option<DateTime<Utc>>,
 }
 
 impl Webhook {

@@ -5,7 +5,8 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, Utc};
 use http::header::SET_COOKIE;
 use longshore_http::extract::{At, Failure, Id, permit};
-use longshore_shared::account::{own, second_factor, session};
+use longshore_shared::account::session::{self, FRESH};
+use longshore_shared::account::{own, second_factor};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::SessionId;
 use longshore_shared::kernel::problem::Problem;
@@ -30,6 +31,10 @@ type Acting = Act<permit::OwnAccount>;
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
     Ok(page(&visit).await?)
 }
+
+/// What a second factor is.
+const AUTHENTICATOR: &str =
+    "An authenticator on your phone shows a code of six digits, which logging in then asks for.";
 
 /// The fields of its forms, as the bodies of the API name them.
 const FIELDS: [&str; 3] = ["password", "newPassword", "code"];
@@ -101,18 +106,20 @@ fn second_factor(visit: &Asking, factor: Option<Factor>, refused: &Refused) -> M
                 Some(_) => {
                     (visit.form(&format!("{HERE}/totp/on"), "Switch it on", HERE,
                         &code("Code", "Enter the code that the authenticator shows now. The second factor is on from then.")))
-                    (begin(visit, "Start again with another secret"))
+                    (begin("Start again with another secret"))
                 },
-                None => (begin(visit, "Set up a second factor")),
+                None => (begin("Set up a second factor")),
             }
         }
     }
 }
 
-/// The form that shows a new secret for an authenticator.
-fn begin(visit: &Asking, button: &str) -> Markup {
-    let said = html! { p { "An authenticator on your phone shows a code of six digits, which logging in then asks for." } };
-    visit.form(&format!("{HERE}/totp"), button, "/console", &said)
+/// Leads to the form that shows a new secret for an authenticator.
+fn begin(button: &str) -> Markup {
+    html! {
+        p { (AUTHENTICATOR) }
+        div.buttons { a.button href={(HERE) "/totp"} data-ask="" { (button) } }
+    }
 }
 
 fn table(sessions: &[Session], own: Option<SessionId>, now: DateTime<Utc>) -> Markup {
@@ -170,9 +177,32 @@ pub(super) async fn change_password(At(visitor): At, mut act: Acting) -> Result<
     })
 }
 
+/// `GET /console/account/totp`.
+pub(super) async fn ask_set_up(visit: Visit<permit::SecondFactor>) -> Result<Response, Failure> {
+    let needs_password = second_factor::needs_password(visit.services(), &visit.may).await?;
+    let explanation = html! {
+        p { (AUTHENTICATOR) }
+        @if needs_password { p { "You logged in more than " (FRESH.num_minutes()) " minutes ago: enter your password." } }
+    };
+    let question = Question {
+        title: "Set up a second factor?",
+        explanation,
+        button: "Show the secret",
+        is_grave: false,
+        action: &format!("{HERE}/totp"),
+        back: HERE,
+        fields: html! {
+            @if needs_password { (checked(&Asked::default(), &visit.refused, "password", "Password", "password")) }
+        },
+    };
+    let names: &[&str] = if needs_password { &["password"] } else { &[] };
+    Ok(visit.ask_for(None::<Section>, &question, names))
+}
+
 /// `POST /console/account/totp`: the only page that shows the secret.
-pub(super) async fn set_up(act: Act<permit::SecondFactor>) -> Result<Response, Failure> {
-    let answer = second_factor::set_up(act.visit.services(), &act.visit.may).await?;
+pub(super) async fn set_up(At(visitor): At, act: Act<permit::SecondFactor>) -> Result<Response, Failure> {
+    let body = act.form.get("password").map(|password| json!({"password": password}));
+    let answer = second_factor::set_up(act.visit.services(), &act.visit.may, &visitor, body).await?;
     let shown: Value =
         serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
     let [secret, uri] = ["secret", "uri"].map(|name| shown[name].as_str().unwrap_or_default());

@@ -12,7 +12,6 @@ use longshore_shared::kernel::access::Permission;
 use longshore_shared::operate::attention::{
     self, Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff,
 };
-use longshore_shared::operate::standing;
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -59,12 +58,7 @@ const OF_A_KIND: usize = 5;
 
 /// `GET /console/attention`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
-    let stands = standing::read(visit.services()).await?;
-    let (services, scope) = (visit.services(), visit.scope());
-    let (found, off) = tokio::try_join!(
-        attention::read(services, scope, &stands),
-        attention::switched_off(services, scope, &stands)
-    )?;
+    let (_, found, off) = attention::with_switched_off(visit.services(), visit.scope()).await?;
     let content = html! {
         p.trail { a href="/console" { "Overview" } }
         h1 { "Needs attention" }

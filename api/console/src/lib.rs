@@ -98,7 +98,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/attention/{id}/end", get(attention::control::ask_end).post(attention::control::end))
         .route("/console/account", get(account::show))
         .route("/console/account/password", post(account::change_password))
-        .route("/console/account/totp", post(account::set_up))
+        .route("/console/account/totp", get(account::ask_set_up).post(account::set_up))
         .route("/console/account/totp/on", post(account::switch_on))
         .route("/console/account/totp/remove", post(account::remove))
         .route("/console/account/session/{id}/end", get(account::ask_end).post(account::end))
@@ -206,7 +206,7 @@ pub fn routes(app: &App) -> Router<App> {
     let pages = pages
         .layer(from_fn_with_state(app.clone(), streams::layer))
         .layer(from_fn_with_state(app.clone(), rate::layer))
-        .layer(from_fn_with_state(forms, refusal::layer))
+        .layer(from_fn_with_state((app.clone(), forms), refusal::layer))
         .layer(from_fn_with_state(app.clone(), time::layer))
         .layer(from_fn(session::layer));
     pages

@@ -2,8 +2,8 @@
 //!
 //! Each successful look is reported (`parts`), even if nothing has changed. A page that gets no such event
 //! for some seconds is not up to date, and the script says so, whether the service, the network or Postgres
-//! is the cause. A stream that reaches its time limit says so (`end`); every other end is a failure. A page that is read less
-//! often than streams last opens the next one when its time has come.
+//! is the cause. A stream that reaches its time limit says so (`end`), and so does each when the process stops; every other end is a
+//! failure. A page that is read less often than streams last opens the next one when its time has come.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -24,8 +24,7 @@ use super::{counts, refresh};
 
 /// How often a page is rendered again, if its address does not say that.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long one stream lasts. The page opens the next one itself, so a process that stops waits no longer
-/// than this for open pages.
+/// How long one stream lasts. The page opens the next one itself.
 const LIFE: Duration = Duration::from_secs(20);
 /// How often a silent stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -53,6 +52,18 @@ struct Following<P> {
     last: Vec<(Cow<'static, str>, String)>,
 }
 
+impl<P> Following<P> {
+    /// Waits for the next look. True if the stream has to end instead.
+    async fn ends_before_look(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.visit.app.closing.cancelled() => true,
+            () = tokio::time::sleep_until(self.until) => true,
+            _ = self.ticks.tick() => false,
+        }
+    }
+}
+
 /// Sends the parts that have changed since the last look, and ends with the session.
 pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response {
     let mut ticks = tokio::time::interval(refresh::every(&visit.asked).unwrap_or(LOOK_EVERY));
@@ -66,7 +77,7 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
             return None;
         }
         loop {
-            if tokio::time::timeout_at(following.until, following.ticks.tick()).await.is_err() {
+            if following.ends_before_look().await {
                 following.is_over = true;
                 return Some((Ok::<_, Infallible>(Event::default().event("end").data("over")), following));
             }

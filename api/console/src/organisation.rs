@@ -30,7 +30,7 @@ pub(super) async fn show(
     let (now, here) = (visit.now(), format!("/console/organisation/{id}"));
     let content = html! {
         (standing(&visit, &found, &eshops, now))
-        (table(&eshops, now))
+        (table(&eshops, visit.can(Permission::ReadWebhooks), now))
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };
     let page = visit.page(Section::Syncs, &found.name, &content);
@@ -43,7 +43,8 @@ fn standing(
     eshops: &[Eshop],
     now: DateTime<Utc>,
 ) -> Markup {
-    let unwell = eshops.iter().filter(|eshop| is_unwell(eshop)).count();
+    let webhooks = visit.can(Permission::ReadWebhooks);
+    let unwell = eshops.iter().filter(|eshop| is_unwell(eshop, webhooks)).count();
     html! {
         header.title {
             h1 { (found.name) }
@@ -59,7 +60,7 @@ fn standing(
             div { dt { "E-shops" } dd { (up_to(i64::try_from(eshops.len().min(ESHOPS)).unwrap_or(i64::MAX), i64::try_from(ESHOPS).unwrap_or(i64::MAX))) } }
             div { dt { "Something is wrong in" } dd { (unwell) } }
             @if visit.can(Permission::ReadJobs) { div { dt { "Jobs open" } dd { (up_to(found.open_jobs, COUNTED)) } } }
-            div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>())) } }
+            @if webhooks { div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>())) } } }
         }
         dl.details {
             div { dt { "Code" } dd { @match &found.code { Some(code) => (code), None => (none()) } } }
@@ -71,11 +72,12 @@ fn standing(
     }
 }
 
-fn is_unwell(eshop: &Eshop) -> bool {
-    eshop.error.is_some() || eshop.failing > 0 || eshop.disabled > 0
+/// Whether something is wrong in an e-shop, as far as the visitor may see it.
+fn is_unwell(eshop: &Eshop, webhooks: bool) -> bool {
+    eshop.error.is_some() || (webhooks && (eshop.failing > 0 || eshop.disabled > 0))
 }
 
-fn table(eshops: &[Eshop], now: DateTime<Utc>) -> Markup {
+fn table(eshops: &[Eshop], webhooks: bool, now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="eshops-title" {
             h2 #eshops-title { "E-shops " span.muted { "those with something wrong first" } }
@@ -85,8 +87,11 @@ fn table(eshops: &[Eshop], now: DateTime<Utc>) -> Markup {
                 @if eshops.len() > ESHOPS { p.muted { "The first " (ESHOPS) "." } }
                 div.scroll tabindex="0" role="region" aria-label="E-shops, table" {
                     table.list.stack {
-                        thead { tr { th { "E-shop" } th { "Partner" } th { "Error" } th.number { "Webhooks" } th.number { "Failing" } th.number { "Disabled" } } }
-                        tbody { @for eshop in eshops.iter().take(ESHOPS) { (row(eshop, now)) } }
+                        thead { tr {
+                            th { "E-shop" } th { "Partner" } th { "Error" }
+                            @if webhooks { th.number { "Webhooks" } th.number { "Failing" } th.number { "Disabled" } }
+                        } }
+                        tbody { @for eshop in eshops.iter().take(ESHOPS) { (row(eshop, webhooks, now)) } }
                     }
                 }
             }
@@ -94,15 +99,17 @@ fn table(eshops: &[Eshop], now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn row(eshop: &Eshop, now: DateTime<Utc>) -> Markup {
+fn row(eshop: &Eshop, webhooks: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td.name { strong { (piece::eshop(eshop.id, &eshop.name)) } @if !eshop.active { " " (badge(Tone::Quiet, "inactive")) } }
             td data-label="Partner" { @match &eshop.integration { Some(name) => (name), None => (none()) } }
             td.text { @if let Some(error) = &eshop.error { span.refused { (error) } @if let Some(at) = eshop.error_at { ", " (time(at, now)) } } }
-            td.number data-label="Webhooks" { (number(eshop.webhooks)) }
-            td.number data-label="Failing" { @if eshop.failing > 0 { span.refused { (number(eshop.failing)) } } @else { "0" } }
-            td.number data-label="Disabled" { @if eshop.disabled > 0 { span.refused { (number(eshop.disabled)) } } @else { "0" } }
+            @if webhooks {
+                td.number data-label="Webhooks" { (number(eshop.webhooks)) }
+                td.number data-label="Failing" { @if eshop.failing > 0 { span.refused { (number(eshop.failing)) } } @else { "0" } }
+                td.number data-label="Disabled" { @if eshop.disabled > 0 { span.refused { (number(eshop.disabled)) } } @else { "0" } }
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use longshore_shared::kernel::activity::Span;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{RedisHealth, RedisState};
-use longshore_shared::operate::{self, standing};
+use longshore_shared::operate;
 use maud::{Markup, html};
 
 use super::layout::Section;
@@ -46,15 +46,8 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
-    let standing = async {
-        let stands = standing::read(visit.services()).await?;
-        let (health, attention, off) = tokio::join!(
-            health(visit, &stands.redis),
-            operate::attention::read(visit.services(), scope, &stands),
-            operate::attention::switched_off(visit.services(), scope, &stands)
-        );
-        Ok((stands, health, attention?, off?))
-    };
+    let found = operate::attention::with_switched_off(visit.services(), scope);
+    let postgres = async { Ok(postgres(db).await) };
     let span = course::span(&visit.asked);
     let past = async {
         match span {
@@ -63,8 +56,8 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         }
     };
     let lately = operate::course::read(db, scope, Span::Hour);
-    let ((stands, health, attention, off), lately, past, workers) =
-        tokio::try_join!(standing, lately, past, workers::read(visit))?;
+    let ((stands, attention, off), postgres, lately, past, workers) =
+        tokio::try_join!(found, postgres, lately, past, workers::read(visit))?;
     let past = past.as_ref().unwrap_or(&lately);
     let standing = html! {
         div.strip {
@@ -76,7 +69,11 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
                 }
             }
         }
-        div.strip { (health) }
+        // whether they answer, and how fast
+        div.strip {
+            (postgres)
+            (tile("Redis", redis_in_a_word(&stands.redis), &redis_in_words(&stands.redis)))
+        }
     };
     Ok(vec![
         ("attention".into(), attention::draw(visit, &attention, &off)),
@@ -90,22 +87,19 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
 /// An answer that takes this long is slow.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Whether Postgres answers and Redis accepts writes, and how fast.
-async fn health(visit: &Visit<permit::ReadQueues>, redis: &RedisHealth) -> Markup {
+/// Whether Postgres answers, and how fast.
+async fn postgres(db: &Database) -> Markup {
     let started = Instant::now();
-    let ping = tokio::time::timeout(PATIENCE, visit.db().ping()).await;
+    let ping = tokio::time::timeout(PATIENCE, db.ping()).await;
     let took = started.elapsed();
     let answers = matches!(ping, Ok(Ok(())));
-    let postgres = if answers { up(took) } else { (Tone::Bad, "away") };
+    let state = if answers { up(took) } else { (Tone::Bad, "away") };
     let more = if answers && took >= SLOW {
-        format!("Answers in {}. {}", milliseconds(took.as_secs_f64() * 1e3), connections(visit.db()))
+        format!("Answers in {}. {}", milliseconds(took.as_secs_f64() * 1e3), connections(db))
     } else {
-        connections(visit.db())
+        connections(db)
     };
-    html! {
-        (tile("Postgres", postgres, &more))
-        (tile("Redis", redis_in_a_word(redis), &redis_in_words(redis)))
-    }
+    tile("Postgres", state, &more)
 }
 
 fn up(took: Duration) -> (Tone, &'static str) {

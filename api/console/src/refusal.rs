@@ -14,10 +14,13 @@ use axum::response::{IntoResponse as _, Response};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{Method, StatusCode};
+use longshore_http::app::App;
 use longshore_http::extract::body::read;
+use longshore_http::extract::may::bearer;
 use longshore_http::extract::visitor::Peer;
 use longshore_http::extract::{Failure, RequestId};
-use longshore_shared::kernel::problem::{FORBIDDEN, Problem};
+use longshore_shared::kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use longshore_shared::kernel::share;
 use maud::{Markup, html};
 use tower::ServiceExt as _;
 
@@ -40,9 +43,20 @@ pub(super) struct Lost {
 }
 
 /// Answers a form that is refused with its page, which is one of `pages`.
-pub(super) async fn layer(State(pages): State<Router>, request: Request, next: Next) -> Response {
+pub(super) async fn layer(
+    State((app, pages)): State<(App, Router)>,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.method() != Method::POST || OTHERS.contains(&request.uri().path()) {
         return next.run(request).await;
+    }
+    // the visitor first, in whose share of memory the form is then read; nothing is read without one
+    match app.tokens.authenticate(bearer(request.headers()).unwrap_or_default()).await {
+        Ok(caller) => share::current_is(caller.who()),
+        Err(problem) if problem.kind() == &UNAUTHENTICATED => return Failure::from(problem).into_response(),
+        // while Postgres is away, the form is kept
+        Err(_) => {}
     }
     let (mut parts, body) = request.into_parts();
     let bytes = match read(Request::from_parts(parts.clone(), body), LIMIT).await {
@@ -157,7 +171,6 @@ mod tests {
             [
                 // on the page of the account, which shows them again
                 "/console/account/password",
-                "/console/account/totp",
                 "/console/account/totp/on",
                 "/console/account/totp/remove",
                 OTHERS[2],

@@ -175,7 +175,7 @@ async fn form(
     })
 }
 
-/// What a replay would find, and the form that starts it.
+/// What a replay would send, and the form that starts it.
 fn found(visit: &Asking, asked: &Asked, count: &Count) -> Markup {
     let least = |of: i64| {
         if count.at_least && of >= COUNTED_AT_ONCE { piece::up_to(of, COUNTED_AT_ONCE) } else { number(of) }
@@ -188,8 +188,8 @@ fn found(visit: &Asking, asked: &Asked, count: &Count) -> Markup {
     html! {
         section aria-labelledby="count-title" {
             h2 #count-title { "What would be sent" }
-            @if count.total == 0 {
-                (empty("No delivery matches.", "Choose a longer period, or include those that were delivered."))
+            @if count.total == 0 && !count.at_least {
+                (empty("Nothing to send.", "No delivery matches, or all that match are on their way. Choose a longer period, or include those that were delivered."))
             } @else {
                 dl.facts {
                     div { dt { "Webhooks" } dd { (count.webhooks) } }
@@ -202,7 +202,7 @@ fn found(visit: &Asking, asked: &Asked, count: &Count) -> Markup {
                 p.muted {
                     @if count.seconds.is_some() { "The time is that of the calls, at the recent pace of the destinations. " }
                     @else { "No destination has delivered lately, so the time is unknown. " }
-                    "What is on its way already, or whose event is no longer kept, is left."
+                    "Each event counts once. What is on its way already is not counted, and an event that is no longer kept is left."
                 }
                 (visit.form(HERE, &button, "/console/webhook", &fields))
             }

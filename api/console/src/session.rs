@@ -2,7 +2,7 @@
 //!
 //! The cookie contains the opaque token of that login, and only [`layer`] reads it. It is `HttpOnly` (hidden from scripts),
 //! `SameSite=Strict` (not sent from pages of other sites), and bound to `/console`; over https it is `Secure` and bound to the host
-//! (`__Host-`).
+//! (`__Host-`), and no other name is read: another host of the domain can set that.
 //!
 //! A change is accepted only if
 //!
@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{AUTHORIZATION, HOST, ORIGIN, REFERER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_http::app::App;
-use longshore_http::extract::{At, Failure, permit};
+use longshore_http::extract::{At, Failure, May, permit};
 use longshore_shared::account::login::{self, Door};
 use longshore_shared::kernel::problem::{
     CODE_REQUIRED, FORBIDDEN, INVALID_DATA, Problem, RATE_LIMITED, UNAUTHENTICATED,
@@ -69,7 +69,18 @@ pub(super) async fn layer(mut request: Request, next: Next) -> Response {
 
 /// The token in the cookie.
 pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
-    cookie::read(headers, HOST_NAME).or_else(|| cookie::read(headers, NAME))
+    // not every proxy says that a page was asked for over https
+    let bound = cookie::read(headers, HOST_NAME);
+    if is_https(headers) { bound } else { bound.or_else(|| cookie::read(headers, NAME)) }
+}
+
+/// Whether the browser has sent a request over https. It names the origin of forms as it sees it, also behind proxies; of other
+/// requests, the proxy says it.
+fn is_https(headers: &HeaderMap) -> bool {
+    let starts = |name: &str, start: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(start))
+    };
+    starts(ORIGIN.as_str(), "https://") || starts("x-forwarded-proto", "https")
 }
 
 /// Whether the browser says that a request comes from a page of this origin.
@@ -116,10 +127,9 @@ fn page_of_form<'p>(headers: &'p HeaderMap, path: &'p str) -> &'p str {
     let page = named.filter(|page| is_ours(page)).unwrap_or(path);
     // forms whose URL has no page
     match page {
-        "/console/account/password"
-        | "/console/account/totp"
-        | "/console/account/totp/on"
-        | "/console/account/totp/remove" => "/console/account",
+        "/console/account/password" | "/console/account/totp/on" | "/console/account/totp/remove" => {
+            "/console/account"
+        }
         LOGIN | LOGOUT | "/console/theme" => "/console",
         page => page,
     }
@@ -169,6 +179,7 @@ pub(super) async fn log_in(
     State(app): State<App>,
     At(visitor): At,
     headers: HeaderMap,
+    before: Result<May<permit::OwnAccount>, Failure>,
     Form(form): Form,
 ) -> Result<Response, Failure> {
     let credentials = json!({
@@ -180,6 +191,9 @@ pub(super) async fn log_in(
         Ok(answer) => answer,
         Err(problem) => return refuse(&form, problem),
     };
+    if let Ok(before) = before {
+        end(&app, &before).await?;
+    }
     let opened: Opened =
         serde_json::from_str(answer.body.as_deref().unwrap_or_default()).map_err(Problem::internal)?;
     let age = (opened.exp - app.services.clock.now().timestamp()).max(0);
@@ -209,29 +223,35 @@ fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
 
 /// `POST /console/logout`: the token is revoked, the cookie removed.
 pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) -> Result<Response, Failure> {
-    match login::logout(&act.visit.app.services, &act.visit.may).await {
-        Ok(_) => {}
-        // the token of a program, which someone put into the cookie: it stays valid
-        Err(problem) if std::ptr::eq(problem.kind(), &raw const FORBIDDEN) => {}
-        Err(problem) => return Err(problem.into()),
-    }
+    end(&act.visit.app, &act.visit.may).await?;
     Ok((with_cookie(&headers, "", 0)?, Redirect::to(LOGIN)).into_response())
 }
 
+/// Ends the session of the token in the cookie.
+async fn end(app: &App, may: &May<permit::OwnAccount>) -> Result<(), Problem> {
+    match login::logout(&app.services, may).await {
+        // of a program, whose token someone put into the cookie: it stays valid
+        Err(problem) if !std::ptr::eq(problem.kind(), &raw const FORBIDDEN) => Err(problem),
+        _ => Ok(()),
+    }
+}
+
+/// Sets the cookie, which is only sent over https if it is set over https. One of the other name, which an earlier login over http or
+/// another host of the domain has set, is removed.
 fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderMap, Problem> {
-    // the browser sends the origin as it sees it, also behind proxies; a cookie set over https is
-    // only sent over https
-    let by_https = |name: &str, start: &str| {
-        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(start))
-    };
-    let secure = by_https(ORIGIN.as_str(), "https://") || by_https("x-forwarded-proto", "https");
     // the prefix requires the path `/`
-    let (name, place) = if secure { (HOST_NAME, "/; Secure") } else { (NAME, "/console") };
-    let cookie = format!("{name}={token}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict");
+    let cookies = if is_https(headers) {
+        vec![(HOST_NAME, token, "/; Secure", seconds), (NAME, "", "/console", 0)]
+    } else {
+        vec![(NAME, token, "/console", seconds)]
+    };
     let mut set = HeaderMap::new();
-    let mut value = HeaderValue::try_from(cookie).map_err(Problem::internal)?;
-    value.set_sensitive(true);
-    set.insert(SET_COOKIE, value);
+    for (name, token, place, seconds) in cookies {
+        let cookie = format!("{name}={token}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict");
+        let mut value = HeaderValue::try_from(cookie).map_err(Problem::internal)?;
+        value.set_sensitive(true);
+        set.append(SET_COOKIE, value);
+    }
     Ok(set)
 }
 

@@ -195,7 +195,7 @@ fn of_movement(movement: &Movement, own: Uuid) -> Markup {
         @if let Some(id) = movement.expedition.filter(|_| !is_of_order) {
             ", " a href={"/console/order/" (id)} { "order " (movement.order.as_deref().unwrap_or("deleted")) }
         }
-        " by " (movement.actor)
+        @if let Some(actor) = &movement.actor { " by " (actor) }
     }
 }
 

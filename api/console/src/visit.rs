@@ -265,6 +265,7 @@ macro_rules! deeds {
 deeds! {
     Acknowledged = "acknowledged", "The line is acknowledged. It comes back when something new happens.";
     Muted = "muted", "The line is muted.";
+    LineOver = "line-over", "The line is over: what it was about needs no attention now. Nothing was changed.";
     SilenceEnded = "silence-ended", "The line is shown with the others again, as long as it is there.";
     Paused = "paused", "The queue is paused. Running work continues; no new work starts.";
     Resumed = "resumed", "The queue is resumed.";

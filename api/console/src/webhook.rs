@@ -107,13 +107,13 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
                 div.buttons {
                     @if webhook.active {
                         a.button href={(path) "/test"} data-ask="" { "Test" }
-                        a.button href={"/console/replay?hours=24&webhooks=" (webhook.id)} { "Replay" }
+                        a.button href={"/console/replay?hours=168&webhooks=" (webhook.id)} { "Replay" }
                         a.button href={(path) "/edit"} { "Edit" }
                         a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                         a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
                     } @else {
                         a.button.primary href={(path) "/activate"} data-ask="" { "Activate" }
-                        a.button href={"/console/replay?hours=24&webhooks=" (webhook.id)} { "Replay" }
+                        a.button href={"/console/replay?hours=168&webhooks=" (webhook.id)} { "Replay" }
                         a.button href={(path) "/edit"} { "Edit" }
                         a.button href={(path) "/rotate"} data-ask="" { "Rotate secret" }
                     }
@@ -172,7 +172,9 @@ fn latency(ms: Option<f64>) -> Markup {
 /// The state of the lane.
 fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     html! {
-        @if webhook.leased {
+        @if let Some(until) = webhook.held_until.filter(|_| webhook.active) {
+            (badge(Tone::Warn, "held")) " until " (full_time(until, now)) ", as the destination asked"
+        } @else if webhook.leased {
             (badge(Tone::Busy, "served")) " by a worker"
         } @else if webhook.due == 0 {
             (badge(Tone::Quiet, "at rest"))
@@ -195,7 +197,8 @@ fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
             "; resets when it is activated"
         };
     }
-    let Some(probe) = webhook.probe_at else {
+    // a pause that the destination asked for includes probes
+    let Some(probe) = webhook.probe_at.map(|probe| probe.max(webhook.held_until.unwrap_or(probe))) else {
         return html! {
             (badge(Tone::Warn, "closed")) " " (webhook.failures) " failures in a row since " (time(since, now))
         };

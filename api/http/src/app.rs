@@ -41,6 +41,8 @@ pub struct Parts {
     pub surroundings: Surroundings,
     /// Cancelled when the process must stop: it reports that it is not ready, but serves for a while longer.
     pub stopping: CancellationToken,
+    /// Cancelled when the listener closes: streams of events end, also those that are opened afterwards.
+    pub closing: CancellationToken,
 }
 
 /// What the operator configured about the environment of a process.
@@ -73,7 +75,7 @@ impl App {
         let tokens =
             Tokens::new(services.db.clone()).requiring_second_factor(surroundings.requires_second_factor);
         let jobs = JobWatch::new(services.db.clone());
-        let stopping = CancellationToken::new();
+        let (stopping, closing) = (CancellationToken::new(), CancellationToken::new());
         let services = Arc::new(services);
         let (products, orders) = (Batcher::default(), Orders::default());
         let counts = Snapshots::default();
@@ -87,6 +89,7 @@ impl App {
             limits,
             surroundings,
             stopping,
+            closing,
         }))
     }
 }

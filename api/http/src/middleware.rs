@@ -13,3 +13,4 @@ pub mod revocation;
 pub mod share;
 pub mod streams;
 pub mod time;
+pub mod transfer;

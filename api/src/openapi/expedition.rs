@@ -228,7 +228,11 @@ fn report() -> Shape {
             ("parcels", "Parcels, merged by `extPackageNumber`."),
             ("status", "Required without `cancel`. `canceled` only with `force`, of an order that is `waiting_for_cancel`."),
             ("cancel", "Whether the warehouse gives back what it was asked for; without a status."),
-            ("force", "Moves an order of a wms with an active setting, whose system reports itself. The default is false."),
+            (
+                "force",
+                "Moves an order of a wms with an active setting, whose system reports itself. An order that the system has is \
+                 asked back before it is `incorrect`. The default is false.",
+            ),
             ("errors", "Why the warehouse cannot do it. Required with `incorrect`."),
         ])
 }

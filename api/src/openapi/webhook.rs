@@ -165,9 +165,9 @@ fn replay_count() -> Shape {
         .required("seconds", or_null(any_number()))
         .explain(&[
             ("webhooks", "Webhooks that match."),
-            ("waiting", "Deliveries that wait for their next attempt."),
-            ("failed", "Deliveries that ended without success."),
-            ("delivered", "Deliveries that succeeded, if `delivered` is true."),
+            ("waiting", "Deliveries that wait for their next attempt, or for their destination."),
+            ("failed", "Events whose deliveries ended without success. What is on its way again is not counted."),
+            ("delivered", "Events whose deliveries succeeded, if `delivered` is true."),
             ("total", "The sum of the three."),
             ("atLeast", "Whether there may be more than were counted."),
             (
@@ -233,6 +233,10 @@ const MEANINGS: &[(&str, &str)] = &[
     ("authentication", "Credentials that are sent with every call, in addition to the signature."),
     ("health", "`failing`: the last attempt failed. `disabled`: the service disabled the webhook."),
     ("disabledReason", "Why the service disabled the webhook."),
+    (
+        "heldUntil",
+        "Until when nothing is sent, because the destination asked for a pause (429 or 503 with `Retry-After`).",
+    ),
     ("maxInFlight", "Maximum number of calls at the same time."),
     ("ordered", "Whether each call waits for the previous one to end."),
 ];
@@ -248,7 +252,7 @@ pub(super) const WEBHOOK: Described = Described {
             "id": HOOK, "eshop": ESHOP, "event": "product_change",
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
-            "maxInFlight": 16, "ordered": false, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "heldUntil": null, "maxInFlight": 16, "ordered": false, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

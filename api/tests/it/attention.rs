@@ -1,5 +1,6 @@
 //! `/api/attention` (`docs/reference/attention.md#lines`): lines, acknowledgements, mutes.
 
+mod exhausted;
 mod missed;
 mod neighbours;
 
@@ -39,8 +40,16 @@ async fn execute(world: &World, statement: &'static str, id: Uuid) {
     sqlx::query(statement).bind(id).execute(&world.owner).await.unwrap();
 }
 
-const FAILS: &str = "UPDATE webhook_lane SET failures = failures + 1, failing_since = coalesce(failing_since, clock_timestamp()) WHERE webhook_id = $1";
-const RECOVERS: &str = "UPDATE webhook_lane SET failures = 0, failing_since = NULL WHERE webhook_id = $1";
+/// The breaker opens, and a delivery waits.
+pub(crate) const FAILS: &str = "WITH waits AS (
+         INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+         SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 hour' FROM webhook
+         WHERE id = $1 AND NOT EXISTS (SELECT FROM delivery WHERE webhook_id = $1)
+     )
+     UPDATE webhook_lane SET failures = failures + 5, failing_since = coalesce(failing_since, clock_timestamp()),
+                             probe_at = clock_timestamp() + interval '5 minutes'
+     WHERE webhook_id = $1";
+pub(crate) const RECOVERS: &str = "UPDATE webhook_lane SET failures = 0, failing_since = NULL, probe_at = NULL, probes = 0 WHERE webhook_id = $1";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_acknowledged_line_is_quiet_until_something_new_happens(
@@ -95,9 +104,40 @@ async fn an_acknowledged_line_is_quiet_until_something_new_happens(
     assert_eq!(audited(&world, id).await.unwrap().0, "attention.end");
     assert_eq!(line(&world, &admin, "destination").await["silence"], Value::Null);
     api.delete(&admin, &path(&seen, "silence")).await.expect(404);
-    // what is over cannot be acknowledged
+    // what is over cannot be acknowledged, which is no fault of the caller
     execute(&world, RECOVERS, hook).await;
-    api.put(&admin, &path(&seen, "acknowledge"), Value::Null).await.expect(404);
+    let over = api.put(&admin, &path(&seen, "acknowledge"), Value::Null).await.expect(404).json();
+    let why = over["detail"].as_str().unwrap();
+    assert!(why.contains("what it was about is over"), "{why}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_is_a_line_once_it_fails_for_a_while_and_something_waits(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let hook = webhook(api, "https://hooks.alpine.example/in").await;
+    let is_line = async || {
+        let sum = find(&world, &admin, "failing_webhooks").await;
+        assert_eq!(sum, None, "a webhook without a line is in no sum either");
+        find(&world, &admin, "destination").await.is_some()
+    };
+    execute(&world, FAILS, hook).await;
+    assert!(is_line().await, "the breaker is open");
+    // one failed call, just now
+    let once =
+        "UPDATE webhook_lane SET failures = 1, failing_since = now(), probe_at = NULL WHERE webhook_id = $1";
+    execute(&world, once, hook).await;
+    assert!(!is_line().await);
+    let since = "UPDATE webhook_lane SET failing_since = now() - interval '61 seconds' WHERE webhook_id = $1";
+    execute(&world, since, hook).await;
+    assert!(is_line().await, "the only call failed a minute ago");
+    // its last delivery is exhausted: nothing will show that the destination is back
+    execute(&world, "DELETE FROM delivery WHERE webhook_id = $1", hook).await;
+    assert!(!is_line().await);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -276,6 +316,28 @@ async fn an_acknowledgement_of_the_service_ends_with_its_line(_: PgPoolOptions, 
     assert_eq!(audited(&world, id).await.unwrap(), ("attention.end".to_owned(), "upkeep".to_owned()));
     // the next pause is another one, even if nothing looked meanwhile
     assert_ne!(pause().await["id"], paused["id"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_newer_version_muted_does_not_hide_the_rest(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://one.example/").await;
+    execute(&world, FAILS, hook).await;
+    sqlx::query(
+        "INSERT INTO attention_silence (id, organisation_id, line_id, kind, mode, sentence, until, reason, actor_name)
+         SELECT uuid_v7(), $1, uuid_v7(), kind, 'muted', 'x', now() + interval '1 hour', 'x', 'x'
+         FROM unnest(ARRAY['of_a_newer_version', 'warehouse']) AS kind",
+    )
+    .bind(api.tenant.organisation)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    for token in [&api.superadmin, &api.viewer] {
+        let found = api.get(token, "/api/attention").await.expect(200).json();
+        assert_eq!(found["absent"].as_array().unwrap().len(), 1, "{found}");
+        line(&world, token, "destination").await;
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -283,6 +283,10 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     .execute(&owner)
     .await
     .unwrap();
+    sqlx::query("UPDATE webhook_lane SET failures = 5, failing_since = now(), probe_at = now()")
+        .execute(&owner)
+        .await
+        .unwrap();
     let printed = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
     assert!(printed.contains("is held by the breaker") && printed.contains("status 503, 41 ms"), "{printed}");
     world

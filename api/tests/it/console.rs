@@ -21,6 +21,7 @@ mod refusals;
 mod repair;
 mod replay;
 mod schedules;
+mod siblings;
 mod syncs;
 mod theme;
 mod timelines;

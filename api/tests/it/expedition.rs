@@ -1,6 +1,7 @@
 //! `/api/expedition` (`docs/reference/orders.md#order`).
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use http::Method;
 use longshore_shared::expedition::silence::presume;
@@ -209,8 +210,8 @@ impl World {
             if places.is_empty() {
                 return;
             }
-            for place in places {
-                allocation::allocate(&self.api.services, place).await.unwrap();
+            for due in places {
+                allocation::allocate(&self.api.services, due.place, Duration::from_secs(30)).await.unwrap();
             }
         }
         panic!("the allocator does not come to an end");

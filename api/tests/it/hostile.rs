@@ -17,6 +17,7 @@ mod coded;
 mod h2;
 mod hang_up;
 mod headers;
+mod memory;
 mod paths;
 mod rate;
 pub(crate) mod socket;

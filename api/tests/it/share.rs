@@ -105,6 +105,24 @@ async fn requests_for_a_locked_row_leave_connections_to_others_and_the_process_r
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_first_requests_with_a_token_look_it_up_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::query("LOCK TABLE access_token IN ACCESS EXCLUSIVE MODE").execute(&mut *gate).await.unwrap();
+    let path = format!("/api/product/{}", uuid::Uuid::nil());
+    let first = join_all((0..100).map(|_| api.get(&api.user, &path)));
+    let others = async {
+        world.until(BEFORE_A_LOCK, 1).await;
+        assert_eq!(api.services.db.main.places().used(), 1);
+        gate.rollback().await.unwrap();
+    };
+    let (first, ()) = tokio::join!(first, others);
+    // on a slow machine the look-up may have timed out
+    assert!(first.iter().all(|reply| matches!(reply.status.as_u16(), 404 | 503)));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_busy_pool_is_distinguished_from_an_unavailable_postgres(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -123,7 +123,8 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
                     (SELECT count(*) FROM webhook_lane WHERE leased_until > now()),
                     (SELECT count(*) FROM job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')),
                     (SELECT count(*) FROM job WHERE state = 'receiving'),
-                    (SELECT count(*) FROM stock_change) + (SELECT count(*) FROM stock_due),
+                    (SELECT count(*) FROM stock_change) + (SELECT count(*) FROM eshop_stock_change)
+                    + (SELECT count(*) FROM stock_due),
                     -- what would begin by the clock in the middle of the looking
                     (SELECT count(*) FROM partner_clock WHERE next_run_at < now() + interval '10 seconds')
                     + (SELECT count(*) FROM stock_send_out WHERE compare_at < now() + interval '10 seconds'),
@@ -397,6 +398,8 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
              SELECT 'SKU of the fetch ' || job_id FROM partner_fetch_key
              UNION ALL
              SELECT 'change of stocks in ' || warehouse_id FROM stock_change
+             UNION ALL
+             SELECT 'change of stocks of ' || eshop_id FROM eshop_stock_change
              UNION ALL
              SELECT 'stock due for ' || eshop_id || ': ' || product_id FROM stock_due
              UNION ALL

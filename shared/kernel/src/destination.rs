@@ -32,6 +32,9 @@ pub fn destination(outbound: &OutboundSettings) -> impl Rule<Out = String> + Clo
         if url.fragment().is_some() {
             reader.refuse("invalid_url", "must not contain a fragment");
         }
+        if url.port() == Some(0) {
+            reader.refuse("invalid_url", "must have a port from 1 to 65535");
+        }
         if matches!(url.scheme(), "https" | "http") && !guard.permits_url(&url) {
             reader.refuse(
                 "forbidden_address",

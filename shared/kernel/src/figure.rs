@@ -78,11 +78,12 @@ pub fn seconds(seconds: f64) -> String {
     milliseconds(seconds * 1e3)
 }
 
-/// A number of milliseconds in suitable precision.
+/// A number of milliseconds in suitable precision. What began after the clock was read has lasted no time.
 #[must_use]
 pub fn milliseconds(ms: f64) -> String {
+    let ms = ms.max(0.0);
     #[expect(clippy::cast_possible_truncation, reason = "it is bounded before")]
-    let whole = (ms / 1e3).clamp(0.0, 1e12) as i64;
+    let whole = (ms / 1e3).min(1e12) as i64;
     match ms {
         ..999.5 => format!("{ms:.0} ms"),
         999.5..10_000.0 => format!("{:.1} s", ms / 1e3),
@@ -111,7 +112,10 @@ mod tests {
             [0, 999, 1_000, 1_234_567, -4_200].map(number),
             ["0", "999", "1,000", "1,234,567", "-4,200"]
         );
-        assert_eq!([0.4, 12.0, 1_500.0, 61_000.0].map(milliseconds), ["0 ms", "12 ms", "1.5 s", "1 min"]);
+        assert_eq!(
+            [-290.0, 0.4, 12.0, 1_500.0, 61_000.0].map(milliseconds),
+            ["0 ms", "0 ms", "12 ms", "1.5 s", "1 min"]
+        );
         assert_eq!([5, 59, 90, 7_200, 200_000].map(whole_seconds), ["5 s", "59 s", "2 min", "2 h", "2 d"]);
         assert_eq!(up_to(999, 1_000), "999");
         assert_eq!(up_to(1_000, 1_000), "1,000+");

@@ -94,11 +94,13 @@ kinds! {
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
         "The account has exceeded its rate limit, or has too many open streams; or the webhook was tested too often. Wait for the number of seconds in the Retry-After header.";
     SHARE_USED = "share_used", 429, "Share used",
-        "The caller's organisation uses its full share of a common resource: database connections, memory for incomplete request bodies, memory for unread responses, or unfinished jobs. The detail names the resource. Wait for the number of seconds in the Retry-After header.";
+        "The caller's organisation, or the address of a caller without a token, uses its full share of a common resource: database connections, memory for incomplete request bodies, memory for unread responses, or unfinished jobs. The detail names the resource. Wait for the number of seconds in the Retry-After header.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
         "The request has more than 128 header fields, or its target and header fields together exceed 64 KiB. Above about twice that size, the response has no body.";
     INTERNAL = "internal", 500, "Internal error",
         "The service failed. Its log has the cause, under the request id.";
+    UNSUPPORTED_TRANSFER_ENCODING = "unsupported_transfer_encoding", 501, "Unsupported transfer encoding",
+        "The Transfer-Encoding header names a coding other than chunked. A compressed body has a Content-Encoding.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
         "The service cannot complete the request now: the database is not available or is busy, another change was made at the same time, or the request took too long. Wait for the number of seconds in the Retry-After header and try again.";
 }

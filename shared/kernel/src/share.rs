@@ -10,14 +10,18 @@
 //! An asker is an organisation, or an account that belongs to none or to several. Waiting askers take turns: a place that
 //! becomes free goes to the organisation that uses the fewest, and in it to the account that uses the fewest.
 //!
+//! All callers without a valid token together may have what one organisation may. Of that, each address may have as much as stays
+//! free for the other addresses: a single one gets a third of the resource (or three fifths).
+//!
 //! # Askers
 //!
-//! Each request has an [`Asker`] ([`as_asker`]), which learns the caller as soon as it is known. Work without one (jobs, upkeep,
-//! the clean-up of an aborted request) is not limited.
+//! Each request has an [`Asker`] ([`as_asker`]), which knows the address, and learns the caller as soon as its token has been
+//! checked. Work without one (jobs, upkeep, the clean-up of an aborted request) is not limited.
 
 mod ledger;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +29,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::ledger::{Grant, Ledger};
+use crate::proxy::site;
 
 /// How long a request waits for places, all of its waits together.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,18 +41,29 @@ tokio::task_local! {
     static ASKER: Asker;
 }
 
-/// Whose share counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Whose share counts; by default, that of a caller without a valid token, from an address that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Who {
-    /// The organisation; the account, where that is of none or of several.
+    /// The organisation; the account, where that is of none or of several; nil for callers without a valid token.
     pub group: Uuid,
-    /// The account, or the token that is of none.
+    /// The account, or the token that is of none; the address of a caller without a valid token.
     pub account: Uuid,
 }
 
 impl Who {
-    /// Callers without a valid token, who have one common share.
-    pub const NONE: Self = Self { group: Uuid::nil(), account: Uuid::nil() };
+    /// A caller without a valid token, by what its address counts as ([`site`]).
+    #[must_use]
+    pub fn at(address: IpAddr) -> Self {
+        let v6 = match site(address) {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        Self { group: Uuid::nil(), account: Uuid::from_u128(v6.to_bits()) }
+    }
+
+    fn has_token(self) -> bool {
+        !self.group.is_nil()
+    }
 }
 
 /// A request that asks for shares; cheap to clone.
@@ -57,16 +73,18 @@ pub struct Asker(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     who: OnceLock<Who>,
+    /// who it is until the token has been checked
+    at: Who,
     /// bytes of unread answers
     answers: Option<Ledger>,
     waited: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Asker {
-    /// No caller yet. A caller with more unread `answers` than its share gets no connection.
+    /// No caller yet, only an address. A caller with more unread `answers` than its share gets no connection.
     #[must_use]
-    pub fn new(answers: Option<Ledger>) -> Self {
-        Self(Arc::new(Inner { answers, ..Inner::default() }))
+    pub fn new(address: Option<IpAddr>, answers: Option<Ledger>) -> Self {
+        Self(Arc::new(Inner { at: address.map(Who::at).unwrap_or_default(), answers, ..Inner::default() }))
     }
 
     /// The one of the running request.
@@ -83,7 +101,7 @@ impl Asker {
     /// Whose share counts.
     #[must_use]
     pub fn who(&self) -> Who {
-        self.0.who.get().copied().unwrap_or(Who::NONE)
+        self.0.who.get().copied().unwrap_or(self.0.at)
     }
 
     /// Refuses callers that do not read their answers.

@@ -11,8 +11,9 @@
 //! A line is of the service (Redis, a queue), of an organisation (a destination, a warehouse), or a sum over what the caller
 //! may see. A silence belongs to the same: that of a sum to each organisation of the caller, or to those who see everything.
 //!
-//! What people switched off is no problem and has no line. It is listed apart ([`switched_off()`]).
+//! What people switched off is no problem and has no line. It is listed apart ([`SwitchedOff`]).
 
+mod destination;
 mod lines;
 mod noisy;
 mod partner;
@@ -22,7 +23,7 @@ mod switched_off;
 
 pub use partner::{Unanswered, read as unanswered};
 pub use refused::Refused;
-pub use switched_off::{SwitchedOff, Thing, What, read as switched_off};
+pub use switched_off::{SwitchedOff, Thing, What};
 
 pub use silence::{
     ACKNOWLEDGED_DAYS, Mode, REASON_LENGTH, SILENCES, SPANS, Silence, acknowledge, body_to_acknowledge,
@@ -33,7 +34,7 @@ use chrono::{DateTime, Utc};
 use longshore_kernel::access::Scope;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::OrganisationId;
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{NOT_FOUND, Problem};
 use longshore_kernel::services::Services;
 use longshore_kernel::words;
 use serde_json::{Value, json};
@@ -55,6 +56,8 @@ words! {
         Vacuum = "vacuum",
         /// A destination of an e-shop fails.
         Destination = "destination",
+        /// Deliveries of an e-shop were exhausted and not sent again.
+        ExhaustedDeliveries = "exhausted_deliveries",
         /// A warehouse fails, is behind, or does not answer.
         Warehouse = "warehouse",
         /// Jobs of a kind of an e-shop fail.
@@ -107,8 +110,9 @@ impl Kind {
     const WITHOUT_CAUSE: [Self; 5] =
         [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum, Self::NoisyOrganisation];
     /// Those that are about one thing of an organisation.
-    const OF_ORGANISATION: [Self; 7] = [
+    const OF_ORGANISATION: [Self; 8] = [
         Self::Destination,
+        Self::ExhaustedDeliveries,
         Self::Warehouse,
         Self::FailingJobs,
         Self::RefusedRows,
@@ -253,9 +257,45 @@ fn id_of(kind: Kind, subject: &str) -> Uuid {
     Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// Everything that needs the attention of a caller with this scope.
+/// Everything that needs the attention of a caller with this scope, with a state of the queues that is known.
 pub async fn read(services: &Services, scope: &Scope, stands: &Standing) -> Result<Attention, Problem> {
-    let (lines, counted) = lines::read(services, scope, stands).await?;
+    let of_service = lines::of_service(services, scope, stands);
+    let (of_service, others) = tokio::try_join!(of_service, lines::others(services, scope))?;
+    together(services, scope, of_service, others).await
+}
+
+/// The same with the state of the queues now, on which only the lines about the service wait.
+pub async fn now(services: &Services, scope: &Scope) -> Result<(Standing, Attention), Problem> {
+    let of_service = async {
+        let stands = standing::read(services).await?;
+        let found = lines::of_service(services, scope, &stands).await?;
+        Ok((stands, found))
+    };
+    let ((stands, of_service), others) = tokio::try_join!(of_service, lines::others(services, scope))?;
+    Ok((stands, together(services, scope, of_service, others).await?))
+}
+
+/// The same, and what people switched off.
+pub async fn with_switched_off(
+    services: &Services,
+    scope: &Scope,
+) -> Result<(Standing, Attention, Vec<SwitchedOff>), Problem> {
+    let ((stands, found), things) =
+        tokio::try_join!(now(services, scope), switched_off::things(&services.db, scope))?;
+    let off = switched_off::queues(&stands)?.into_iter().chain(things).collect();
+    Ok((stands, found, off))
+}
+
+/// All lines, the worst first, with what was said about them.
+async fn together(
+    services: &Services,
+    scope: &Scope,
+    of_service: Vec<Line>,
+    (others, counted): (Vec<Line>, Counted),
+) -> Result<Attention, Problem> {
+    let mut lines = of_service;
+    lines.extend(others);
+    lines.sort_by_key(|line| line.severity);
     let found = silence::with_silences(&services.db, scope, lines).await?;
     Ok(Attention { counted, ..found })
 }
@@ -271,9 +311,7 @@ pub async fn of_orders(services: &Services, scope: &Scope) -> Result<Attention, 
 
 /// Everything as JSON (`GET /api/attention`).
 pub async fn list(services: &Services, scope: &Scope) -> Result<String, Problem> {
-    let stands = standing::read(services).await?;
-    let (attention, off) =
-        tokio::try_join!(read(services, scope, &stands), switched_off(services, scope, &stands))?;
+    let (_, attention, off) = with_switched_off(services, scope).await?;
     let lines: Vec<Value> = attention.lines.iter().map(Line::fields).collect();
     let absent: Vec<Value> = attention.absent.iter().map(Silence::fields).collect();
     let off: Vec<Value> = off.iter().map(SwitchedOff::fields).collect();
@@ -282,16 +320,16 @@ pub async fn list(services: &Services, scope: &Scope) -> Result<String, Problem>
 
 /// The line of that id, if it is there now.
 pub async fn find(services: &Services, scope: &Scope, id: Uuid) -> Result<Line, Problem> {
-    let stands = standing::read(services).await?;
-    let attention = read(services, scope, &stands).await?;
+    let (_, attention) = now(services, scope).await?;
     let found = attention.lines.into_iter().find(|line| line.id == id);
-    found.ok_or_else(|| Problem::not_found("line among what needs attention now"))
+    found.ok_or_else(|| {
+        Problem::new(&NOT_FOUND, "the line is not there: what it was about is over, or nothing has that id")
+    })
 }
 
 /// What was said about a line, whether or not that is there now.
 pub async fn said(services: &Services, scope: &Scope, id: Uuid) -> Result<Silence, Problem> {
-    let stands = standing::read(services).await?;
-    let attention = read(services, scope, &stands).await?;
+    let (_, attention) = now(services, scope).await?;
     let of_lines = attention.lines.into_iter().filter_map(|line| line.silence);
     let found = of_lines.chain(attention.absent).find(|silence| silence.line == id);
     found.ok_or_else(|| Problem::not_found("acknowledgement or mute"))

@@ -142,7 +142,7 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
             Queue::Partner => {
                 Recorded { open: None, running: recorded.running_partners, due, oldest_seconds }
             }
-            // deliveries to a failing destination wait for it, not for a worker
+            // deliveries whose destination fails, or asked for a pause, wait for it, not for a worker
             Queue::Lane => Recorded {
                 open: Some(deliveries.lanes),
                 running: recorded.running_lanes,

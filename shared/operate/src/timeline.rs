@@ -141,12 +141,12 @@ pub struct Movement {
     pub sku: Option<String>,
     /// What the organisation calls the stock advice.
     pub advice: Option<String>,
-    /// The order.
+    /// The order, if the caller may see it.
     pub expedition: Option<ExpeditionId>,
     /// Its number.
     pub order: Option<String>,
-    /// Who reported it.
-    pub actor: String,
+    /// Who reported it. A caller that is bound to an e-shop sees that of its orders.
+    pub actor: Option<String>,
 }
 
 /// News of a warehouse.
@@ -342,7 +342,7 @@ mod tests {
             advice: None,
             expedition: None,
             order: None,
-            actor: "somebody".to_owned(),
+            actor: Some("somebody".to_owned()),
         })
     }
 

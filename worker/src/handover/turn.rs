@@ -233,10 +233,10 @@ impl<'c> Turn<'c> {
         }
         if outcome.answer == Answer::NotCalled {
             self.shut();
-            let (recorder, wait) = (self.context.recorder.clone(), NO_ROOM);
+            let (recorder, organisation) = (self.context.recorder.clone(), self.lease.organisation);
             self.recording.push(Box::pin(async move {
-                tokio::time::sleep(wait).await;
-                recorder.record(outcome).await
+                tokio::time::sleep(NO_ROOM).await;
+                recorder.record(organisation, outcome).await
             }));
             return;
         }
@@ -244,8 +244,8 @@ impl<'c> Turn<'c> {
     }
 
     fn record(&mut self, outcome: Outcome) {
-        let recorder = self.context.recorder.clone();
-        self.recording.push(Box::pin(async move { recorder.record(outcome).await }));
+        let (recorder, organisation) = (self.context.recorder.clone(), self.lease.organisation);
+        self.recording.push(Box::pin(async move { recorder.record(organisation, outcome).await }));
     }
 
     /// Begins nothing more.
@@ -273,12 +273,17 @@ impl<'c> Turn<'c> {
             }
         }
         // when the turn becomes slow
-        if self.under_way.is_empty() || self.place.is_slow() { wake } else { wake.min(self.moved + SLOW) }
+        if self.only_waits() && !self.place.is_slow() { wake.min(self.moved + SLOW) } else { wake }
+    }
+
+    /// Nothing is left for it to do but to wait: for answers, or for locks of what they are about.
+    fn only_waits(&self) -> bool {
+        !self.under_way.is_empty() || !self.recording.is_empty()
     }
 
     fn on_time(&mut self) {
         let now = Instant::now();
-        if !self.under_way.is_empty() && now >= self.moved + SLOW {
+        if self.only_waits() && now >= self.moved + SLOW {
             self.place.began();
             self.place.set_slow(true);
             self.ahead = 0;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::Outcome;
 use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::payload::{self, Unreadable};
+use longshore_shared::job::payload::{self, HEAVIEST_ROW, Unreadable};
 use longshore_shared::kernel::json::{self, REPEATED_KEY, Unread};
 use longshore_shared::kernel::problem::Violation;
 use longshore_shared::partner::push::Push;
@@ -54,16 +54,20 @@ impl<R> ReadRows<R> {
         {
             let (index, line) = (claim.index(position), claim.lines.of(position));
             let item = || remarks.item.clone();
-            let refused = match json::parse(row) {
+            let parsed = (json::weight(row) <= HEAVIEST_ROW).then(|| json::parse(row));
+            let refused = match parsed {
                 _ if remarks.refused.is_some() => {
                     Some(("malformed_row", item(), remarks.refused.clone().unwrap_or_default()))
                 }
-                Err(unread @ Unread::Malformed(_)) => Some(("malformed_row", item(), unread.to_string())),
-                Err(unread @ Unread::Repeated(_)) => Some((REPEATED_KEY, item(), unread.to_string())),
-                Ok(value) if !value.is_object() => {
+                None => Some(("malformed_row", item(), "has too many values".to_owned())),
+                Some(Err(unread @ Unread::Malformed(_))) => {
+                    Some(("malformed_row", item(), unread.to_string()))
+                }
+                Some(Err(unread @ Unread::Repeated(_))) => Some((REPEATED_KEY, item(), unread.to_string())),
+                Some(Ok(value)) if !value.is_object() => {
                     Some(("malformed_row", item(), "must be a JSON object".to_owned()))
                 }
-                Ok(value) => {
+                Some(Ok(value)) => {
                     let key =
                         value.get(push.key_member()).and_then(Value::as_str).map(str::to_owned).or_else(item);
                     if doubled {

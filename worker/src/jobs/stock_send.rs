@@ -1,8 +1,9 @@
 //! `stock.send`: sends available quantities to a partner (`docs/reference/syncs.md#send-out`;
 //! `longshore_shared::partner::send_out` defines the terms).
 //!
-//! Listed items are recorded page by page, and accepted quantities call by call, so the successor of a dead
-//! worker continues reading and sends the rest. Repeating a call has no further effect.
+//! Listed items are recorded page by page. A call is recorded before it is made, and its answer after it, so the
+//! successor of a dead worker continues reading, and sends the rest and what has no answer. Repeating a call has no
+//! further effect.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::retry::retry;
 use longshore_shared::partner::send_out::items::{self, Comparison};
-use longshore_shared::partner::send_out::{self, After, Extent, StockToSend, changes, listing};
+use longshore_shared::partner::send_out::{self, After, Extent, StockToSend, changes, listing, withdrawn};
 use longshore_shared::partner::setting::Setting;
 
 use super::Body;
@@ -55,6 +56,9 @@ async fn send(context: &WorkerContext, claim: &Claim, eshop: EshopId, extent: Ex
     change.commit().await?;
     Ok(Hold::Kept)
 }
+
+/// Positions of the counts that the partner refused, each with its reason.
+type Refused = Vec<(usize, String)>;
 
 /// A running send-out.
 struct Sending<'c> {
@@ -144,7 +148,9 @@ impl Sending<'_> {
                 },
                 _ => i64::MAX,
             };
-            if self.sweep(due).await?.is_lost() {
+            if self.sweep(due).await?.is_lost()
+                || withdrawn::release(services, self.claim, self.eshop).await?.is_lost()
+            {
                 return Ok(Hold::Lost);
             }
             if self.extent != Extent::Changes {
@@ -166,7 +172,7 @@ impl Sending<'_> {
             // one call concerns one place
             let places = wanted.chunk_by(|a, b| a.warehouse == b.warehouse && a.inventory == b.inventory);
             for part in places.flat_map(|place| place.chunks(most)) {
-                let refused = self.call(part).await?;
+                let Some(refused) = self.call(part).await? else { return Ok(Hold::Lost) };
                 if send_out::record(services, self.claim, self.eshop, part, &refused).await?.is_lost() {
                     return Ok(Hold::Lost);
                 }
@@ -176,9 +182,11 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends the counts of one place to the partner; returns those that it refused.
-    async fn call(&self, wanted: &[StockToSend]) -> Result<Vec<(usize, String)>, Fate> {
-        let Some(StockToSend { inventory, warehouse, .. }) = wanted.first() else { return Ok(Vec::new()) };
+    /// Sends the counts of one place to the partner; returns those that it refused, or nothing if the claim was lost.
+    async fn call(&self, wanted: &[StockToSend]) -> Result<Option<Refused>, Fate> {
+        let Some(StockToSend { inventory, warehouse, .. }) = wanted.first() else {
+            return Ok(Some(Refused::new()));
+        };
         let place = Place {
             inventory: Some(inventory.clone()).filter(|inventory| !inventory.is_empty()),
             warehouse: warehouse.clone(),
@@ -189,9 +197,22 @@ impl Sending<'_> {
             quantity: wanted.pieces,
         };
         let counts: Vec<StockCount> = wanted.iter().map(count).collect();
-        let sent = retry(TRIES, || async {
-            self.partner.send_stocks(&place, &counts).await.map_err(|error| Broken::from(error).sorted())
-        });
-        Ok(sent.await?.refused)
+        let sent =
+            retry(TRIES, || async { self.call_once(wanted, &place, &counts).await.map_err(Broken::sorted) });
+        Ok(sent.await?)
+    }
+
+    /// Calls the partner, after recording that it is called.
+    async fn call_once(
+        &self,
+        wanted: &[StockToSend],
+        place: &Place,
+        counts: &[StockCount],
+    ) -> Result<Option<Refused>, Broken> {
+        // each time, because the claim may be lost between two tries
+        if send_out::announce(&self.context.services, self.claim, self.eshop, wanted).await?.is_lost() {
+            return Ok(None);
+        }
+        Ok(Some(self.partner.send_stocks(place, counts).await?.refused))
     }
 }

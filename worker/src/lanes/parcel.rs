@@ -192,7 +192,7 @@ impl Target {
             // only these statuses speak of the destination rather than of this delivery
             hold = asked
                 .filter(|wait| matches!(verdict.status, Some(429 | 503)) && !wait.is_zero())
-                .map(|wait| schedule::hold(number, wait));
+                .map(schedule::hold);
             tracing::debug!(
                 delivery.id = %begun.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
                 delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),

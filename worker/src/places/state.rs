@@ -91,9 +91,10 @@ impl State {
         self.places.saturating_sub(self.quick.held + self.slow.held)
     }
 
-    /// Places free for turns that are known to be slow.
+    /// Places free for turns that are known to be slow. A quarter is left to the others, at least one; a single place has to serve all.
     fn free_for_slow(&self) -> usize {
-        let share = (self.places - self.places / 4).max(1);
+        let left = (self.places / 4).max(1);
+        let share = self.places.saturating_sub(left).max(1);
         share.saturating_sub(self.slow.held).min(self.free())
     }
 

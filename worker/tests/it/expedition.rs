@@ -1,3 +1,4 @@
+mod beside;
 mod booking;
 mod choice;
 mod closing;

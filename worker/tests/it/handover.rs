@@ -1,6 +1,7 @@
 mod answers;
 mod kill;
 mod lane;
+mod locked;
 mod random;
 mod scale;
 mod share;

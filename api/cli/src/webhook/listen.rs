@@ -19,10 +19,13 @@ use serde_json::json;
 use standardwebhooks::Webhook as Signer;
 
 use crate::remote::Remote;
-use crate::{Exit, Usage, read, table};
+use crate::{Exit, Unknown, Usage, read, table};
 
 /// The wait between two looks for new deliveries.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks between two questions whether the webhook is still there: one that was deleted has no deliveries, which is no error.
+const LOOKS: u32 = 5;
 
 /// How long the receiver may take, as at the service.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -144,10 +147,16 @@ struct Forward {
 impl Forward {
     async fn all(&self, client: &Client, mut seen: Seen) -> anyhow::Result<Exit> {
         loop {
-            for delivery in seen.new_ones(client).await? {
-                self.one(client, &delivery).await?;
+            for _ in 0..LOOKS {
+                for delivery in seen.new_ones(client).await? {
+                    self.one(client, &delivery).await?;
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            client.webhook(seen.webhook).send().await.map_err(|error| match error.status() {
+                Some(404 | 410) => Unknown("the webhook was deleted while listening".to_owned()).into(),
+                _ => anyhow::Error::from(error),
+            })?;
         }
     }
 

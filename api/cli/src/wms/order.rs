@@ -64,6 +64,13 @@ pub(super) fn of_sku(mut order: Value, sku: &str) -> Value {
     order
 }
 
+/// The same as it is after a change that is possible while it is handed over.
+pub(super) fn edited(mut order: Value) -> Value {
+    order["ref1"] = json!("changed since");
+    order["version"] = json!(order["version"].as_i64().unwrap_or(1) + 1);
+    order
+}
+
 /// A new id.
 pub(super) fn random_id() -> Uuid {
     #[expect(clippy::disallowed_methods, reason = "ids of a check have no order")]

@@ -162,7 +162,9 @@ impl Rule {
             Self::Takes => wms.put(id, 1).await?.taken().map(drop),
             Self::Repeats => {
                 let first = wms.put(id, 1).await?.taken()?;
-                same(&first, &wms.put(id, 1).await?.has()?)
+                same(&first, &wms.put(id, 1).await?.has()?)?;
+                // the number decides, not the body
+                same(&first, &wms.put_edited(id, 1).await?.has()?)
             }
             Self::AtOnce => {
                 let (first, second) = tokio::join!(wms.put(id, 1), wms.put(id, 1));

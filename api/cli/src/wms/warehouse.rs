@@ -104,6 +104,12 @@ impl Warehouse {
         self.put_order(id, number, &order::with(&self.template, id, number), signature).await
     }
 
+    /// Hands an order over whose references have changed meanwhile.
+    pub(super) async fn put_edited(&self, id: Uuid, number: u64) -> Result<Answer, Trouble> {
+        let order = order::edited(order::with(&self.template, id, number));
+        self.put_order(id, number, &order, Signature::Good).await
+    }
+
     /// Hands over an order that the WMS refuses.
     pub(super) async fn put_refused(&self, id: Uuid, number: u64, sku: &str) -> Result<Answer, Trouble> {
         let order = order::of_sku(order::with(&self.template, id, number), sku);

@@ -75,6 +75,7 @@ async fn what_cannot_be_checked_is_said() {
 async fn each_broken_rule_is_found() {
     for (breach, rules) in [
         (Breach::TakesTwice, &["repeats", "at_once", "later", "refuses", "forged_withdrawal"][..]),
+        (Breach::ComparesBodies, &["repeats"]),
         (Breach::TakesLower, &["lower"]),
         (Breach::TakesWithdrawn, &["withdrawn", "overtaken"]),
         (Breach::TakesUnknownWithdrawn, &["overtaken"]),
@@ -163,7 +164,7 @@ fn spoil_after(wms: &Wms, calls: usize, on: On, mischief: Mischief) {
 #[tokio::test]
 async fn a_lie_and_a_loss_of_everything_are_found() {
     for (calls, on, mischief, rule) in [
-        (7, On::Put, Mischief::Lie, "gives_back"),
+        (8, On::Put, Mischief::Lie, "gives_back"),
         (2, On::Delete, Mischief::Lie, "withdrawn"),
         (0, On::Delete, Mischief::Forget, "gives_back"),
     ] {

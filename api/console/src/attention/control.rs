@@ -3,7 +3,8 @@
 use axum::response::Response;
 use chrono::SecondsFormat;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::problem::{NOT_FOUND, Problem};
 use longshore_shared::operate::attention::{self, ACKNOWLEDGED_DAYS, Line, REASON_LENGTH, SPANS};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -32,13 +33,33 @@ fn back(asked: &Asked) -> (&'static str, Markup) {
     (address, html! { input type="hidden" name="from" value=(word); })
 }
 
+/// The page that a confirmation came from, after it was answered.
+fn answered(place: Place, answer: Result<Answer, Problem>, done_so: Done) -> Result<Response, Failure> {
+    match answer {
+        Ok(_) => Ok(done(place.row().1, done_so, None)),
+        Err(problem) => over(place, problem),
+    }
+}
+
+/// The same page with word that the line is over, where that is the problem.
+fn over(place: Place, problem: Problem) -> Result<Response, Failure> {
+    if problem.kind() == &NOT_FOUND {
+        Ok(done(place.row().1, Done::LineOver, None))
+    } else {
+        Err(problem.into())
+    }
+}
+
 fn line_in_words(line: &Line) -> Markup {
     html! { p { (badge(super::tone(line.severity), line.word)) " " (line.sentence) } }
 }
 
 /// `GET /console/attention/{id}/acknowledge`.
 pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    let line = find(&visit, id).await?;
+    let line = match find(&visit, id).await {
+        Ok(line) => line,
+        Err(problem) => return over(Place::of(&visit.asked), problem),
+    };
     let (back, from) = back(&visit.asked);
     let cause = line.cause.map(|cause| cause.to_rfc3339_opts(SecondsFormat::Micros, false));
     let explanation = html! {
@@ -69,13 +90,16 @@ pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Respons
 pub(crate) async fn acknowledge(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     let cause = act.form.get("cause").map_or(Value::Null, Value::from);
     let body = json!({"cause": cause, "note": act.form.text("note")?});
-    attention::acknowledge(act.visit.services(), &act.visit.may, id, Some(body)).await?;
-    Ok(done(Place::of(&act.form).row().1, Done::Acknowledged, None))
+    let answer = attention::acknowledge(act.visit.services(), &act.visit.may, id, Some(body)).await;
+    answered(Place::of(&act.form), answer, Done::Acknowledged)
 }
 
 /// `GET /console/attention/{id}/mute`.
 pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    let line = find(&visit, id).await?;
+    let line = match find(&visit, id).await {
+        Ok(line) => line,
+        Err(problem) => return over(Place::of(&visit.asked), problem),
+    };
     let (back, from) = back(&visit.asked);
     let explanation = html! {
         (line_in_words(&line))
@@ -119,8 +143,8 @@ pub(crate) async fn mute(Id(id): Id, act: Acting) -> Result<Response, Failure> {
             body.insert(name.to_owned(), Value::from(text));
         }
     }
-    attention::mute(act.visit.services(), &act.visit.may, id, Value::Object(body)).await?;
-    Ok(done(Place::of(&act.form).row().1, Done::Muted, None))
+    let answer = attention::mute(act.visit.services(), &act.visit.may, id, Value::Object(body)).await;
+    answered(Place::of(&act.form), answer, Done::Muted)
 }
 
 /// `GET /console/attention/{id}/end`.

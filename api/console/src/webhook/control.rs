@@ -25,7 +25,8 @@ fn page(id: WebhookId) -> String {
 
 /// `GET /console/webhook/{id}/activate`.
 pub(crate) async fn ask_activate(Id(id): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
-    let said = html! { p { "Waiting deliveries are sent, and future ones as they become due." } };
+    let said =
+        html! { p { "Waiting deliveries are sent now, also those that wait for their next attempt." } };
     ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", html! {}).await
 }
 

@@ -1,6 +1,6 @@
 //! A body as it arrives, from a client that does not stall ([`Steady`]). A compressed one
 //! (`Content-Encoding`) is decompressed step by step, so that no small body fills the memory or occupies a
-//! thread.
+//! thread. Whatever the reader keeps of it counts for the request ([`Budget`]).
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,6 +10,7 @@ use http::header::CONTENT_ENCODING;
 use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING};
 use longshore_shared::kernel::unfold::{Bounds, Coding, Step, Unfoldable, Unfolder};
 
+use super::budget::Budget;
 use super::stall::Steady;
 use crate::limits::Stall;
 
@@ -28,6 +29,7 @@ pub const CODINGS: &str = "gzip, zstd";
 pub struct Arriving {
     pieces: Steady,
     unfolder: Option<Unfolder>,
+    budget: Budget,
     /// Other tasks run before the next step.
     is_busy: bool,
     /// Bytes that may still arrive.
@@ -37,19 +39,20 @@ pub struct Arriving {
 impl Arriving {
     /// The body of a request, of any length.
     pub fn of(request: Request) -> Result<Self, Problem> {
-        let stall = Stall::of(request.extensions());
+        let (stall, budget) = (Stall::of(request.extensions()), Budget::of(request.extensions()));
         let unfolder = match coding(request.headers())? {
             Some(coding) => Some(Unfolder::new(coding, BOUNDS).map_err(Problem::internal)?),
             None => None,
         };
         let pieces = Steady::new(request.into_body(), stall);
-        Ok(Self { pieces, unfolder, is_busy: false, left: None })
+        Ok(Self { pieces, unfolder, budget, is_busy: false, left: None })
     }
 
-    /// An uncompressed body.
+    /// An uncompressed body of no request.
     #[must_use]
     pub fn plain(body: Body, stall: Stall) -> Self {
-        Self { pieces: Steady::new(body, stall), unfolder: None, is_busy: false, left: None }
+        let pieces = Steady::new(body, stall);
+        Self { pieces, unfolder: None, budget: Budget::default(), is_busy: false, left: None }
     }
 
     /// Limits the compressed size for a body of at most `limit` decompressed bytes, so that a body that
@@ -60,15 +63,24 @@ impl Arriving {
         self
     }
 
-    /// Bytes that decompression keeps in memory: the window of zstd fills with its output.
-    #[must_use]
-    pub fn held(&self) -> usize {
-        self.unfolder.as_ref().map_or(0, Unfolder::held)
+    /// Counts what is in memory of this body: the bytes that its reader holds, and what decompression keeps (the
+    /// window of zstd fills with its output).
+    pub fn holds(&self, bytes: usize) -> Result<(), Problem> {
+        self.budget.set(bytes + self.unfolder.as_ref().map_or(0, Unfolder::held))
     }
 
-    /// The next piece, `None` at the end; a problem if the body ended early, stalls, or is not in its declared
-    /// coding. It can be cancelled and called again without loss.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    /// The next piece, `None` at the end, for a reader that holds this many bytes of the pieces before; a problem if
+    /// there is no memory for it, or if the body ended early, stalls, or is not in its declared coding. It can be
+    /// cancelled and called again without loss.
+    pub async fn next(&mut self, held: usize) -> Result<Option<Bytes>, Problem> {
+        let piece = self.arrive().await?;
+        if let Some(piece) = &piece {
+            self.holds(held + piece.len())?;
+        }
+        Ok(piece)
+    }
+
+    async fn arrive(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(unfolder) = &mut self.unfolder else { return self.pieces.next().await };
         loop {
             if std::mem::take(&mut self.is_busy) {

@@ -110,8 +110,7 @@ pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
         return Err(too_large(limit));
     }
     let sent = request.extensions().get::<Sent>().cloned();
-    let budget = Budget::of(request.extensions());
-    let mut body = collect(Arriving::of(request)?.at_most(limit), limit, &budget).await?;
+    let mut body = collect(Arriving::of(request)?.at_most(limit), limit).await?;
     if body.starts_with(BYTE_ORDER_MARK) {
         body.advance(BYTE_ORDER_MARK.len());
     }
@@ -121,13 +120,12 @@ pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     Ok(body)
 }
 
-async fn collect(mut pieces: Arriving, limit: usize, budget: &Budget) -> Result<Bytes, Problem> {
+async fn collect(mut pieces: Arriving, limit: usize) -> Result<Bytes, Problem> {
     let mut collected = BytesMut::new();
-    while let Some(chunk) = pieces.next().await? {
+    while let Some(chunk) = pieces.next(collected.len()).await? {
         if collected.len() + chunk.len() > limit {
             return Err(too_large(limit));
         }
-        budget.set(collected.len() + chunk.len() + pieces.held())?;
         collected.extend_from_slice(&chunk);
     }
     Ok(collected.freeze())
@@ -140,11 +138,7 @@ pub fn too_large(limit: usize) -> Problem {
 }
 
 /// Parses a body if its values fit in the budget.
-fn parse_within(budget: &Budget, bytes: &[u8]) -> Result<Value, Problem> {
+pub(super) fn parse_within(budget: &Budget, bytes: &[u8]) -> Result<Value, Problem> {
     budget.set(bytes.len() + json::weight(bytes))?;
-    parse(bytes)
-}
-
-pub(super) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     json::parse(bytes).map_err(|unread| unread.problem("the body"))
 }

@@ -1,5 +1,5 @@
 //! A JSON document with many rows in one member. It is processed as it arrives: rows are packed into chunks,
-//! and parsed one at a time. Memory holds the packed rows, which count for the request ([`Budget`]).
+//! and parsed one at a time. Memory holds the packed rows, which count for the request ([`Arriving`]).
 
 mod splitter;
 
@@ -18,7 +18,6 @@ use serde_json::value::RawValue;
 use self::splitter::{Malformed, Splitter};
 use super::arriving::Arriving;
 use super::body::too_large;
-use super::budget::Budget;
 
 /// Maximum number of rows in a document; larger syncs use NDJSON.
 pub const MOST_ROWS: usize = 100_000;
@@ -52,12 +51,11 @@ impl Document {
         if announced.is_some_and(|length: usize| length > limit) {
             return Err(too_large(limit));
         }
-        let budget = Budget::of(request.extensions());
         let mut pieces = Arriving::of(request)?.at_most(limit);
         let (splitter, chunks) = (Splitter::new(member), Vec::new());
         let mut packing = Packing { member, splitter, gathering, chunks, packed: 0, rows: 0 };
         let (mut hasher, mut length, mut begins) = (Hasher::default(), 0, true);
-        while let Some(mut piece) = pieces.next().await? {
+        while let Some(mut piece) = pieces.next(packing.held()).await? {
             length += piece.len();
             if length > limit {
                 return Err(too_large(limit));
@@ -67,7 +65,6 @@ impl Document {
             }
             hasher.update(&piece);
             packing.take(&piece)?;
-            budget.set(packing.held() + pieces.held())?;
         }
         packing.end(hasher.finish())
     }

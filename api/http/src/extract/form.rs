@@ -53,12 +53,16 @@ where
             .map_err(|_| malformed("the Content-Type header names no boundary"))?;
         let limits = SizeLimit::new().whole_stream((F::LIMIT + AROUND) as u64);
         let pieces = Arriving::of(request)?.at_most(F::LIMIT + AROUND);
-        let pieces =
-            stream::unfold(pieces, |mut pieces| async { Some((pieces.next().await.transpose()?, pieces)) });
+        // other fields count, too, though they are not kept: the whole form is hardly larger than its file may be
+        let pieces = stream::unfold((pieces, 0), |(mut pieces, arrived)| async move {
+            let piece = pieces.next(arrived).await.transpose()?;
+            let arrived = arrived + piece.as_ref().map_or(0, Bytes::len);
+            Some((piece, (pieces, arrived)))
+        });
         let mut form = Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits));
         let mut file = None;
         // to the end of the form: an upload that breaks off is refused
-        while let Some(mut field) = form.next_field().await.map_err(|e| refused(F::LIMIT, &e))? {
+        while let Some(mut field) = form.next_field().await.map_err(|e| refused(F::LIMIT, e))? {
             let name = field.name().and_then(|name| [F::NAME, ANY].into_iter().find(|known| *known == name));
             if let (Some(name), Some(_)) = (name, &file) {
                 return Err(Problem::violation(name, "duplicate", "must be the only file in the form").into());
@@ -67,7 +71,7 @@ where
             let file_name = field.file_name().map(str::to_owned);
             let mut collected = BytesMut::new();
             while let Some(piece) = field.next().await {
-                let piece = piece.map_err(|e| refused(F::LIMIT, &e))?;
+                let piece = piece.map_err(|e| refused(F::LIMIT, e))?;
                 if wanted && collected.len() + piece.len() > F::LIMIT {
                     return Err(too_large(F::LIMIT).into());
                 }
@@ -86,14 +90,14 @@ where
     }
 }
 
-fn refused(limit: usize, error: &multer::Error) -> Problem {
+fn refused(limit: usize, error: multer::Error) -> Problem {
     match error {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => {
             too_large(limit)
         }
-        multer::Error::StreamReadFailed(cause) => match cause.downcast_ref::<Problem>() {
-            Some(problem) => Problem::new(problem.kind(), problem.detail()),
-            None => malformed("the body ended early"),
+        multer::Error::StreamReadFailed(cause) => match cause.downcast::<Problem>() {
+            Ok(problem) => *problem,
+            Err(_) => malformed("the body ended early"),
         },
         _ => malformed("the body is not a valid multipart form"),
     }

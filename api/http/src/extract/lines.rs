@@ -1,19 +1,45 @@
 //! NDJSON bodies, read line by line in constant memory, from clients that may be slow, broken or hostile.
+//!
+//! Such an upload may take any time, so it is limited otherwise than other requests: [`crate::middleware`] counts it
+//! as a stream, and ends it with its token. [`Lines::are_sent`] and [`is_upload`] say for all of them what it is.
 
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Buf as _, Bytes, BytesMut};
+use http::HeaderMap;
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::kernel::crypto::Hasher;
-use longshore_shared::kernel::json::BYTE_ORDER_MARK;
+use longshore_shared::kernel::json::{self, BYTE_ORDER_MARK};
 use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
+use serde_json::Value;
 
 use super::arriving::Arriving;
-use super::budget::Budget;
+use super::body::must_be;
 use crate::limits::Stall;
 
 /// The media type of a stream of rows.
 pub const NDJSON: &str = "application/x-ndjson";
+
+/// The media type of a sync as one document.
+const JSON: &str = "application/json";
+
+/// All media types of a sync; some programs use the other names for NDJSON.
+pub const TYPES: &[&str] =
+    &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
+
+/// The paths of the operations that take rows line by line, each with `POST`.
+pub const PATHS: &[&str] = &[
+    "/api/partner-integration/eshop/sync/products",
+    "/api/partner-integration/eshop/sync/product-stocks",
+    "/api/partner-integration/eshop/sync/expeditions",
+    "/api/partner-integration/wms/sync/news",
+];
+
+/// Whether a request is an upload line by line.
+#[must_use]
+pub fn is_upload(request: &Request) -> bool {
+    PATHS.contains(&request.uri().path()) && Lines::are_sent(request.headers()).unwrap_or(false)
+}
 
 /// The lines of a body.
 #[derive(Debug)]
@@ -25,15 +51,21 @@ pub struct Lines {
     ended: bool,
     number: u64,
     hasher: Hasher,
-    budget: Budget,
     beside: usize,
 }
 
 impl Lines {
+    /// Whether the body of a sync has lines; otherwise it is one document.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn are_sent(headers: &HeaderMap) -> Result<bool, Problem> {
+        Ok(must_be(headers, TYPES)? != JSON)
+    }
+
     /// Reads the decompressed body of a request.
     pub fn of(request: Request) -> Result<Self, Problem> {
-        let budget = Budget::of(request.extensions());
-        Ok(Self { budget, ..Self::from(Arriving::of(request)?) })
+        Ok(Self::from(Arriving::of(request)?))
     }
 
     /// Reads a body, and ends if a client sends almost nothing for `stall`.
@@ -50,7 +82,6 @@ impl Lines {
             ended: false,
             number: 0,
             hasher: Hasher::default(),
-            budget: Budget::default(),
             beside: 0,
         }
     }
@@ -71,6 +102,12 @@ impl Lines {
             }
             self.fill().await?;
         }
+    }
+
+    /// The value of the line that was read last, if it fits in the memory of the request.
+    pub fn parse(&self, line: &[u8]) -> Result<Value, Problem> {
+        self.pieces.holds(self.beside + self.buffer.len() + line.len() + json::weight(line))?;
+        json::parse(line).map_err(|unread| unread.problem(&format!("line {}", self.number)))
     }
 
     /// The number of the line that was read last, from 1; blank lines count.
@@ -132,10 +169,9 @@ impl Lines {
 
     /// Waits for more of the body.
     async fn fill(&mut self) -> Result<(), Problem> {
-        match self.pieces.next().await? {
+        match self.pieces.next(self.beside + self.buffer.len()).await? {
             Some(bytes) => {
                 self.hasher.update(&bytes);
-                self.budget.set(self.beside + self.buffer.len() + bytes.len() + self.pieces.held())?;
                 self.buffer.extend_from_slice(&bytes);
             }
             None => self.ended = true,

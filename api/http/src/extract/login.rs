@@ -1,5 +1,5 @@
 //! The body of a login: JSON with any `Content-Type`, or the fields of a form. Clients of this API family
-//! send the values in either form, under either name.
+//! send the values in either form, under either name. It is small, because anyone may send one.
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
@@ -13,10 +13,11 @@ use url::form_urlencoded;
 
 use super::Failure;
 use super::arriving;
-use super::body::{DEFAULT_LIMIT, Sent, media_type, parse, read};
+use super::body::{Sent, media_type, parse_within, read};
+use super::budget::Budget;
 
-/// Maximum bytes of such a body.
-pub const LIMIT: usize = DEFAULT_LIMIT;
+/// Maximum bytes of such a body: many times an address, a password and a code.
+pub const LIMIT: usize = 16 * 1024;
 
 /// Named values, if any were sent.
 #[derive(Debug)]
@@ -32,16 +33,17 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
         let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let boundary = content_type.and_then(|content_type| multer::parse_boundary(content_type).ok());
         let sent = request.extensions().get::<Sent>().cloned();
+        let budget = Budget::of(request.extensions());
         let body = read(request, LIMIT).await?;
         if body.is_empty() {
             return Ok(Self(None));
         }
         let looks_like_json = body.trim_ascii_start().starts_with(b"{");
         let fields = match boundary {
-            _ if looks_like_json => return Ok(Self(Some(parse(&body)?))),
+            _ if looks_like_json => return Ok(Self(Some(parse_within(&budget, &body)?))),
             Some(boundary) if is_multipart => parts(&body, boundary).await?,
             _ if is_form => fields(form_urlencoded::parse(&body).into_owned())?,
-            _ => return Ok(Self(Some(parse(&body)?))),
+            _ => return Ok(Self(Some(parse_within(&budget, &body)?))),
         };
         let fields = Value::Object(fields);
         if let Some(sent) = sent {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{FromRef, FromRequestParts};
 use http::header::USER_AGENT;
 use http::request::Parts;
+use http::{Extensions, HeaderMap};
 use longshore_shared::account::login::Visitor;
 
 use crate::app::App;
@@ -23,6 +24,18 @@ pub struct RequestId(pub Arc<str>);
 #[derive(Debug)]
 pub struct At(pub Visitor);
 
+/// The address of the client of a request.
+pub(crate) fn address(app: &App, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+    let peer = extensions.get::<Peer>()?;
+    let forwarded: Vec<&str> = headers
+        .get_all("x-forwarded-for")
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .collect();
+    Some(app.surroundings.proxies.client(peer.0, forwarded.into_iter()))
+}
+
 impl<S> FromRequestParts<S> for At
 where
     S: Send + Sync,
@@ -31,17 +44,8 @@ where
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        let forwarded: Vec<&str> = parts
-            .headers
-            .get_all("x-forwarded-for")
-            .into_iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .collect();
-        let peer = parts.extensions.get::<Peer>();
-        let app = App::from_ref(state);
         Ok(Self(Visitor {
-            address: peer.map(|peer| app.surroundings.proxies.client(peer.0, forwarded.into_iter())),
+            address: address(&App::from_ref(state), &parts.headers, &parts.extensions),
             user_agent: parts
                 .headers
                 .get(USER_AGENT)

@@ -12,9 +12,9 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use longshore_shared::kernel::problem::{Problem, UNAUTHENTICATED};
 
-use super::streams::is_upload;
 use crate::app::App;
 use crate::extract::Failure;
+use crate::extract::lines::is_upload;
 use crate::extract::may::token_in;
 
 /// How often the token is checked; a result is cached for three seconds.
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// complete.
 pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
     let Some(shown) = request.headers().get(AUTHORIZATION).cloned() else { return next.run(request).await };
-    let response = if is_upload(request.headers()) {
+    let response = if is_upload(&request) {
         tokio::select! {
             response = next.run(request) => response,
             problem = ended(&app, &shown) => return Failure::from(problem).into_response(),

@@ -1,7 +1,7 @@
 //! Gives each request its share of common resources ([`longshore_shared::kernel::share`]).
 //!
-//! The caller is known once its token has been checked ([`May`](crate::extract::May)). Until then, and without a token, requests have
-//! one common share.
+//! The caller is known once its token has been checked ([`May`](crate::extract::May)). Until then, and without a token, requests share
+//! by address.
 //!
 //! An answer that is complete in memory counts until it is read.
 
@@ -19,10 +19,12 @@ use longshore_shared::kernel::share::{self, Asker, Grant};
 
 use crate::app::App;
 use crate::extract::Budget;
+use crate::extract::visitor::address;
 
 /// Runs the request with its share.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let asker = Asker::new(Some(app.limits.answers.clone()));
+    let address = address(&app, request.headers(), request.extensions());
+    let asker = Asker::new(address, Some(app.limits.answers.clone()));
     // held until the request is answered
     let budget = Budget::new(app.limits.bodies.clone(), asker.clone());
     request.extensions_mut().insert(budget.clone());

@@ -9,14 +9,13 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
-use http::HeaderMap;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::AUTHORIZATION;
 use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::extract::Failure;
-use crate::extract::lines::NDJSON;
+use crate::extract::lines::is_upload;
 use crate::extract::may::token_in;
 
 /// When to try again, a guess: the end of a stream cannot be predicted.
@@ -29,7 +28,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
         let caller = app.tokens.authenticate(token_in(shown.as_ref()?)?).await.ok()?;
         Some(caller.account())
     };
-    let upload = if is_upload(request.headers())
+    let upload = if is_upload(&request)
         && let Some(account) = account().await
     {
         match app.limits.streams.open(account) {
@@ -66,10 +65,4 @@ fn refuse(app: &App) -> Response {
     let detail =
         format!("the account already has {} open streams, which is the maximum", app.limits.streams.most());
     Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(RETRY)).into_response()
-}
-
-/// Whether the body is an upload line by line, which may take any time.
-pub fn is_upload(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case(NDJSON))
 }

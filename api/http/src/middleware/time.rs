@@ -10,9 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longshore_shared::kernel::problem::{Problem, UNAVAILABLE};
 
-use super::streams::is_upload;
 use crate::app::App;
 use crate::extract::Failure;
+use crate::extract::lines::is_upload;
 
 /// When to try again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Ends a request whose time is over. Its work is undone, because it was one transaction.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(app.limits.stall);
-    if is_upload(request.headers()) {
+    if is_upload(&request) {
         return next.run(request).await;
     }
     tokio::time::timeout(app.limits.request, next.run(request)).await.unwrap_or_else(|_| {

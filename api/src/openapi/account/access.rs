@@ -3,6 +3,7 @@
 use chrono::DateTime;
 use longshore_shared::account as accounts;
 use longshore_shared::account::second_factor::RECOVERY_CODES;
+use longshore_shared::account::session::FRESH;
 use longshore_shared::list::fields::session::SESSION as SESSIONS;
 use longshore_shared::list::fields::token::ACCESS_TOKEN as TOKENS;
 use serde_json::{Value, json};
@@ -113,6 +114,17 @@ fn own() -> Vec<Operation> {
             .refuses(&[403]),
         of_login(operation(account::set_up_totp, "Sets up a second factor for the caller"))
             .says("The second factor is active after `PUT` has confirmed it with a code. 409 if the account already has one.")
+            .says(&format!(
+                "The password is required if the login was more than {} minutes ago. A wrong one is refused with 400 `wrong_password` and counts as a failed login.",
+                FRESH.num_minutes()
+            ))
+            .body(
+                "SecondFactorToSetUp",
+                body_of(&accounts::second_factor::body_to_set_up())
+                    .about("The password, or nothing shortly after the login.")
+                    .explain(&[("password", "The current password of the account.")]),
+                json!({"password": "correct horse"}),
+            )
             .schema(
                 "SecondFactor",
                 object()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
-use longshore_http::extract::{At, Failure, JsonBody, May, permit};
+use longshore_http::extract::{At, Failure, JsonBody, May, OptionalJson, permit};
 use longshore_shared::account::{own, second_factor};
 use longshore_shared::kernel::services::Services;
 
@@ -25,8 +25,10 @@ pub async fn change_password(
 pub async fn set_up_totp(
     State(services): State<Arc<Services>>,
     may: May<permit::SecondFactor>,
+    At(visitor): At,
+    OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&second_factor::set_up(&services, &may).await?)?)
+    Ok(view::answer(&second_factor::set_up(&services, &may, &visitor, body).await?)?)
 }
 
 /// `PUT /api/account/totp`: 200 with the recovery codes, which are shown only once.

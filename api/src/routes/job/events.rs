@@ -1,4 +1,5 @@
-//! Progress of a job as server-sent events, until it ends.
+//! Progress of a job as server-sent events, until it ends. When the process stops, the stream breaks off without the event `end`, and
+//! the client opens it again at the next process.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub async fn follow_job(
     let events = stream::unfold(Some((app, scope, receiver, Some(first))), move |state| async move {
         let (app, scope, mut receiver, first) = state?;
         if first.is_none() {
-            receiver.changed().await.ok()?;
+            app.closing.run_until_cancelled(receiver.changed()).await?.ok()?;
         }
         let standing = receiver.borrow_and_update().clone();
         // the last event contains the final record, however old the first one read is

@@ -7,8 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use longshore_http::app::App;
-use longshore_http::extract::body::{Sent, must_be};
-use longshore_http::extract::lines::NDJSON;
+use longshore_http::extract::body::Sent;
 use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use longshore_shared::job::receiving::{Gathering, Receiving};
@@ -28,10 +27,6 @@ const JSON_LIMIT: usize = 32 * 1024 * 1024;
 
 /// How often the job of a slow sender is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-
-const JSON: &str = "application/json";
-/// All media types of a sync; some programs use the other names for NDJSON.
-const TYPES: &[&str] = &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
 /// `POST /api/partner-integration/eshop/sync/products`.
 pub async fn sync_products(
@@ -86,8 +81,10 @@ async fn receive(
     push: Push,
 ) -> Result<Response, Failure> {
     let budget = Budget::of(request.extensions());
-    let answered = if must_be(request.headers(), TYPES)? == JSON {
-        let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
+    let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
+    let answered = if Lines::are_sent(request.headers())? {
+        stream_once(app, context.clone(), once, push, Lines::of(request)?, &sent).await?
+    } else {
         let received =
             Document::receive(request, push.rows_member(), Gathering::of(push.kind()), JSON_LIMIT).await?;
         sent.keep(Bytes::copy_from_slice(&received.around));
@@ -97,9 +94,6 @@ async fn receive(
             document(app, context, push, received).await
         })
         .await?
-    } else {
-        let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
-        stream_once(app, context.clone(), once, push, Lines::of(request)?, &sent).await?
     };
     // while the caller waits for the job, its rows need no memory here
     budget.set(0)?;
@@ -209,7 +203,7 @@ async fn stream(
         )
     })?;
     sent.keep(header.clone());
-    let header = json::parse(&header).map_err(|unread| unread.problem("line 1"))?;
+    let header = lines.parse(&header)?;
     let is_header = header.get(push.whose_member()).is_some();
     let target = push::target(&app.services, context, push, header).await;
     let target = target.map_err(|problem| if is_header { problem } else { headless(push, problem) })?;

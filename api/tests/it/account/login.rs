@@ -10,6 +10,7 @@ use axum::body::Body;
 use http::{Method, Request};
 use longshore_api::router;
 use longshore_http::app::App;
+use longshore_http::extract::login::LIMIT;
 use longshore_shared::kernel::config::RedisSettings;
 use longshore_shared::kernel::queue::Queues;
 use longshore_testkit::services;
@@ -139,7 +140,7 @@ async fn a_login_is_json_with_any_content_type_or_the_fields_of_a_form(
         let refused = send(&world, path, content_type, body).await.expect(400);
         assert_eq!(refused.json()["code"], "malformed_body", "{content_type:?} {body}");
     }
-    let large = send(&world, path, Some(form), "x".repeat(1024 * 1024 + 1)).await.expect(413);
+    let large = send(&world, path, Some(form), "x".repeat(LIMIT + 1)).await.expect(413);
     assert_eq!(large.json()["code"], "too_large");
 }
 

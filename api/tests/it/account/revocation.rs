@@ -8,11 +8,12 @@ use futures::SinkExt as _;
 use futures::channel::mpsc;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
+use longshore_http::extract::lines::TYPES;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 
-use super::{MIGRATIONS, World};
+use crate::product::{MIGRATIONS, World};
 
 /// The time limit for a revocation to take effect, with a reserve for a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -50,19 +51,27 @@ async fn a_stream_of_progress_breaks_off_soon_after_its_token_is_revoked(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_upload_is_refused_soon_after_its_token_is_revoked(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let (mut sender, lines) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
-    let request = Request::post("/api/partner-integration/eshop/sync/products")
-        .header("host", "longshore.test")
-        .header("authorization", format!("Bearer {}", world.api.connector))
-        .header("content-type", "application/x-ndjson")
-        .body(Body::from_stream(lines))
-        .unwrap();
-    let upload = tokio::spawn(world.api.router.clone().oneshot(request));
     let header = json!({"eshop": world.api.tenant.eshop}).to_string() + "\n";
-    sender.send(Ok(header.into())).await.unwrap();
+    let (mut senders, mut uploads) = (Vec::new(), Vec::new());
+    for name in TYPES.iter().filter(|name| **name != "application/json") {
+        let (mut sender, lines) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+        let request = Request::post("/api/partner-integration/eshop/sync/products")
+            .header("host", "longshore.test")
+            .header("authorization", format!("Bearer {}", world.api.connector))
+            .header("content-type", *name)
+            .body(Body::from_stream(lines))
+            .unwrap();
+        uploads.push(tokio::spawn(world.api.router.clone().oneshot(request)));
+        sender.send(Ok(header.clone().into())).await.unwrap();
+        senders.push(sender);
+    }
+    world.until("SELECT count(*) FROM job WHERE state = 'receiving'", 4).await;
     revoke(&world).await;
-    let reply = tokio::time::timeout(WITHIN + WITHIN, upload).await.expect("the upload outlives its token");
-    assert_eq!(reply.unwrap().unwrap().status(), 401);
+    for upload in uploads {
+        let reply =
+            tokio::time::timeout(WITHIN + WITHIN, upload).await.expect("the upload outlives its token");
+        assert_eq!(reply.unwrap().unwrap().status(), 401);
+    }
     // its received rows are removed, and no job is visible
     assert_eq!(world.count("SELECT count(*) FROM job WHERE state <> 'receiving'").await, 0);
 }

@@ -9,7 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
 use longshore_api::router;
 use longshore_http::app::{App, Surroundings};
+use longshore_http::extract::visitor::Peer;
 use longshore_http::limits::Limits;
+use longshore_shared::account::login::limit::{FREE_OF_ACCOUNT, FREE_OF_PAIR};
+use longshore_shared::account::session::FRESH;
 use longshore_shared::kernel::clock::Clock;
 use longshore_shared::kernel::crypto::Vault;
 use longshore_shared::operate::rotation;
@@ -59,6 +62,14 @@ impl Moved {
         let body = json!({"login": email(name), "password": password, "code": code});
         let request = Request::post("/api/login/admin").body(Body::from(body.to_string()));
         self.world.api.send(request.unwrap()).await
+    }
+
+    /// The same from an address, with the right password.
+    async fn login_from(&self, address: &str, name: &str, code: Value) -> Reply {
+        let body = json!({"login": email(name), "password": PASSWORD, "code": code});
+        let mut request = Request::post("/api/login/admin").body(Body::from(body.to_string())).unwrap();
+        request.extensions_mut().insert(Peer(address.parse().unwrap()));
+        self.world.api.send(request).await
     }
 
     async fn call(&self, token: &str, method: Method, body: Value) -> Reply {
@@ -203,6 +214,103 @@ async fn wrong_codes_count_like_wrong_passwords_and_a_missing_one_does_not(
         }
     }
     assert_eq!((statuses.first(), statuses.last()), (Some(&401), Some(&429)), "{statuses:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_password_alone_gives_no_guesses_of_the_code_beyond_those_of_the_account(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let (home, away) = ("198.51.100.7", |number: u32| format!("192.0.2.{number}"));
+    let login = token(&moved.login_from(home, "ann", Value::Null).await.expect(200));
+    let (totp, _) = moved.switch_on(&login).await;
+    let mut guesses = 0;
+    for number in 0..4 * FREE_OF_ACCOUNT {
+        // neither makes its address known nor is counted
+        let missing = moved.login_from(&away(number), "ann", Value::Null).await;
+        assert!(missing.status == 401 || missing.status == 429, "{}", missing.text);
+        let guess = moved.login_from(&away(number), "ann", json!("12345")).await;
+        assert!(guess.status == 401 || guess.status == 429, "{}", guess.text);
+        guesses += u32::from(guess.status == 401);
+    }
+    // some may have waited long enough meanwhile
+    assert!((FREE_OF_ACCOUNT..2 * FREE_OF_ACCOUNT).contains(&guesses), "{guesses}");
+    // nor does it push out the addresses of the owner, who has not to wait
+    moved.pass();
+    moved.login_from(home, "ann", json!(moved.code(&totp))).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_known_addresses_of_an_account_share_their_guesses_of_the_code(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let homes: Vec<String> = (0..4).map(|number| format!("198.51.100.{number}")).collect();
+    let mut login = String::new();
+    for home in &homes {
+        login = token(&moved.login_from(home, "ann", Value::Null).await.expect(200));
+    }
+    let (totp, _) = moved.switch_on(&login).await;
+    // right ones do not count
+    for home in &homes {
+        moved.pass();
+        moved.login_from(home, "ann", json!(moved.code(&totp))).await.expect(200);
+    }
+    let mut guesses = 0;
+    for home in &homes {
+        for _ in 0..FREE_OF_PAIR {
+            let guess = moved.login_from(home, "ann", json!("12345")).await;
+            assert!(guess.status == 401 || guess.status == 429, "{}", guess.text);
+            guesses += u32::from(guess.status == 401);
+        }
+    }
+    assert!((FREE_OF_ACCOUNT..4 * FREE_OF_PAIR).contains(&guesses), "{guesses}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_session_alone_sets_up_a_second_factor_only_shortly_after_its_login(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    let world = &moved.world;
+    let ann = world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    moved.call(&login, Method::POST, Value::Null).await.expect(200);
+    let (right, wrong) = (json!({"password": PASSWORD}), json!({"password": "wrong horse"}));
+    // a password that is given is the right one
+    let refused = moved.call(&login, Method::POST, wrong.clone()).await.expect(400);
+    assert_eq!(refused.violations(), ["password wrong_password"]);
+    moved.ahead.fetch_add(FRESH.num_seconds() + 60, Ordering::Relaxed);
+    for body in [Value::Null, json!({}), json!({"password": null})] {
+        let refused = moved.call(&login, Method::POST, body).await.expect(400);
+        assert_eq!(refused.violations(), ["password required"]);
+    }
+    // a refresh is no login
+    let reply = world.api.post(&login, "/api/refresh-token", Value::Null).await.expect(200);
+    let login = token(&reply);
+    let refused = moved.call(&login, Method::POST, Value::Null).await.expect(400);
+    assert_eq!(refused.violations(), ["password required"]);
+    let set_up = async || {
+        let audit = world.audit(&ann).await;
+        audit.iter().filter(|(action, _)| action == "admin.totp_set_up").count()
+    };
+    assert_eq!(set_up().await, 1);
+    moved.call(&login, Method::POST, right).await.expect(200);
+    assert_eq!(set_up().await, 2);
+    // to guess it is limited as logins are
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        statuses.push(moved.call(&login, Method::POST, wrong.clone()).await.status.as_u16());
+        if statuses.last() == Some(&429) {
+            break;
+        }
+    }
+    assert_eq!((statuses.first(), statuses.last()), (Some(&400), Some(&429)), "{statuses:?}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -254,11 +254,16 @@ async fn an_organisation_that_fills_a_queue_is_named_to_those_who_see_it(
     assert_eq!(attention::settle(&api.services).await.unwrap(), 1);
     assert_eq!(world.count("SELECT count(*) FROM attention_silence").await, 0);
 
-    // those that wait for a failing destination are in no queue
-    let [works, fails] =
-        [webhook(api, "https://shop.example/in").await, webhook(api, "https://down.example/in").await];
+    // those that wait for a destination that fails, or asked for a pause, are in no queue
+    let [works, fails, holds] = [
+        webhook(api, "https://shop.example/in").await,
+        webhook(api, "https://down.example/in").await,
+        webhook(api, "https://busy.example/in").await,
+    ];
     execute(&world, FAILS, fails).await;
-    for (hook, deliveries) in [(works, 110), (fails, 200)] {
+    let hold = "UPDATE webhook_lane SET held_until = now() + interval '4 minutes' WHERE webhook_id = $1";
+    execute(&world, hold, holds).await;
+    for (hook, deliveries) in [(works, 110), (fails, 200), (holds, 200)] {
         sqlx::query(
             "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
              SELECT uuid_v7(), $1, $2, uuid_v7(), now() - interval '2 minutes' FROM generate_series(1, $3)",

@@ -5,7 +5,9 @@ use longshore_shared::kernel::ids::JobId;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
+use super::exhausted::is_exhausted;
 use super::missed::{pull, sync};
 use super::{FAILS, execute, line, lines};
 use crate::console::{job, webhook};
@@ -225,7 +227,10 @@ async fn many_failing_destinations_do_not_hide_that_of_another(_: PgPoolOptions,
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
              SELECT uuid_v7(), $1, $2, 'product_change', 'https://host-' || n || '.example/', true, 'none', ''
-             FROM generate_series(1, 60) AS n RETURNING id
+             FROM generate_series(1, 60) AS n RETURNING id, eshop_id
+         ), waits AS (
+             INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+             SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 hour' FROM made
          )
          INSERT INTO webhook_lane (webhook_id, failures, failing_since) SELECT id, 3, now() - interval '2 hours' FROM made",
     )
@@ -239,6 +244,31 @@ async fn many_failing_destinations_do_not_hide_that_of_another(_: PgPoolOptions,
     each_is_listed(&world, &neighbour, "destination", 50, format!("/console/webhook/{hook}")).await;
     let rest = line(&world, &world.api.superadmin, "failing_webhooks").await;
     assert_eq!(rest["sentence"], "11 more webhooks are failing.");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn many_exhausted_deliveries_do_not_hide_those_of_another(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (neighbour, _) = world.stranger().await;
+    let mut hooks: Vec<Uuid> = sqlx::query_scalar(
+        "WITH made AS (
+             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+             SELECT uuid_v7(), $1, $2, 'product_change', 'https://host-' || n || '.example/', true, 'none', ''
+             FROM generate_series(1, 210) AS n RETURNING id
+         ), lane AS (
+             INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
+         )
+         SELECT id FROM made",
+    )
+    .bind(neighbour.organisation)
+    .bind(neighbour.eshop)
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    let hook = webhook(&world.api, "https://hooks.alpine.example/in").await;
+    hooks.push(hook);
+    is_exhausted(&world, &hooks).await;
+    each_is_listed(&world, &neighbour, "exhausted_deliveries", 20, format!("/console/webhook/{hook}")).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -27,8 +27,17 @@ const RECORDS: &[&str] = &[
 ];
 
 /// Members that the service observes, or that show when a record changed.
-const OBSERVED: &[&str] =
-    &["version", "changedAt", "health", "lastUsedAt", "progress", "outcome", "result", "waitsFor"];
+const OBSERVED: &[&str] = &[
+    "version",
+    "changedAt",
+    "health",
+    "heldUntil",
+    "lastUsedAt",
+    "progress",
+    "outcome",
+    "result",
+    "waitsFor",
+];
 
 /// Every record as it is listed, by its id.
 pub(super) async fn records(world: &World) -> BTreeMap<String, Value> {

@@ -1,6 +1,7 @@
 //! What operators and developers of e-shops do with `longshore`: profiles, queues, deliveries, webhooks, the audit.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::signature::Verifier;
@@ -202,7 +203,13 @@ async fn copies_of_new_deliveries_are_sent_to_this_machine(_: PgPoolOptions, opt
     assert_eq!(receiver.requests(), 2);
     let kept = api.get(&api.user, &format!("/api/eshop-webhook/{id}")).await.expect(200).json();
     assert_eq!(kept["active"], false, "the webhook itself is not touched");
-    child.kill().await.unwrap();
+
+    // it says that the webhook was deleted, and ends
+    api.delete(&api.user, &format!("/api/eshop-webhook/{id}")).await.expect(204);
+    let ended = tokio::time::timeout(Duration::from_mins(1), child.wait()).await.unwrap().unwrap();
+    let why = said.next_line().await.unwrap().unwrap();
+    assert!(why.contains("the webhook was deleted while listening"), "{why}");
+    assert_eq!(ended.code(), Some(3));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -150,6 +150,29 @@ async fn an_admin_acts_on_its_organisations_but_not_on_queues(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_may_not_read_webhooks_sees_no_figures_of_them(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    webhook(api, "https://shop.example/hook").await;
+    world
+        .execute("UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'only failures'")
+        .await;
+    let here = format!("/console/organisation/{}", api.tenant.organisation);
+    for (token, sees) in [(&api.user, true), (&api.connector, false)] {
+        let page = Browser::new(api, token).open(&here).await.expect(200).text;
+        for figure in [
+            "<dt>Webhooks</dt>",
+            "data-label=\"Webhooks\"",
+            "data-label=\"Failing\"",
+            "data-label=\"Disabled\"",
+            "<dt>Something is wrong in</dt><dd>1</dd>",
+        ] {
+            assert_eq!(page.contains(figure), sees, "{figure}: {page}");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn records_of_a_foreign_organisation_are_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;

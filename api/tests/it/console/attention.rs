@@ -5,15 +5,13 @@ use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::{Browser, MIGRATIONS, webhook, world};
+use super::repair::send_opened;
+use super::{Browser, MIGRATIONS, hidden, webhook, world};
+use crate::attention::{FAILS, RECOVERS};
 use crate::product::World;
 
 async fn fails(world: &World, hook: Uuid) {
-    sqlx::query("UPDATE webhook_lane SET failures = 9, failing_since = now() WHERE webhook_id = $1")
-        .bind(hook)
-        .execute(&world.owner)
-        .await
-        .unwrap();
+    sqlx::query(FAILS).bind(hook).execute(&world.owner).await.unwrap();
 }
 
 /// The part of a page with a title, up to the next one.
@@ -29,7 +27,8 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
 ) {
     let world = world(&options).await;
     let api = &world.api;
-    fails(&world, webhook(api, "https://hooks.alpine.example/in").await).await;
+    let hook = webhook(api, "https://hooks.alpine.example/in").await;
+    fails(&world, hook).await;
     let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
     let admin = Browser::new(api, &token);
     let listed = api.get(&token, "/api/attention").await.expect(200).json();
@@ -73,22 +72,27 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
         assert!(muted.contains("hooks.alpine.example (") && muted.contains("until the evening"), "{page}");
         assert!(muted.contains("muted by admin of a test") && !page.contains("acknowledged-title"), "{page}");
     }
-    sqlx::query("UPDATE webhook_lane SET failures = 0, failing_since = NULL")
-        .execute(&world.owner)
-        .await
-        .unwrap();
+    let opened = admin.open(&path("acknowledge")).await.expect(200).text;
+    sqlx::query(RECOVERS).bind(hook).execute(&world.owner).await.unwrap();
+    // the line went while somebody confirmed
+    let reply = send_opened(&admin, &path("acknowledge"), &hidden(&opened), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console?done=line-over"));
+    let page = admin.open("/console?done=line-over").await.expect(200).text;
+    assert!(page.contains("The line is over") && !page.contains("acknowledged-title"), "{page}");
     let page = admin.open("/console").await.expect(200).text;
     assert!(group(&page, "muted-title").contains("not there now"), "{page}");
     let reply = admin.act(&path("end"), &[]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console?done=silence-ended"));
     assert!(!admin.open("/console").await.expect(200).text.contains("muted-title"));
-    // what is over leads to no form, and another organisation has neither line
+    // what is over leads to no form, but back, and another organisation has neither line
     let (stranger, _) = world.stranger().await;
     let token = stranger.token(&api.services, Role::Admin).await.unwrap();
     for browser in [&admin, &Browser::new(api, &token)] {
-        for action in ["acknowledge", "mute", "end"] {
-            browser.open(&path(action)).await.expect(404);
+        for action in ["acknowledge", "mute"] {
+            let reply = browser.open(&format!("{}?from=all", path(action))).await.expect(303);
+            assert_eq!(reply.header("location"), Some("/console/attention?done=line-over"));
         }
+        browser.open(&path("end")).await.expect(404);
     }
     Browser::new(api, &api.viewer).open(&path("mute")).await.expect(403);
 }

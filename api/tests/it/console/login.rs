@@ -203,6 +203,108 @@ async fn an_account_changes_its_password_sets_up_a_second_factor_and_ends_a_sess
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_second_factor_is_set_up_with_the_password_long_after_the_login(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let browser = Browser::new(api, &session(api, PASSWORD).await);
+    let path = "/console/account/totp";
+    let asked = browser.open(path).await.expect(200).text;
+    assert!(!asked.contains("name=\"password\""), "{asked}");
+    let shown = browser.act(path, &[]).await.expect(200).text;
+    assert!(shown.contains("otpauth://totp/"), "{shown}");
+    world.execute("UPDATE session SET created_at = now() - interval '16 minutes'").await;
+    let asked = browser.open(path).await.expect(200).text;
+    assert!(asked.contains("name=\"password\""), "{asked}");
+    for fields in [&[][..], &[("password", "wrong horse battery")]] {
+        let refused = browser.act(path, fields).await.expect(400).text;
+        assert!(refused.contains("id=\"wrong-password\"") && !refused.contains("otpauth:"), "{refused}");
+        assert!(!refused.contains("wrong horse"), "{refused}");
+    }
+    let shown = browser.act(path, &[("password", PASSWORD)]).await.expect(200).text;
+    assert!(shown.contains("otpauth://totp/"), "{shown}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn over_https_only_the_cookie_that_is_bound_to_the_host_counts(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let token = session(api, PASSWORD).await;
+    let (plain, bound) = (format!("longshore_console={token}"), format!("__Host-longshore_console={token}"));
+    let open = async |cookie: &str, over: Option<&str>| {
+        let mut request =
+            Request::builder().uri("/console").header("host", "ops.example").header("cookie", cookie);
+        if let Some(over) = over {
+            request = request.header("x-forwarded-proto", over);
+        }
+        api.send(request.body(Body::empty()).unwrap()).await.status.as_u16()
+    };
+    for over in [None, Some("http")] {
+        assert_eq!(open(&plain, over).await, 200, "{over:?}");
+    }
+    assert_eq!(open(&plain, Some("https")).await, 303, "another host of the domain may have set it");
+    for over in [None, Some("https")] {
+        assert_eq!(open(&bound, over).await, 200, "{over:?}");
+    }
+    // a form names its origin, also behind a proxy that says nothing
+    let page = Browser::new(api, &token).open("/console").await.expect(200).text;
+    let form_token = page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let log_out = async |cookie: &str| {
+        let request = Request::post("/console/logout")
+            .header("host", "ops.example")
+            .header("origin", "https://ops.example")
+            .header("cookie", cookie)
+            .header("content-type", "application/x-www-form-urlencoded");
+        let body = Body::from(format!("form_token={form_token}"));
+        api.send(request.body(body).unwrap()).await.expect(303)
+    };
+    let ended = "SELECT count(*) FROM session WHERE ended_at IS NOT NULL";
+    assert!(log_out(&plain).await.header("location").unwrap().starts_with("/console/login"));
+    assert_eq!(world.count(ended).await, 0);
+    // neither cookie is left
+    let reply = log_out(&bound).await;
+    assert_eq!(world.count(ended).await, 1);
+    let removed: Vec<&str> =
+        reply.headers.get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap()).collect();
+    let begins =
+        |cookie: &&str, name: &str| cookie.starts_with(&format!("{name}=;")) && cookie.contains("Max-Age=0;");
+    assert!(removed.iter().any(|cookie| begins(cookie, "__Host-longshore_console")), "{removed:?}");
+    assert!(removed.iter().any(|cookie| begins(cookie, "longshore_console")), "{removed:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_ends_the_session_that_it_takes_the_place_of(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let (first, other) = (session(api, PASSWORD).await, session(api, PASSWORD).await);
+    let fields = |password: &'static str| [("login", EMAIL), ("password", password)];
+    let ended = "SELECT count(*) FROM session WHERE ended_at IS NOT NULL";
+    // not one that fails
+    Browser::new(api, &first).send_bare("/console/login", &fields("wrong")).await.expect(401);
+    assert_eq!(world.count(ended).await, 0);
+    let reply = Browser::new(api, &first).send_bare("/console/login", &fields(PASSWORD)).await.expect(303);
+    assert_eq!(world.count(ended).await, 1);
+    let refresh = async |token: &str| api.post(token, "/api/refresh-token", serde_json::Value::Null).await;
+    refresh(&first).await.expect(401);
+    let second = reply.header("set-cookie").unwrap().split(['=', ';']).nth(1).unwrap();
+    for kept in [second, other.as_str()] {
+        refresh(kept).await.expect(200);
+    }
+    // the token of a program is no session: it stays valid
+    Browser::new(api, &api.superadmin).send_bare("/console/login", &fields(PASSWORD)).await.expect(303);
+    assert_eq!(world.count(ended).await, 1);
+    api.post(&api.superadmin, "/api/product/list", serde_json::Value::Null).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_form_that_is_sent_after_the_session_ended_leads_back_to_its_page(
     _: PgPoolOptions,
     options: PgConnectOptions,

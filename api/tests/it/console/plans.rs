@@ -2,6 +2,7 @@
 
 use longshore_shared::job::kind::JobState;
 use longshore_shared::job::search as jobs;
+use longshore_shared::job::shares::LISTED;
 use longshore_shared::job::sync_run::{self, Filter};
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::database::Database;
@@ -11,6 +12,7 @@ use longshore_shared::kernel::services::Services;
 use longshore_shared::operate::order::search;
 use longshore_shared::operate::{attention, standing};
 use longshore_shared::webhook::delivery::{DeliveryState, search as deliveries};
+use longshore_shared::webhook::health::exhausted;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use sqlx::PgPool;
@@ -18,19 +20,22 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::MIGRATIONS;
 
-/// The services with one connection for lists, whose statistics can be published, and a pool of the owner.
+/// The services with one connection for lists and one for the rest, whose statistics can be published, and a pool of the owner.
 async fn with_one_connection(options: &PgConnectOptions) -> (Services, PgPool) {
     let mut services = services::for_test(options).unwrap();
     let mut settings = services::database_settings().unwrap();
     settings.database_list_connections = 1;
+    settings.database_connections = 1;
     services.db = Database::from_options(options, &settings);
     let owner = PgPoolOptions::new().max_connections(1).connect_with(options.clone()).await.unwrap();
     (services, owner)
 }
 
-/// A count of the statistics, after those of the connection for lists were published.
+/// A count of the statistics, after those of both connections were published.
 async fn published(services: &Services, sql: &'static str) -> i64 {
-    sqlx::query("SELECT pg_stat_force_next_flush()").execute(&services.db.lists).await.unwrap();
+    for pool in [&services.db.main, &services.db.lists] {
+        sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
+    }
     sqlx::query_scalar(sql).fetch_one(&services.db.lists).await.unwrap()
 }
 
@@ -263,6 +268,36 @@ async fn pages_of_the_deliveries_of_a_webhook_are_read_in_their_order(
     assert_eq!((found.deliveries.len(), found.cut_short), (0, true));
     let read = published(&services, DELIVERIES_READ).await - before;
     assert!(read <= 2 * deliveries::WINDOW, "{read}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn exhausted_deliveries_are_found_without_reading_all_of_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let tenant = Tenant::create(&services, "Large").await.unwrap();
+    let webhook: WebhookId = ids::new_id().into();
+    for sql in [
+        "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+         VALUES ($1, $2, $3, '*', 'https://shop.example/', true, 'none', '')",
+        "INSERT INTO exhausted_activity (minute, webhook_id, deliveries)
+         SELECT date_trunc('minute', now()) - make_interval(mins => n), $1, 5 FROM generate_series(0, 10000) AS n
+         WHERE $2::uuid <> $3::uuid",
+    ] {
+        sqlx::query(sql).bind(webhook).bind(tenant.organisation).bind(tenant.eshop).execute(&owner).await.unwrap();
+    }
+    insert_ended(&owner, &tenant, webhook, "exhausted", 20_000).await;
+    for scope in [Scope::Everything, Scope::Organisations([tenant.organisation].into())] {
+        let before = published(&services, DELIVERIES_READ).await;
+        let pages = services::pages_looked_at(&services.db.main, 1, &owner).await.unwrap();
+        let found = exhausted::read(&services.db, &scope, LISTED).await.unwrap();
+        assert_eq!((found.len(), found[0].deliveries, found[0].is_more), (1, exhausted::COUNTED, true));
+        let pages = services::pages_looked_at(&services.db.main, 1, &owner).await.unwrap() - pages;
+        let read = published(&services, DELIVERIES_READ).await - before;
+        assert!((exhausted::COUNTED..1_000).contains(&read), "{read}");
+        assert!((exhausted::COUNTED..2_000).contains(&pages), "it looked at {pages} pages of Postgres");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

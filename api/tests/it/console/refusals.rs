@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::repair::{fields_of, open, send, send_opened};
 use super::{Browser, MIGRATIONS, hidden, webhook, world};
+use crate::attention::FAILS;
 use crate::product::World;
 
 /// Lets Postgres refuse every change that is audited, as it does when its disk is full.
@@ -127,11 +128,7 @@ async fn a_confirmation_keeps_what_was_typed_and_marks_what_is_wrong(
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    sqlx::query("UPDATE webhook_lane SET failures = 9, failing_since = now() WHERE webhook_id = $1")
-        .bind(hook)
-        .execute(&world.owner)
-        .await
-        .unwrap();
+    sqlx::query(FAILS).bind(hook).execute(&world.owner).await.unwrap();
     let browser = Browser::new(api, &api.superadmin);
     let listed = api.get(&api.superadmin, "/api/attention").await.expect(200).json();
     let lines = listed["lines"].as_array().unwrap();

@@ -66,7 +66,11 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
         webhook(api, inactive).await,
     ];
     for statement in [
-        "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now(), probes = 2 WHERE webhook_id = $1",
+        "WITH waits AS (
+             INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count)
+             SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 hour', 1 FROM webhook WHERE id = $1
+         )
+         UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now(), probes = 2 WHERE webhook_id = $1",
         "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone for good' WHERE id = $1",
         // it failed until it was deactivated
         "WITH off AS (UPDATE webhook SET active = false WHERE id = $1)
@@ -154,6 +158,48 @@ async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their
         assert!(!text.contains("next probe"), "{text}");
     }
     assert!(page.contains("until it is activated") && !page.contains("for a worker"), "{page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_pause_that_the_destination_asked_for_is_no_missing_worker(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let execute = async |statement: &'static str| {
+        sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
+    };
+    let due: Uuid = sqlx::query_scalar(
+        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+         SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() - interval '1 minute' FROM webhook WHERE id = $1 RETURNING id",
+    )
+    .bind(hook)
+    .fetch_one(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.viewer);
+    let delivery = format!("/console/delivery/{due}");
+    let pages = ["/console/webhook".to_owned(), format!("/console/webhook/{hook}"), delivery];
+    let asked = ", as the destination asked";
+    execute("UPDATE webhook_lane SET held_until = now() + interval '4 minutes' WHERE webhook_id = $1").await;
+    for page in &pages {
+        let text = browser.open(page).await.expect(200).text;
+        assert!(text.contains(asked) && !text.contains("for a worker"), "{page}: {text}");
+    }
+    // the pause includes probes
+    execute(
+        "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() + interval '5 seconds' WHERE webhook_id = $1",
+    )
+    .await;
+    let text = browser.open(&pages[1]).await.expect(200).text;
+    let next = text.split("next <time").nth(1).and_then(|rest| rest.split("</time>").next());
+    assert!(text.contains(asked) && next.is_some_and(|next| next.contains(" min")), "{text}");
+    execute("UPDATE webhook_lane SET held_until = now() - interval '1 second' WHERE webhook_id = $1").await;
+    for page in &pages {
+        assert!(!browser.open(page).await.expect(200).text.contains(asked), "{page}");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

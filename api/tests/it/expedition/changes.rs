@@ -109,3 +109,46 @@ async fn late_parcels_are_told_all_together_and_a_change_of_the_status_is_told_a
     world.report(&order, report("2")).await.expect(200);
     assert_eq!(world.events(&order, before + 3).await, []);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_operation_that_changes_an_order_and_not_its_status_is_told(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
+    // sent again, it is incorrect for another reason
+    let order = world.at("incorrect", "1").await;
+    let nowhere = json!({"carrier": world.carrier, "billingCity": null});
+    world.act(&order, "", nowhere).await.expect(200);
+    let before = i64::try_from(world.events(&order, 0).await.len()).unwrap();
+    let after = world.act(&order, "send", Value::Null).await.expect(200).json();
+    assert_eq!(after["errors"][0]["propertyPath"], "deliveryCity");
+    let events = world.events(&order, before).await;
+    let [(kind, data)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((kind.as_str(), &data["fields"]), ("expedition_change", &json!({"errors": after["errors"]})));
+    assert_eq!((&data["version"], &data["status"]), (&after["version"], &json!("incorrect")));
+    // incorrect for the same reason: nothing changes
+    world.act(&order, "send", Value::Null).await.expect(200);
+    assert_eq!(world.events(&order, before + 1).await, []);
+
+    // an order that waits for its turn is passed over, and no longer
+    let order = world.at("awaiting_reservation", "2").await;
+    let blocked = "UPDATE product_stock SET marked_at = now() WHERE held > 0 OR quantity > 0";
+    for (operation, is_paused) in [("rebook", false), ("unbook", true)] {
+        world.execute(blocked).await;
+        let before = i64::try_from(world.events(&order, 0).await.len()).unwrap();
+        let after = world.on(Method::PATCH, &order, operation, Value::Null).await.expect(200).json();
+        assert_eq!(
+            (&after["status"], &after["reservationPaused"]),
+            (&json!("awaiting_reservation"), &json!(is_paused))
+        );
+        let events = world.events(&order, before).await;
+        let [(kind, data)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(
+            (kind.as_str(), &data["fields"]),
+            ("expedition_change", &json!({"reservationPaused": is_paused}))
+        );
+        assert_eq!(data["version"], after["version"]);
+    }
+}

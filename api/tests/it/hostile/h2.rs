@@ -222,6 +222,44 @@ async fn a_process_that_stops_answers_running_requests_and_closes_its_connection
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn streams_of_events_end_when_the_listener_closes(_: PgPoolOptions, options: PgConnectOptions) {
+    let (world, app) = limited(&options, Limits::default()).await;
+    let server = Server::start(app.clone()).await;
+    let (url, client) = (server.url(), client());
+    let prefer = [("prefer", "respond-async")];
+    let method = http::Method::PUT;
+    let ids = json!([Uuid::max()]);
+    let job = world.api.call_with(&world.api.user, method, "/api/product/activate", ids, &prefer).await;
+    let job = format!("{url}/api/job/{}/events", job.json()["id"].as_str().unwrap());
+    let page = format!("{url}/console/queue/live");
+    let open = async || {
+        let mut job = client.get(&job).bearer_auth(&world.api.user).send().await.unwrap();
+        let cookie = format!("longshore_console={}", world.api.superadmin);
+        let mut page = client.get(&page).header("cookie", cookie).send().await.unwrap();
+        assert!(job.chunk().await.unwrap().unwrap().starts_with(b"event: progress"));
+        assert!(page.chunk().await.unwrap().unwrap().starts_with(b"event: parts"));
+        (job, page)
+    };
+    let before = open().await;
+    // while the load balancer notices, they are served as before
+    app.stopping.cancel();
+    let meanwhile = open().await;
+    server.stop();
+    // sooner than the time of a stream of a page is over
+    let soon = Duration::from_secs(10);
+    tokio::time::timeout(soon, async {
+        for (job, page) in [before, meanwhile] {
+            let rest = job.text().await.unwrap();
+            assert!(!rest.contains("event: end"), "the job has not ended: {rest}");
+            assert!(page.text().await.unwrap().ends_with("event: end\ndata: over\n\n"));
+        }
+        server.ended().await;
+    })
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_request_whose_stream_is_reset_is_undone(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, app) = limited(&options, Limits::default()).await;
     let server = Server::start(app).await;

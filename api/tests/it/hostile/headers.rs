@@ -91,6 +91,29 @@ async fn a_head_that_never_ends_is_cut_off(_: PgPoolOptions, options: PgConnectO
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_body_has_no_transfer_coding_but_chunked(_: PgPoolOptions, options: PgConnectOptions) {
+    let (world, app) = limited(&options, Limits::default()).await;
+    let server = Server::start(app).await;
+    for (coding, status) in [
+        (&["chunked"][..], 200),
+        (&["Chunked"], 200),
+        (&["gzip, chunked"], 501),
+        (&["gzip", "chunked"], 501),
+        (&["identity, chunked"], 501),
+    ] {
+        let fields: Vec<_> = coding.iter().map(|coding| ("Transfer-Encoding", *coding)).collect();
+        let head = head("POST", "/api/product/list", &world.api.user, &fields);
+        let mut stream = server.connect().await;
+        assert!(write(&mut stream, format!("{head}0\r\n\r\n").as_bytes()).await);
+        let (answered, problem) = answer(&mut stream).await;
+        assert_eq!(answered, status, "{coding:?}: {problem}");
+        if status == 501 {
+            assert_eq!(problem["code"], "unsupported_transfer_encoding");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_request_of_http_1_1_names_one_host(_: PgPoolOptions, options: PgConnectOptions) {
     let (_, app) = limited(&options, Limits::default()).await;
     let server = Server::start(app).await;

@@ -1,8 +1,16 @@
-//! The streams that an account may have open.
+//! Streams: those that an account may have open, and uploads line by line, which are streams by every name.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::body::Body;
 use futures::channel::mpsc;
+use futures::future::join_all;
+use futures::stream;
 use http::{Method, Request};
+use longshore_api::openapi;
+use longshore_http::extract::lines::{NDJSON, PATHS, TYPES};
 use longshore_http::limits::{Limits, Streams};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -10,6 +18,60 @@ use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PRODUCTS, census, limited, until_as_before};
+
+/// The names of NDJSON.
+fn names() -> impl Iterator<Item = &'static str> {
+    TYPES.iter().copied().filter(|name| *name != "application/json")
+}
+
+#[test]
+fn the_operations_that_take_lines_are_the_uploads() {
+    let document: Value = serde_json::from_str(openapi::served()).unwrap();
+    let mut takers = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            if operation["requestBody"]["content"].get(NDJSON).is_some() {
+                assert_eq!(method, "post", "{path}");
+                takers.insert(path.as_str());
+            }
+        }
+    }
+    assert_eq!(takers, PATHS.iter().copied().collect::<BTreeSet<_>>());
+    assert!(names().count() == 4 && names().any(|name| name == NDJSON));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn nothing_but_an_upload_may_take_any_time(_: PgPoolOptions, options: PgConnectOptions) {
+    let limits = Limits { request: Duration::from_millis(300), ..Limits::default() };
+    let (world, _) = limited(&options, limits).await;
+    let api = &world.api;
+    let rows =
+        format!("{}\n{{\"productSku\":\"A\",\"name\":\"Anchor\"}}\n", json!({"eshop": api.tenant.eshop}));
+    let (senders, uploads): (Vec<_>, Vec<_>) = names()
+        .map(|name| {
+            let (sender, receiver) = mpsc::unbounded::<Result<String, Infallible>>();
+            sender.unbounded_send(Ok(rows.clone())).unwrap();
+            let request = Request::post(PRODUCTS)
+                .header("authorization", format!("Bearer {}", api.connector))
+                .header("content-type", name);
+            (sender, api.send(request.body(Body::from_stream(receiver)).unwrap()))
+        })
+        .unzip();
+    let others = async {
+        world.until("SELECT count(*) FROM job WHERE state = 'receiving'", 4).await;
+        // a login has any type, and is ended in the time in which the uploads are not
+        for name in names() {
+            let endless = Body::from_stream(stream::pending::<Result<String, Infallible>>());
+            let login = Request::post("/api/login/admin").header("content-type", name);
+            api.send(login.body(endless).unwrap()).await.expect(503);
+        }
+        drop(senders);
+    };
+    let (uploads, ()) = tokio::join!(join_all(uploads), others);
+    for upload in uploads {
+        assert!(upload.status.is_success(), "{}", upload.text);
+    }
+}
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_token_may_have_only_a_limited_number_of_streams(_: PgPoolOptions, options: PgConnectOptions) {
@@ -30,15 +92,19 @@ async fn a_token_may_have_only_a_limited_number_of_streams(_: PgPoolOptions, opt
     assert_eq!(following.status(), 200);
     let (sender, receiver) = mpsc::unbounded::<Result<String, std::io::Error>>();
     sender.unbounded_send(Ok(format!("{}\n{{}}\n", json!({"eshop": api.tenant.eshop})))).unwrap();
-    let upload = |body: Body| {
+    let upload = |name: &str, body: Body| {
         let request = Request::post(PRODUCTS)
             .header("authorization", format!("Bearer {}", api.user))
-            .header("content-type", "application/x-ndjson");
+            .header("content-type", name);
         api.send(request.body(body).unwrap())
     };
     let refused = async {
         world.until("SELECT count(*) FROM job WHERE state = 'receiving'", 1).await;
-        for reply in [upload(Body::from("{}")).await, api.get(&api.user, &path).await] {
+        let mut replies = vec![api.get(&api.user, &path).await];
+        for name in names() {
+            replies.push(upload(name, Body::from("{}")).await);
+        }
+        for reply in replies {
             let reply = reply.expect(429);
             assert_eq!(reply.json()["code"], "rate_limited");
             assert_eq!(reply.header("retry-after"), Some("5"));
@@ -59,7 +125,7 @@ async fn a_token_may_have_only_a_limited_number_of_streams(_: PgPoolOptions, opt
         assert_eq!(next.status(), 200);
         sender.unbounded_send(Err(std::io::Error::other("reset"))).unwrap();
     };
-    let (broken, ()) = tokio::join!(upload(Body::from_stream(receiver)), refused);
+    let (broken, ()) = tokio::join!(upload(NDJSON, Body::from_stream(receiver)), refused);
     assert_eq!(broken.expect(400).json()["detail"], "the body ended early");
     until_as_before(&world, &before).await;
 }

@@ -151,7 +151,22 @@ async fn a_webhook_shows_its_health_and_never_a_secret(_: PgPoolOptions, options
     assert!(!reply.text.contains("sealed") && !reply.text.contains("secret"), "{}", reply.text);
     let hook = reply.json();
     assert_eq!(hook["authentication"], json!({"type": "basic", "username": "***", "password": "***"}));
-    assert_eq!(hook["health"], "healthy");
+    assert_eq!((&hook["health"], &hook["heldUntil"]), (&json!("healthy"), &Value::Null));
+    for (hold, total) in [
+        (
+            "UPDATE webhook_lane SET held_until = now() + interval '4 minutes' WHERE webhook_id = $1 AND $2 <> $3",
+            1,
+        ),
+        (
+            "UPDATE webhook_lane SET held_until = now() - interval '1 second' WHERE webhook_id = $1 AND $2 <> $3",
+            0,
+        ),
+    ] {
+        run(&api, hold, id).await;
+        assert_eq!(read().await.json()["heldUntil"].is_string(), total == 1);
+        let held = json!({"criteria": {"heldUntil": {"null": false}}, "sort": [{"field": "heldUntil"}]});
+        assert_eq!(list(&api, &api.user, "eshop-webhook", held).await["paging"]["total"], total);
+    }
     run(
         &api,
         "UPDATE webhook_lane SET failures = 1, failing_since = now() WHERE webhook_id = $1 AND $2 <> $3",

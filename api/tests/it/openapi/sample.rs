@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
 use self::goods::Goods;
+use crate::attention::FAILS;
 use crate::support::{Api, Reply};
 
 /// Operations that require the token of a login.
@@ -118,13 +119,7 @@ impl Sample {
         is(&mut document, 0x10, sessions["results"][0]["id"].as_str().unwrap());
         let goods = goods::make(&api, &mut document).await;
         // its destination fails
-        sqlx::query(
-            "UPDATE webhook_lane SET failures = 3, failing_since = now() WHERE webhook_id = $1::uuid",
-        )
-        .bind(&ids[&7])
-        .execute(&owner)
-        .await
-        .unwrap();
+        sqlx::query(FAILS).bind(ids[&7].parse::<Uuid>().unwrap()).execute(&owner).await.unwrap();
         let attention = api.get(&api.superadmin, "/api/attention").await.expect(200).json();
         let line = attention["lines"].as_array().unwrap().iter().find(|line| line["kind"] == "destination");
         let line = line.unwrap()["id"].as_str().unwrap().to_owned();

@@ -107,6 +107,56 @@ async fn a_replay_is_counted_first_and_then_a_job_sends_each_event_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_event_counts_once_however_often_it_was_sent_and_not_while_it_is_on_its_way(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let hook = to(&api, &api.user, api.tenant.eshop.get(), "https://shop.example/a").await;
+    for state in ["exhausted", "exhausted", "cancelled", "delivered"] {
+        ended(&pool, &hook, state).await;
+    }
+    let all = json!({"webhooks": [hook], "since": SINCE, "delivered": true});
+    let failed = json!({"webhooks": [hook], "since": SINCE});
+    let count = async |body: &Value| {
+        let of = api.post(&api.viewer, COUNT, body.clone()).await.expect(200).json();
+        [&of["failed"], &of["delivered"], &of["total"]].map(|sort| sort.as_i64().unwrap())
+    };
+    let replay = async || {
+        let job = api.post(&api.user, REPLAY, all.clone()).await.expect(202).json();
+        send_again(&api.services, job["id"].as_str().unwrap().parse().unwrap()).await;
+        let job = api.get(&api.user, &format!("/api/job/{}", job["id"].as_str().unwrap())).await.expect(200);
+        job.json()["result"]["resent"].as_i64().unwrap()
+    };
+    // all of the redeliveries end in that state
+    let end = async |state: &str| {
+        sqlx::query(
+            "WITH gone AS (DELETE FROM delivery RETURNING *)
+             INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+                 attempt_count, attempts, redelivery_of, created_at, finished_at)
+             SELECT g.id, g.webhook_id, g.eshop_id, e.organisation_id, e.id, e.type, e.entity_id, $1, 1, '[]',
+                    g.redelivery_of, g.created_at, now()
+             FROM gone g JOIN event e ON e.id = g.event_id",
+        )
+        .bind(state)
+        .execute(&pool)
+        .await
+        .unwrap();
+    };
+    assert_eq!((count(&all).await, count(&failed).await), ([3, 1, 4], [3, 0, 3]));
+    assert_eq!(replay().await, 4);
+    assert_eq!((count(&all).await, count(&failed).await), ([0, 0, 0], [0, 0, 0]));
+    end("delivered").await;
+    assert_eq!((count(&all).await, count(&failed).await), ([0, 4, 4], [0, 0, 0]));
+    assert_eq!(replay().await, 4);
+    end("exhausted").await;
+    // one redelivery of each has arrived, so none of them has failed
+    assert_eq!((count(&all).await, count(&failed).await), ([0, 4, 4], [0, 0, 0]));
+    assert_eq!(replay().await, 4);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_a_failing_destination_holds_back_is_counted_and_released(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -53,7 +53,8 @@ impl Merchant {
             }
             let had = format!("HAD-{turn}");
             let wanted: Vec<String> = (0..EDITED).map(|number| format!("WANTED-{turn}-{number}")).collect();
-            self.name(&[wanted.as_slice(), &[had.clone()]].concat(), "to begin with").await?;
+            let products: Vec<String> = wanted.iter().chain([&had]).cloned().collect();
+            self.name(&products, "to begin with").await?;
             let counted = self.count(&[(had.as_str(), COLD_PIECES)], "respond-async").await?;
             if !self.has_ended(counted, until).await? {
                 break;

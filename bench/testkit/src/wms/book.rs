@@ -118,6 +118,9 @@ impl Entry {
         }
         let is_reconsidered = self.stage == Stage::Refused && breaches.has(Breach::TakesRefused);
         let is_known = number == self.number && self.stage != Stage::Withdrawn;
+        if is_known && order != self.order && breaches.has(Breach::ComparesBodies) {
+            return (422, json!({"violations": [{"message": "the key was used with another body"}]}));
+        }
         if is_known && !breaches.has(Breach::TakesTwice) && !is_reconsidered {
             // The same hand-over again: the same answer, however far it has come.
             return if self.stage == Stage::Refused { self.refused() } else { self.accepted() };

@@ -13,6 +13,8 @@ pub(super) const LARGE: usize = 64 * 1024 + 1;
 pub enum Breach {
     /// The same number again is another hand-over, with another id.
     TakesTwice,
+    /// It refuses the same number with another body, as some libraries for idempotency keys do.
+    ComparesBodies,
     /// It takes a lower number than one it knows.
     TakesLower,
     /// It takes a number that a withdrawal has named.

@@ -110,17 +110,12 @@ pub async fn login(
         services.refusals.login(refused, account, visitor.address, request);
     };
     let mut attempt = limit::Attempt::new(&services.queues, visitor.address);
-    if let Err(problem) = attempt.admit_address().await {
-        refused(Refused::LoginTooOften, None);
-        return Err(problem);
-    }
+    attempt.admit_address().await.inspect_err(|_| refused(Refused::LoginTooOften, None))?;
     let Login { canonical, account } = find(&services.db, door, &login).await?;
     let known = account.as_ref().map(|account| account.refused(door));
     let whose = account.as_ref().map_or(Whose::Unknown(&canonical), |account| Whose::Account(account.id));
-    if let Err(problem) = attempt.admit_account(door.actor(), &whose).await {
-        refused(Refused::LoginTooOften, known.as_ref());
-        return Err(problem);
-    }
+    let too_often = |_: &_| refused(Refused::LoginTooOften, known.as_ref());
+    attempt.admit_account(door.actor(), &whose).await.inspect_err(too_often)?;
     let wrong = || {
         refused(Refused::Login, known.as_ref());
         wrong()
@@ -128,6 +123,9 @@ pub async fn login(
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
     let is_right = password::verify(&password, hash.clone()).await?;
     let Some(account) = account.filter(|account| is_right && account.active) else { return Err(wrong()) };
+    if code.is_some() {
+        attempt.admit_code().await.inspect_err(too_often)?;
+    }
     let origin = Origin {
         actor: Actor { kind: door.actor().to_owned(), id: Some(account.id), name: account.name },
         request_id: visitor.request_id.clone(),
@@ -146,7 +144,7 @@ pub async fn login(
         second_factor::judge(change.connection(), services, &origin, holder, code.as_ref()).await?;
     if judgement != Judgement::Passed {
         if judgement == Judgement::Missing {
-            // no guess: the password was right
+            // no guess, and no complete login
             attempt.forgive().await;
         } else {
             refused(Refused::Login, known.as_ref());
@@ -158,6 +156,7 @@ pub async fn login(
     }
     let answer = session::open(change, services, &origin, holder, visitor).await?;
     attempt.forgive().await;
+    attempt.meet().await;
     Ok(answer)
 }
 

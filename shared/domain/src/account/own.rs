@@ -1,7 +1,8 @@
-//! The caller's own account: changing the password.
+//! The caller's own account: its password, to change it, and where another change asks for it.
 
 use secrecy::SecretString;
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::login::limit::Attempt;
 use super::login::{Door, Visitor, no_login, over};
@@ -26,8 +27,7 @@ pub fn password_change() -> impl Rule<Out = (SecretString, SecretString)> {
     })
 }
 
-/// Changes the password of the account that has logged in (`PUT /api/account/password`); its other sessions end. To guess the
-/// present one is limited as logins are.
+/// Changes the password of the account that has logged in (`PUT /api/account/password`); its other sessions end.
 pub async fn change_password(
     services: &Services,
     context: &Context,
@@ -36,13 +36,7 @@ pub async fn change_password(
 ) -> Result<Answer, Problem> {
     let (old, new) = Reader::read(body, password_change())?;
     let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
-    let hash = stored(services, door, account).await?;
-    let attempt = Attempt::on(&services.queues, door.actor(), account, visitor.address).await?;
-    if !password::verify(&old, hash.clone()).await? {
-        let wrong = Violation::new("password", "wrong_password", "is not the current password");
-        return Err(Problem::invalid(vec![Violation { is_secret: true, ..wrong }]));
-    }
-    attempt.forgive().await;
+    let hash = verified(services, door, account, visitor, &old).await?;
     let new = password::hash(&new).await?;
     let mut change = Change::begin(services).await?;
     // shut out, or its password changed, while this one was verified
@@ -55,8 +49,27 @@ pub async fn change_password(
     change.answer(context.claim, Answer::done()).await
 }
 
+/// Verifies the present password of an account, in the field `password`; returns the hash that it was compared with. To guess it is
+/// limited as logins are.
+pub(super) async fn verified(
+    services: &Services,
+    door: Door,
+    account: Uuid,
+    visitor: &Visitor,
+    given: &SecretString,
+) -> Result<Option<String>, Problem> {
+    let hash = stored(services, door, account).await?;
+    let attempt = Attempt::on(&services.queues, door.actor(), account, visitor.address).await?;
+    if !password::verify(given, hash.clone()).await? {
+        let wrong = Violation::new("password", "wrong_password", "is not the current password");
+        return Err(Problem::invalid(vec![Violation { is_secret: true, ..wrong }]));
+    }
+    attempt.forgive().await;
+    Ok(hash)
+}
+
 /// The hash of an account's password, if it has one.
-async fn stored(services: &Services, door: Door, account: uuid::Uuid) -> Result<Option<String>, Problem> {
+async fn stored(services: &Services, door: Door, account: Uuid) -> Result<Option<String>, Problem> {
     let found = match door {
         Door::Admin => {
             sqlx::query_scalar!("SELECT password_hash FROM admin WHERE id = $1", account)

@@ -3,6 +3,8 @@
 //!
 //! - It is set up in two steps: a secret is shown ([`set_up`]), and it is active once one of its codes was entered
 //!   ([`switch_on`]). From then on a login needs a code in addition to the password ([`judge`]).
+//! - A session alone does not set it up, or whoever has taken it could shut out the owner: the login was [moments
+//!   ago](session::FRESH), or the password is given again.
 //! - A code is accepted once: for a time step, the step is stored; a recovery code is removed. Both happen in the
 //!   transaction of the login, while the account is locked.
 //! - The secret is sealed by the vault in its place; recovery codes have 80 random bits, and only their SHA-256 is kept.
@@ -16,8 +18,9 @@ use totp_rs::{Builder, Totp};
 
 use super::login::limit::Attempt;
 use super::login::{Door, Visitor, no_login, over};
+use super::own;
 use super::person;
-use super::session::Holder;
+use super::session::{self, Holder};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
@@ -205,18 +208,48 @@ fn owner(context: &Context) -> Result<AdminId, Problem> {
     }
 }
 
-/// Holds an admin to the end of the transaction.
-async fn hold(change: &mut Change<'_>, admin: AdminId) -> Result<(), Problem> {
-    let held = Holder::take(change.connection(), Door::Admin, admin.get(), None).await?;
+/// Holds an admin, with the password that was verified, to the end of the transaction.
+async fn hold(change: &mut Change<'_>, admin: AdminId, password_hash: Option<&str>) -> Result<(), Problem> {
+    let held = Holder::take(change.connection(), Door::Admin, admin.get(), password_hash).await?;
     held.map(|_| ()).ok_or_else(over)
+}
+
+/// The body of [`set_up`], which may be absent: the password, where the login was not moments ago.
+pub fn body_to_set_up() -> impl Rule<Out = Option<SecretString>> {
+    object(|object| {
+        object.holds_secrets();
+        Some(object.nullable("password", person::credential(1..=255)).value())
+    })
+}
+
+/// Whether [`set_up`] needs the password.
+pub async fn needs_password(services: &Services, context: &Context) -> Result<bool, Problem> {
+    let now = services.clock.now();
+    Ok(!session::is_fresh(&services.db.main, context.caller.session, now).await?)
 }
 
 /// Shows a secret for an authenticator (`POST /api/account/totp`): `{"secret", "uri"}`. It takes the place of one that was never
 /// switched on.
-pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Problem> {
+pub async fn set_up(
+    services: &Services,
+    context: &Context,
+    visitor: &Visitor,
+    body: Option<Value>,
+) -> Result<Answer, Problem> {
+    let password = Reader::read(body.unwrap_or_else(|| json!({})), body_to_set_up())?;
     let admin = owner(context)?;
+    let hash = if let Some(given) = &password {
+        own::verified(services, Door::Admin, admin.get(), visitor, given).await?
+    } else {
+        if needs_password(services, context).await? {
+            let minutes = session::FRESH.num_minutes();
+            let message = format!("is required: the login was more than {minutes} minutes ago");
+            return Err(Problem::violation("password", "required", message));
+        }
+        None
+    };
     let mut change = Change::begin(services).await?;
-    hold(&mut change, admin).await?;
+    hold(&mut change, admin, hash.as_deref()).await?;
     if find(change.connection(), admin).await?.is_some_and(|stored| stored.active) {
         return Err(Problem::new(&CONFLICT, "the account already has a second factor; remove it first"));
     }
@@ -252,6 +285,18 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
     change.answer(context.claim, Answer::shown(shown.to_string())).await
 }
 
+/// A code that is given by who has logged in, counted as an attempt.
+async fn guess<'s>(
+    services: &'s Services,
+    admin: AdminId,
+    visitor: &Visitor,
+) -> Result<Attempt<'s>, Problem> {
+    let mut attempt =
+        Attempt::on(&services.queues, Door::Admin.actor(), admin.get(), visitor.address).await?;
+    attempt.admit_code().await?;
+    Ok(attempt)
+}
+
 /// A new recovery code: 80 random bits.
 fn recovery_code() -> String {
     let text = hex::encode(random_bytes::<10>());
@@ -269,9 +314,9 @@ pub async fn switch_on(
 ) -> Result<Answer, Problem> {
     let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
-    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin.get(), visitor.address).await?;
+    let attempt = guess(services, admin, visitor).await?;
     let mut change = Change::begin(services).await?;
-    hold(&mut change, admin).await?;
+    hold(&mut change, admin, None).await?;
     let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
     let stored = stored
         .ok_or_else(|| Problem::new(&CONFLICT, "there is no second factor to confirm; set one up first"))?;
@@ -314,9 +359,9 @@ pub async fn remove(
 ) -> Result<Answer, Problem> {
     let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
-    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin.get(), visitor.address).await?;
+    let attempt = guess(services, admin, visitor).await?;
     let mut change = Change::begin(services).await?;
-    hold(&mut change, admin).await?;
+    hold(&mut change, admin, None).await?;
     let stored = find(change.connection(), admin).await?.ok_or_else(|| Problem::not_found(NAME))?;
     stored.recognise(services, admin, &code).ok_or_else(wrong)?;
     let recorded = delete(change.connection(), &context.origin, admin).await?;

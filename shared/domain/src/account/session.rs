@@ -10,7 +10,7 @@
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use super::login::{Door, Visitor};
@@ -30,6 +30,8 @@ pub const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
 pub const LIFE: TimeDelta = TimeDelta::days(7);
 /// How long a token is good after another one has replaced it.
 pub const GRACE_SECONDS: f64 = 60.0;
+/// For so long after a login, its session need not repeat the password where a change asks for it.
+pub const FRESH: TimeDelta = TimeDelta::minutes(15);
 /// Tokens of logins that an account has at most.
 pub const TOKENS: i64 = 20;
 
@@ -282,6 +284,21 @@ async fn end_too_many(
         newest as &[TokenId],
         TOKENS,
     )
+    .await
+}
+
+/// Whether the login of a session was within [`FRESH`]. A refresh does not make it newer.
+pub(super) async fn is_fresh(
+    db: impl PgExecutor<'_>,
+    session: Option<SessionId>,
+    now: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM session WHERE id = $1 AND created_at > $2) AS "is_fresh!""#,
+        session as Option<SessionId>,
+        now - FRESH,
+    )
+    .fetch_one(db)
     .await
 }
 

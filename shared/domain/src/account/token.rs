@@ -4,7 +4,8 @@
 //! A token has its own role and scope, or it comes from a login: then both are read from the account, and it is valid as long as
 //! its [session](super::session). A token that was created by an account or token ends with its creator ([`making`]). Look-ups
 //! are cached for seconds, so a revocation (of a token, by deactivating an account, by removing an admin from an organisation)
-//! takes effect everywhere within five.
+//! takes effect everywhere within five. Requests that need the same look-up at the same time wait for one, so a program that
+//! begins with many requests uses one connection for them.
 
 mod create;
 pub mod issue;
@@ -24,8 +25,10 @@ use self::usage::Uses;
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::database::Database;
+use longshore_kernel::gather::{Gather, GatherBy};
 use longshore_kernel::ids::{EshopId, OrganisationId, SessionId, TokenId, WmsId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
+use longshore_kernel::share::{self, Asker};
 
 /// Its entity type, in the audit and on tombstones.
 const ENTITY: &str = "access_token";
@@ -46,12 +49,25 @@ const BELIEVED: Duration = Duration::from_secs(3);
 /// Tokens that a process caches. Beyond that, the cache is cleared.
 const REMEMBERED: usize = 10_000;
 
+/// Requests that wait for one look-up; those past it wait for the next.
+const TOGETHER: usize = 1_000;
+
+/// SHA-256 of a token.
+type Hash = [u8; 32];
+
 /// By the hash of the token: when it was looked up, and whose it is.
-type Remembered = HashMap<[u8; 32], (Instant, Arc<Caller>)>;
+type Remembered = HashMap<Hash, (Instant, Arc<Caller>)>;
 
 /// Looks tokens up, and remembers them for seconds.
 #[derive(Clone, Debug)]
 pub struct Tokens {
+    lookup: Lookup,
+    /// each request with its share, of which the look-up takes that of the first
+    together: GatherBy<Hash, Option<Asker>, Arc<Caller>>,
+}
+
+#[derive(Clone, Debug)]
+struct Lookup {
     db: Database,
     remembered: Arc<Mutex<Remembered>>,
     uses: Uses,
@@ -63,18 +79,37 @@ impl Tokens {
     /// An empty memory.
     #[must_use]
     pub fn new(db: Database) -> Self {
-        Self { uses: Uses::new(db.clone()), db, remembered: Arc::default(), requires_second_factor: false }
+        let uses = Uses::new(db.clone());
+        Self::of(Lookup { db, remembered: Arc::default(), uses, requires_second_factor: false })
     }
 
     /// The same; with `is_required`, admins and superadmins who have logged in without a second factor may only set one up.
     #[must_use]
     pub fn requiring_second_factor(self, is_required: bool) -> Self {
-        Self { requires_second_factor: is_required, ..self }
+        Self::of(Lookup { requires_second_factor: is_required, ..self.lookup })
+    }
+
+    fn of(lookup: Lookup) -> Self {
+        let each = lookup.clone();
+        let together = GatherBy::new(move |hash: &Hash| {
+            let (lookup, hash) = (each.clone(), *hash);
+            Gather::start(TOGETHER, 1, move |askers: Vec<Option<Asker>>| {
+                let lookup = lookup.clone();
+                async move {
+                    let found = match askers.first() {
+                        Some(Some(asker)) => share::as_asker(asker.clone(), lookup.find(hash)).await?,
+                        _ => lookup.find(hash).await?,
+                    };
+                    Ok::<_, Problem>(vec![found; askers.len()])
+                }
+            })
+        });
+        Self { lookup, together }
     }
 
     /// Forgets what was found of an account, in this process: it may have more from now on.
     pub fn forget(&self, account: uuid::Uuid) {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = self.lookup.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         remembered.retain(|_, (_, caller)| caller.actor.id != Some(account));
     }
 
@@ -84,13 +119,24 @@ impl Tokens {
             return Err(unknown());
         }
         let hash = sha256(token.as_bytes());
-        {
-            let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((at, caller)) = remembered.get(&hash)
-                && at.elapsed() < BELIEVED
-            {
-                return Ok(Arc::clone(caller));
-            }
+        match self.lookup.remembered(&hash) {
+            Some(caller) => Ok(caller),
+            None => self.together.ask(&hash, Asker::current()).await,
+        }
+    }
+}
+
+impl Lookup {
+    fn remembered(&self, hash: &Hash) -> Option<Arc<Caller>> {
+        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, caller) = remembered.get(hash)?;
+        (at.elapsed() < BELIEVED).then(|| Arc::clone(caller))
+    }
+
+    async fn find(&self, hash: Hash) -> Result<Arc<Caller>, Problem> {
+        // a look-up that was awaited may have found it
+        if let Some(caller) = self.remembered(&hash) {
+            return Ok(caller);
         }
         let found = sqlx::query!(
             r#"SELECT t.id AS "id: TokenId", t.session_id AS "session_id: SessionId", coalesce(a.role, t.role) AS "role!", t.organisation_id AS "organisation: OrganisationId",

@@ -5,6 +5,8 @@
 //! dies ends with its connection. A transaction looks at a limited number of orders, and the mark of a stock is removed by one
 //! that has locked the stock and then sees that no order is left to look at. So an interrupted allocation is found again.
 
+use std::time::Duration;
+
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -18,30 +20,60 @@ use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{ExpeditionId, StockId};
+use longshore_kernel::ids::{ExpeditionId, OrganisationId, StockId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-/// Orders that a transaction looks at.
-pub const ORDERS: i64 = 1_000;
+/// Orders that a transaction looks at: few enough that another place is served within a second, also where several organisations
+/// have many.
+pub const ORDERS: i64 = 500;
 /// Items that they have together; more only if the first of them has more.
-pub const ITEMS: i64 = 5_000;
+pub const ITEMS: i64 = 2_500;
 /// Marked stocks that a transaction looks at.
 const STOCKS: i64 = 1_000;
 
 /// Action of the audit records.
 pub(super) const ACTION: &str = "expedition.reserve";
 
-/// The places that have marked stocks, the one that has waited longest first.
-pub async fn places(services: &Services) -> Result<Vec<Place>, Problem> {
+/// A place that has marked stocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Whose they are.
+    pub organisation: OrganisationId,
+    /// The place.
+    pub place: Place,
+}
+
+/// Places that are found at once.
+const PLACES: i64 = 1_000;
+
+/// The places that have marked stocks: the one of each organisation that has waited longest first, then the second of each, and so
+/// on, so that an organisation with many hides no other.
+pub async fn places(services: &Services) -> Result<Vec<Due>, Problem> {
+    // one step through the index for each place, however many of its stocks are marked
     let places = sqlx::query!(
-        r#"SELECT warehouse_id, wms_id FROM product_stock WHERE marked_at IS NOT NULL
-           GROUP BY warehouse_id, wms_id ORDER BY min(marked_at) LIMIT 1000"#,
+        r#"WITH RECURSIVE place AS (
+               (SELECT s.organisation_id, s.warehouse_id, s.wms_id, s.marked_at FROM product_stock s
+                WHERE s.marked_at IS NOT NULL ORDER BY s.warehouse_id, s.wms_id, s.marked_at LIMIT 1)
+               UNION ALL
+               SELECT next.* FROM place p CROSS JOIN LATERAL (
+                   SELECT s.organisation_id, s.warehouse_id, s.wms_id, s.marked_at FROM product_stock s
+                   WHERE s.marked_at IS NOT NULL AND (s.warehouse_id, s.wms_id) > (p.warehouse_id, p.wms_id)
+                   ORDER BY s.warehouse_id, s.wms_id, s.marked_at LIMIT 1
+               ) next
+           )
+           SELECT organisation_id AS "organisation_id!", warehouse_id AS "warehouse_id!", wms_id AS "wms_id!"
+           FROM (SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY marked_at) AS turn FROM place) AS place
+           ORDER BY turn, marked_at LIMIT $1"#,
+        PLACES,
     )
     .fetch_all(&services.db.main)
     .await?;
-    let place = |warehouse: Uuid, wms: Uuid| Place { warehouse: warehouse.into(), wms: wms.into() };
-    Ok(places.into_iter().map(|row| place(row.warehouse_id, row.wms_id)).collect())
+    let due = |organisation: Uuid, warehouse: Uuid, wms: Uuid| Due {
+        organisation: organisation.into(),
+        place: Place { warehouse: warehouse.into(), wms: wms.into() },
+    };
+    Ok(places.into_iter().map(|row| due(row.organisation_id, row.warehouse_id, row.wms_id)).collect())
 }
 
 /// What one transaction did in a place.
@@ -65,9 +97,13 @@ impl Allocated {
     }
 }
 
-/// Looks at the orders of a place: one transaction. Nothing where another one works there.
-pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Problem> {
+/// Looks at the orders of a place: one transaction, which waits no longer than this for a lock. Nothing where another one works there.
+pub async fn allocate(services: &Services, place: Place, patience: Duration) -> Result<Allocated, Problem> {
     let mut change = Change::begin(services).await?;
+    let patience = format!("{}ms", patience.as_millis());
+    sqlx::query!("SELECT set_config('lock_timeout', $1, true) AS set", patience)
+        .fetch_one(change.connection())
+        .await?;
     let is_alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('allocation ' || $1::uuid || $2::uuid, 0)) AS "alone!""#,
         place.warehouse.get(),

@@ -167,7 +167,9 @@ fn withdraw(order: &Order, status: Status) -> State {
         other => other,
     };
     let canceling_from = (status == Status::WaitingForCancel).then_some(order.state.status);
-    State { status, canceling_from, handover, ..order.state.clone() }
+    // one that is cancelled is not incorrect any more
+    let errors = order.state.errors.clone().filter(|_| status != Status::WaitingForCancel);
+    State { status, errors, canceling_from, handover, ..order.state.clone() }
 }
 
 fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {

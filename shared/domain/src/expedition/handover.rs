@@ -15,7 +15,9 @@ pub mod outcome;
 pub mod refusal;
 pub mod schedule;
 pub mod setting;
+pub mod wake;
 
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -31,6 +33,8 @@ pub(super) struct Step {
     state: Option<HandoverState>,
     /// What went wrong, for the record.
     error: Option<String>,
+    /// A call of it may be under way: it is not the answer to one that decides.
+    is_by_hand: bool,
 }
 
 /// The warehouse gave back what it had begun with.
@@ -44,6 +48,11 @@ pub(super) fn is_asked_for(state: &State) -> bool {
     state.status == Status::WaitingForCancel || state.handover == Some(HandoverState::Withdrawing)
 }
 
+/// An order that is said to be incorrect is asked back first: while it is `withdrawing`, `errors` are what it is to be incorrect for.
+pub(super) fn asked_back_for(state: &State, errors: Option<&Value>) -> State {
+    State { handover: Some(HandoverState::Withdrawing), errors: errors.cloned(), ..state.clone() }
+}
+
 /// What becomes of an order that the warehouse gives back: what was asked. One that it reported on since is incorrect, and does not
 /// get lost.
 pub(super) fn given_back(state: &State) -> State {
@@ -51,11 +60,11 @@ pub(super) fn given_back(state: &State) -> State {
         state.handover.map(|state| if state.is_handed_over() { HandoverState::Withdrawn } else { state });
     let back = State { handover, canceling_from: None, ..state.clone() };
     match state.status {
-        Status::AwaitingProcessing => State { status: Status::OnHold, ..back },
+        Status::AwaitingProcessing if state.errors.is_none() => State { status: Status::OnHold, ..back },
         Status::WaitingForCancel => State { status: Status::Canceled, ..back },
         _ => {
-            let errors = Some(refusal::alone("withdrawn", BEGUN));
-            State { status: Status::Incorrect, errors, ..back }
+            let errors = back.errors.clone().unwrap_or_else(|| refusal::alone("withdrawn", BEGUN));
+            State { status: Status::Incorrect, errors: Some(errors), ..back }
         }
     }
 }
@@ -67,7 +76,7 @@ pub(super) fn kept(state: &State) -> State {
         other => other,
     };
     let status = state.canceling_from.unwrap_or(state.status);
-    State { status, handover, canceling_from: None, ..state.clone() }
+    State { status, handover, canceling_from: None, errors: None, ..state.clone() }
 }
 
 impl Step {
@@ -78,6 +87,7 @@ impl Step {
             id: order.id,
             state: state.handover,
             error,
+            is_by_hand: true,
         })
     }
 
@@ -87,11 +97,12 @@ impl Step {
             id: transition.order.id,
             state: transition.state.handover,
             error: transition.handover_error.clone(),
+            is_by_hand: false,
         }
     }
 }
 
-/// Writes hand-overs of locked orders. A withdrawal is due at once, or when the call has ended that is under way.
+/// Writes hand-overs of locked orders. Whatever is called next is due at once, or when the call has ended that is under way.
 pub(super) async fn write(connection: &mut PgConnection, steps: &[Step]) -> Result<(), sqlx::Error> {
     if steps.is_empty() {
         return Ok(());
@@ -99,16 +110,18 @@ pub(super) async fn write(connection: &mut PgConnection, steps: &[Step]) -> Resu
     let ids: Vec<Uuid> = steps.iter().map(|step| step.id.get()).collect();
     let states: Vec<Option<&str>> = steps.iter().map(|step| step.state.map(HandoverState::as_str)).collect();
     let errors: Vec<Option<&str>> = steps.iter().map(|step| step.error.as_deref()).collect();
+    let by_hand: Vec<bool> = steps.iter().map(|step| step.is_by_hand).collect();
     sqlx::query!(
         "UPDATE expedition_handover h
          SET handover_state = g.state, handover_since = now(), handover_attempts = 0, handover_error = g.error,
              handover_next_attempt_at = CASE WHEN g.state = 'withdrawing' THEN greatest(now(), h.handover_in_call_until) END,
-             handover_in_call_until = CASE WHEN g.state = 'withdrawing' THEN h.handover_in_call_until END
-         FROM unnest($1::uuid[], $2::text[], $3::text[]) AS g (id, state, error)
+             handover_in_call_until = CASE WHEN g.state = 'withdrawing' OR g.by_hand THEN h.handover_in_call_until END
+         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[]) AS g (id, state, error, by_hand)
          WHERE h.id = ANY (ARRAY[g.id])",
         &ids,
         &states as &[Option<&str>],
         &errors as &[Option<&str>],
+        &by_hand,
     )
     .execute(connection)
     .await

@@ -240,7 +240,8 @@ async fn folds<'o>(
     let counted = of(|row| row.items.is_some());
     let packed = orders.iter().filter(|order| order.state.status.is_packed());
     let counted: Vec<Uuid> = packed.map(|order| order.id.get()).filter(|id| counted.contains(id)).collect();
-    let known = subject::read(connection, orders, &with_parcels, &counted).await?;
+    let packed = of(Row::is_packed);
+    let known = subject::read(connection, orders, &with_parcels, &counted, &packed).await?;
     Ok(orders.iter().zip(known).map(|(order, known)| Fold::new(order, known)).collect())
 }
 

@@ -20,7 +20,7 @@ use super::report::{Parcel, Times, merged};
 use super::stocks;
 use super::write::ENTITY;
 use crate::list;
-use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
+use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
@@ -48,14 +48,16 @@ pub async fn report(
     if !refused.is_empty() {
         return Err(Problem::invalid(with_found(refused, strangers(&order, &report))));
     }
-    if !report.force && is_reported(change.connection(), &order).await? {
+    let is_reported = is_reported(change.connection(), &order).await?;
+    if !report.force && is_reported {
         let first = "the system of its warehouse reports on it; with `force` it is moved by hand";
         return Err(wrong_status(order.state.status, first));
     }
     let times = times(change.connection(), id.get()).await?;
     let known = Known::read(change.connection(), id.get(), &report).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
-    let mut step = decide(&order, &report, now, times, &known, locked.ledger)?;
+    let asks_back = is_reported && is_asked_back(&order, &report);
+    let mut step = decide(&order, &report, asks_back, now, times, &known, locked.ledger)?;
     if step.is_change(&order) {
         let lanes = write::write(change.connection(), &context.origin, &order, &mut step).await?;
         change.note_lanes(lanes);
@@ -210,9 +212,21 @@ impl Step {
     }
 }
 
+/// Whether the warehouse is asked for an order before it is incorrect: its system has it, or may have it, and would ship it. Said
+/// again while it is asked, that counts at once, for a system that is gone for good.
+fn is_asked_back(order: &Order, report: &Report) -> bool {
+    let State { status, handover, errors, .. } = &order.state;
+    report.status == Some(Status::Incorrect)
+        && handover.is_some_and(HandoverState::is_handed_over)
+        && errors.is_none()
+        && *status != Status::WaitingForCancel
+        && !status.is_packed()
+}
+
 fn decide(
     order: &Order,
     report: &Report,
+    asks_back: bool,
     now: DateTime<Utc>,
     had: Times,
     known: &Known,
@@ -244,9 +258,13 @@ fn decide(
                 let demand = Demand::new(leaves.iter().map(|(_, stock, n)| (*stock, i64::from(*n))));
                 found = ledger.pack(&order.entered(), &demand);
                 left = Some(leaves);
+                state.errors = None;
             }
         }
         (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
+        (Some(_), None) if asks_back => {
+            state = handover::asked_back_for(&order.state, report.errors.as_ref());
+        }
         (Some(_), None) if !old.is_packed() => {
             ledger.release(&order.entered());
             state.errors.clone_from(&report.errors);

@@ -93,10 +93,28 @@ pub(super) struct Locked {
 
 /// Locks the stocks of orders, by id.
 pub(super) async fn lock(connection: &mut PgConnection, orders: &[Order]) -> Result<Locked, sqlx::Error> {
+    lock_ids(connection, &of(orders)).await
+}
+
+/// The same without waiting; returns those that were free, and are locked now.
+pub(super) async fn lock_free(
+    connection: &mut PgConnection,
+    orders: &[Order],
+) -> Result<Vec<StockId>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id: StockId" FROM product_stock WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED"#,
+        &of(orders) as &[StockId],
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// The stocks of orders, by id.
+fn of(orders: &[Order]) -> Vec<StockId> {
     let mut ids: Vec<StockId> = orders.iter().flat_map(|o| &o.items).filter_map(|item| item.stock).collect();
     ids.sort_unstable();
     ids.dedup();
-    lock_ids(connection, &ids).await
+    ids
 }
 
 /// Locks stocks, by id.

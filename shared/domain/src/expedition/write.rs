@@ -74,7 +74,24 @@ impl Transition<'_> {
         self.order.state.handover != self.state.handover
     }
 
+    /// What changes of it, for the audit.
     fn changes(&self) -> Vec<FieldChange> {
+        let (old, new) = (&self.order.state, &self.state);
+        let mut changes = self.beside_status();
+        let mut add = |field, old: Value, new: Value| {
+            if old != new {
+                changes.push(FieldChange { field, old, new });
+            }
+        };
+        add("status", json!(old.status), json!(new.status));
+        add("handover", json!(old.handover), json!(new.handover));
+        if let Some((field, value)) = self.remark.clone() {
+            add(field, Value::Null, value);
+        }
+        changes
+    }
+
+    fn beside_status(&self) -> Vec<FieldChange> {
         let (old, new) = (&self.order.state, &self.state);
         let mut changes = Vec::new();
         let mut add = |field, old: Value, new: Value| {
@@ -82,15 +99,25 @@ impl Transition<'_> {
                 changes.push(FieldChange { field, old, new });
             }
         };
-        add("status", json!(old.status), json!(new.status));
         add("reservationPaused", json!(old.is_paused), json!(new.is_paused));
         add("errors", json!(old.errors), json!(new.errors));
-        add("handover", json!(old.handover), json!(new.handover));
         changes.extend(self.former_shipper().becomes(&self.shipper()));
-        if let Some((field, value)) = &self.remark {
-            changes.push(FieldChange { field, old: Value::Null, new: value.clone() });
-        }
         changes
+    }
+
+    /// What its record shows in another way since, beside the status: by an edit of the same transaction, or by the transition,
+    /// which comes after the edit.
+    fn told(&self) -> Vec<FieldChange> {
+        let mut made = self.beside_status();
+        let (old, new) = (self.order.state.is_address_checked, self.state.is_address_checked);
+        if old != new {
+            let field = "addressValidationExecuted";
+            made.push(FieldChange { field, old: json!(old), new: json!(new) });
+        }
+        let is_last = |edit: &&FieldChange| made.iter().all(|change| change.field != edit.field);
+        let mut told: Vec<FieldChange> = self.order.edits.iter().filter(is_last).cloned().collect();
+        told.append(&mut made);
+        told
     }
 }
 
@@ -312,7 +339,8 @@ pub(super) async fn write(
         if old != new {
             return Some(status_event(t.order, Some(old), &t.state, Vec::new()));
         }
-        (!t.order.edits.is_empty()).then(|| change_event(t.order, new, &t.order.edits))
+        let told = t.told();
+        (!told.is_empty()).then(|| change_event(t.order, new, &told))
     });
     // null: its status
     let events: Vec<Option<&str>> = changed

@@ -12,7 +12,7 @@ use longshore_kernel::problem::Problem;
 
 /// Jobs that are counted: beyond that, it is many.
 pub const COUNTED: i64 = 1_000;
-/// Jobs under way that are looked at for what does not move: those that were accepted first, twice as many as an organisation may have.
+/// Jobs under way that are looked at for what does not move: twice as many as an organisation may have.
 pub const UNDER_WAY: i64 = 20_000;
 /// A job that has waited this long is reported.
 const WAITS_SECONDS: f64 = 10.0;
@@ -167,10 +167,10 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
                SELECT count(*) AS jobs, min(created_at) AS since FROM (
                    SELECT created_at FROM job
                    WHERE (state = 'failed') IS TRUE AND eshop_id IS NOT NULL
-                     AND (organisation_id, eshop_id, kind) <= (f.organisation_id, f.eshop_id, f.kind)
-                     AND (organisation_id, eshop_id, kind, created_at)
-                         > (f.organisation_id, f.eshop_id, f.kind, now() - make_interval(days => $4))
-                   ORDER BY organisation_id DESC, eshop_id DESC, kind DESC, created_at DESC LIMIT (SELECT $9::bigint)) AS run) AS row
+                     -- in an order of which the other indexes on an organisation and an e-shop have no part
+                     AND organisation_id = f.organisation_id AND eshop_id = f.eshop_id AND kind <= f.kind
+                     AND (kind, created_at) > (f.kind, now() - make_interval(days => $4))
+                   ORDER BY kind DESC, created_at DESC LIMIT (SELECT $9::bigint)) AS run) AS row
            ORDER BY row.jobs DESC, row.since, f.eshop_id, f.kind"#,
         scope.organisations(),
         scope.eshop(),
@@ -180,7 +180,7 @@ async fn failing(db: &Database, scope: &Scope) -> Result<Vec<Failing>, Problem> 
         LISTED,
         COUNTED,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }
@@ -238,17 +238,17 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
 }
 
 /// Sequences with jobs that have waited for a while, the longest first, each with its first job; and pulls that wait for
-/// one of the same source. The first of each organisation, then the next of each.
+/// one of the same source. By the index on the jobs of sequences, each of which is of one organisation. The first of each
+/// organisation, then the next of each.
 async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
     let found = sqlx::query_as!(
         Behind,
         r#"WITH live AS (
                SELECT id, organisation_id, kind, state, source, sequence, acceptance, out_of_line_until,
                       coalesce(progressed_at, changed_at) AS changed_at FROM job
-               WHERE state IN ('queued', 'running', 'retrying')
-                 AND in_scope($1, organisation_id, organisations)
-                 AND in_eshop($2, eshop_id)
-               ORDER BY acceptance LIMIT $3
+               WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+                 AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
+               ORDER BY organisation_id, acceptance LIMIT $3
            ), waiting AS (
                -- by windows: a join of them with themselves may be planned as a full product
                SELECT id, organisation_id, changed_at,
@@ -257,7 +257,7 @@ async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
                            WHEN state = 'queued' AND source IS NOT NULL AND kind <> 'stock.send'
                            THEN (array_agg(id) FILTER (WHERE state IN ('running', 'retrying')) OVER (PARTITION BY sequence, kind, source))[1]
                       END AS ahead
-               FROM live WHERE sequence IS NOT NULL
+               FROM live
            ), behind AS (
                SELECT ahead, organisation_id, count(*) AS jobs, min(changed_at) AS since
                FROM waiting WHERE id <> ahead GROUP BY ahead, organisation_id

@@ -14,6 +14,8 @@ pub const ROWS_PER_CHUNK: usize = 1_000;
 pub const BYTES_PER_CHUNK: usize = 1024 * 1024;
 /// The longest row.
 pub const LONGEST_ROW: usize = 1024 * 1024;
+/// Bytes of memory that the values of a row may need when it is read.
+pub const HEAVIEST_ROW: usize = 8 * 1024 * 1024;
 
 /// A chunk decompresses to no more than its last row lets it grow to.
 const DECOMPRESSED_LIMIT: usize = BYTES_PER_CHUNK + LONGEST_ROW + ROWS_PER_CHUNK * 4;

@@ -97,7 +97,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
     let mut started = 0;
     loop {
         let mut change = Change::begin(services).await?;
-        // in the common order of locks on organisations
+        // in the common order of locks on organisations and e-shops
         let due = sqlx::query_as!(
             Due,
             r#"SELECT c.setting_id AS setting, c.kind AS "kind: JobKind", s.eshop_id AS eshop, s.organisation_id AS organisation,
@@ -109,8 +109,10 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
                AND NOT EXISTS (
                    SELECT FROM job j
                    WHERE j.sequence IN (s.organisation_id, s.eshop_id) AND j.state IN ('queued', 'running', 'retrying')
-                     AND j.eshop_id = s.eshop_id AND j.kind = c.kind AND j.source IS NOT NULL)
-             ORDER BY s.organisation_id, c.setting_id LIMIT $1
+                     AND j.eshop_id = s.eshop_id AND j.kind = c.kind AND j.source IS NOT NULL
+                     -- changes are sent every few seconds: they neither are the schedule nor hold it up
+                     AND (j.kind <> 'stock.send' OR j.source <> 'changes'))
+             ORDER BY s.organisation_id, s.eshop_id, c.kind LIMIT $1
              FOR UPDATE OF c SKIP LOCKED"#,
             BATCH,
         )

@@ -4,10 +4,14 @@
 //! # Words
 //!
 //! - An **item** is one of our products in the partner's catalogue ([`items`]). The quantity that the partner last **took**
-//!   of each item, in each of its warehouses, is stored, so a send-out is a comparison and is safe to repeat.
+//!   of each item, in each of its warehouses, is stored, so a send-out is a comparison and is safe to repeat. It is **unknown**
+//!   from before a call until its answer is recorded ([`announce`], [`record`]): what a lost answer was about differs from
+//!   any quantity, and is sent again.
 //! - A **listing** reads the items of the partner ([`listing`]): page by page, to its end, before any stock is sent.
-//! - A **change** is recorded by Postgres itself, in the transaction that alters a stock (`stock_change`): nothing can
-//!   forget it. [`changes`] turns changes into products that are **due** for an e-shop, and into its next job.
+//! - A **change** is recorded by Postgres itself, in the transaction that alters a stock (`stock_change`) or the products of
+//!   an e-shop (`eshop_stock_change`): nothing can forget it. [`changes`] turns changes into products that are **due** for an
+//!   e-shop, and into its next job.
+//! - An SKU is **withdrawn** when its product leaves the e-shop ([`withdrawn`]): the partner is sent zero.
 //! - A job's [`Extent`] says what it compares: what is due; everything, or one warehouse, of what is known (by trigger and
 //!   by the clock); or everything with the real stocks of the partner (nightly), which repairs and reports changes that
 //!   were made there.
@@ -18,6 +22,7 @@
 pub mod changes;
 pub mod items;
 pub mod listing;
+pub mod withdrawn;
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -165,8 +170,8 @@ impl After {
     }
 }
 
-/// The next items, at most so many, whose last accepted quantity differs from the current one. What it refused already
-/// is among them only where everything is compared.
+/// The next items, at most so many, whose last accepted quantity differs from the current one, which is zero for a withdrawn
+/// SKU. What it refused already is among them only where everything is compared.
 pub async fn next(
     services: &Services,
     eshop: EshopId,
@@ -181,13 +186,21 @@ pub async fn next(
         Extent::Changes => {
             sqlx::query_as!(
                 StockToSend,
-                r#"SELECT w.partner_warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
-                          w.product_sku AS "product_sku!", w.wanted AS "pieces!"
-                   FROM stock_due d JOIN partner_stock_wanted w ON w.eshop_id = d.eshop_id AND w.product_id = d.product_id
-                   WHERE d.eshop_id = $1 AND d.number <= $2 AND w.eshop_id = $1
-                     AND w.wanted IS DISTINCT FROM w.taken AND w.wanted IS DISTINCT FROM w.refused
-                     AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
-                   ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
+                r#"SELECT w.warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
+                          w.product_sku AS "product_sku!", w.pieces AS "pieces!"
+                   FROM (SELECT w.partner_warehouse AS warehouse, w.inventory, w.item, w.product_sku, w.wanted AS pieces
+                         FROM stock_due d
+                         -- looked up by what is due: a join may go through all products of the e-shop
+                         CROSS JOIN LATERAL (SELECT * FROM partner_stock_wanted w
+                                             WHERE w.eshop_id = $1 AND w.product_id = d.product_id OFFSET 0) AS w
+                         WHERE d.eshop_id = $1 AND d.number <= $2
+                           AND w.wanted IS DISTINCT FROM w.taken AND w.wanted IS DISTINCT FROM w.refused
+                         UNION ALL
+                         SELECT g.partner_warehouse, g.inventory, g.item, g.product_sku, 0
+                         FROM partner_stock_withdrawn g
+                         WHERE g.eshop_id = $1 AND g.taken IS DISTINCT FROM 0 AND g.refused IS DISTINCT FROM 0) AS w
+                   WHERE (w.warehouse, w.inventory, w.item) > ($3, $4, $5)
+                   ORDER BY w.warehouse, w.inventory, w.item LIMIT $6"#,
                 eshop.get(),
                 due,
                 after.warehouse,
@@ -202,13 +215,18 @@ pub async fn next(
             let warehouse = if let Extent::Warehouse(warehouse) = extent { Some(warehouse) } else { None };
             sqlx::query_as!(
                 StockToSend,
-                r#"SELECT w.partner_warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
-                          w.product_sku AS "product_sku!", w.wanted AS "pieces!"
-                   FROM partner_stock_wanted w
-                   WHERE w.eshop_id = $1 AND ($2::text IS NULL OR w.partner_warehouse = $2)
-                     AND w.wanted IS DISTINCT FROM w.taken
-                     AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
-                   ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
+                r#"SELECT w.warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
+                          w.product_sku AS "product_sku!", w.pieces AS "pieces!"
+                   FROM (SELECT w.partner_warehouse AS warehouse, w.inventory, w.item, w.product_sku, w.wanted AS pieces
+                         FROM partner_stock_wanted w
+                         WHERE w.eshop_id = $1 AND w.wanted IS DISTINCT FROM w.taken
+                         UNION ALL
+                         SELECT g.partner_warehouse, g.inventory, g.item, g.product_sku, 0
+                         FROM partner_stock_withdrawn g
+                         WHERE g.eshop_id = $1 AND g.taken IS DISTINCT FROM 0) AS w
+                   WHERE ($2::text IS NULL OR w.warehouse = $2)
+                     AND (w.warehouse, w.inventory, w.item) > ($3, $4, $5)
+                   ORDER BY w.warehouse, w.inventory, w.item LIMIT $6"#,
                 eshop.get(),
                 warehouse as Option<&String>,
                 after.warehouse,
@@ -222,7 +240,46 @@ pub async fn next(
     })
 }
 
-/// Records what a call came to: what was taken, what was refused and why, and the job's progress. `false` if the claim was lost.
+/// Records that a call is about to be made with items of one place of the partner: until its answer is recorded, nobody knows
+/// what the partner has of them. Without it, an answer that is lost would leave the quantity from before the call, and a stock
+/// that returns to it would not be sent. Nothing may be called if the claim was lost: a successor may have sent what is newer.
+pub async fn announce(
+    services: &Services,
+    claim: &Claim,
+    eshop: EshopId,
+    stocks: &[StockToSend],
+) -> Result<Hold, Problem> {
+    let Some(StockToSend { inventory, warehouse, .. }) = stocks.first() else { return Ok(Hold::Kept) };
+    let items: Vec<&str> = stocks.iter().map(|wanted| wanted.item.as_str()).collect();
+    let held = sqlx::query_scalar!(
+        r#"WITH held AS (
+               SELECT true AS yes FROM job_chunk
+               WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL
+               FOR NO KEY UPDATE
+           ), announced AS (
+               INSERT INTO partner_stock AS s (eshop_id, inventory, item, partner_warehouse)
+               SELECT $4, $5, i.item, $6
+               FROM held CROSS JOIN partner_item i
+               WHERE i.eshop_id = $4 AND i.inventory = $5 AND i.item = ANY ($7::text[])
+               ORDER BY i.item
+               ON CONFLICT (eshop_id, inventory, item, partner_warehouse) DO UPDATE SET taken = NULL, refused = NULL
+               WHERE s.taken IS NOT NULL OR s.refused IS NOT NULL
+           )
+           SELECT EXISTS (SELECT FROM held) AS "held!""#,
+        claim.job.get(),
+        claim.number,
+        claim.token,
+        eshop.get(),
+        inventory.as_str(),
+        warehouse.as_str(),
+        &items as &[&str],
+    )
+    .fetch_one(&services.db.main)
+    .await?;
+    Ok(if held { Hold::Kept } else { Hold::Lost })
+}
+
+/// Records what a call came to: what was taken, what was refused and why, and the job's progress.
 pub async fn record(
     services: &Services,
     claim: &Claim,
@@ -244,7 +301,7 @@ pub async fn record(
     let column = |of: fn(&StockToSend) -> &str| stocks.iter().map(of).collect::<Vec<_>>();
     let pieces: Vec<i32> = stocks.iter().map(|wanted| wanted.pieces).collect();
     sqlx::query!(
-        "INSERT INTO partner_stock AS s (eshop_id, inventory, item, partner_warehouse, taken, refused)
+        "INSERT INTO partner_stock (eshop_id, inventory, item, partner_warehouse, taken, refused)
          SELECT $1, t.inventory, t.item, t.warehouse, CASE WHEN t.taken THEN t.pieces END,
                 CASE WHEN NOT t.taken THEN t.pieces END
          FROM unnest($2::text[], $3::text[], $4::text[], $5::int[], $6::bool[])
@@ -252,7 +309,7 @@ pub async fn record(
          -- what the partner has taken out of its catalogue meanwhile has no stock there
          JOIN partner_item i ON i.eshop_id = $1 AND i.inventory = t.inventory AND i.item = t.item
          ON CONFLICT (eshop_id, inventory, item, partner_warehouse) DO UPDATE
-         SET taken = coalesce(excluded.taken, s.taken), refused = excluded.refused, changed_at = now()",
+         SET taken = excluded.taken, refused = excluded.refused, changed_at = now()",
         eshop.get(),
         &column(|wanted| &wanted.inventory) as &[&str],
         &column(|wanted| &wanted.item) as &[&str],

@@ -1,5 +1,6 @@
 //! The health of webhooks: which of them need attention, and the details of one.
 
+pub mod exhausted;
 mod list;
 
 use chrono::{DateTime, Utc};
@@ -36,10 +37,13 @@ impl Health {
     }
 }
 
+/// Seconds after which a destination that fails needs attention, if the breaker has not opened before: one failed call is no alarm.
+pub const LASTING: f64 = 60.0;
+
 /// How many webhooks need attention, each count at most [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attention {
-    /// Active ones that fail.
+    /// Active ones that fail: the breaker has opened, or every attempt has failed for [`LASTING`], and deliveries wait for the next.
     pub failing: i64,
     /// When the last of these began to.
     pub failing_since: Option<DateTime<Utc>>,
@@ -56,8 +60,9 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
         r#"SELECT f.failing AS "failing!", f.failing_since, d.disabled AS "disabled!", d.disabled_at
            FROM (SELECT count(*) AS failing, max(failing_since) AS failing_since FROM (
                      SELECT l.failing_since FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                     WHERE l.failures > 0 AND w.active
-                       AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                     WHERE l.failures > 0 AND (l.probe_at IS NOT NULL OR l.failing_since <= now() - make_interval(secs => $4))
+                       AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                       AND (SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) LIMIT 1)
                      LIMIT $3) AS f) AS f
            CROSS JOIN (SELECT count(*) AS disabled, max(disabled_at) AS disabled_at FROM (
                      SELECT w.disabled_at FROM webhook w
@@ -67,13 +72,31 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
+        LASTING,
     )
     .fetch_one(&db.lists)
     .await?;
     Ok(found)
 }
 
-/// A webhook that fails now.
+/// How many are [`Health::Failing`], at most [`COUNTED`]: also those that need no attention yet.
+pub async fn failing(db: &Database, scope: &Scope) -> Result<i64, Problem> {
+    let failing = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "failing!" FROM (
+               SELECT FROM webhook_lane l
+               CROSS JOIN LATERAL (SELECT organisation_id, eshop_id, active FROM webhook WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
+               WHERE l.failures > 0 AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+               LIMIT $3) AS f"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        COUNTED,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(failing)
+}
+
+/// A webhook that fails now, as [`Attention::failing`] counts them.
 #[derive(Clone, Debug)]
 pub struct Unwell {
     /// Its id.
@@ -101,11 +124,14 @@ pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwe
         r#"WITH failing AS (
                SELECT w.id, w.destination, w.organisation_id, w.eshop_id, l.failing_since
                -- what others have does not take up the number where the scope names organisations
-               FROM (SELECT webhook_id, failing_since FROM webhook_lane WHERE failures > 0
+               FROM (SELECT webhook_id, failing_since FROM webhook_lane
+                     WHERE failures > 0 AND (probe_at IS NOT NULL OR failing_since <= now() - make_interval(secs => $6))
                      ORDER BY failing_since LIMIT (SELECT CASE WHEN $1::uuid[] IS NULL THEN $5::bigint END)) AS l
                CROSS JOIN LATERAL (SELECT id, destination, organisation_id, eshop_id, active FROM webhook
                                    WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
                WHERE w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                 -- where nothing waits, nothing would show that the destination is back
+                 AND (SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) LIMIT 1)
            ), named AS (
                SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY failing_since, id) AS turn
                FROM failing ORDER BY turn, failing_since, id LIMIT $4
@@ -123,6 +149,7 @@ pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwe
         COUNTED,
         count,
         LOOKED_AT,
+        LASTING,
     )
     .fetch_all(&db.lists)
     .await?;
@@ -190,6 +217,8 @@ pub struct Webhook {
     pub probe_at: Option<DateTime<Utc>>,
     /// Probes that have failed since it opened.
     pub probes: i32,
+    /// Until when nothing is sent because the destination asked for that.
+    pub held_until: Option<DateTime<Utc>>,
     /// Whether a worker serves its lane at this moment.
     pub leased: bool,
     /// Deliveries that wait, at most [`WAITING`].
@@ -215,7 +244,8 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
         r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination,
                   w.active, w.authentication_type, w.disabled_reason, w.disabled_at, w.max_in_flight, w.ordered,
                   w.created_at, f.secrets AS "former_secrets!", f.until AS "former_sign_until?",
-                  l.failures, l.failing_since, l.probe_at, l.probes, l.leased_until > now() AS "leased!",
+                  l.failures, l.failing_since, l.probe_at, l.probes,
+                  CASE WHEN l.held_until > now() THEN l.held_until END AS held_until, l.leased_until > now() AS "leased!",
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id LIMIT $4) AS n) AS "waiting!",
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()
                                          LIMIT $4) AS n) AS "due!",

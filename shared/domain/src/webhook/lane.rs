@@ -18,6 +18,7 @@
 
 pub mod backlog;
 mod fetch;
+mod late;
 mod lease;
 mod outcome;
 mod owner;
@@ -26,8 +27,8 @@ mod scan;
 mod warm;
 
 pub use self::fetch::{BATCH, Batch, Cursor, Due, FEW, From, fetch};
+pub(in crate::webhook) use self::lease::{HELD_BACK, hold_back, until_ending};
 pub use self::lease::{LEASE, Lease, Leased, PostgresTime, Renewed, lease, release, renew};
-pub(in crate::webhook) use self::lease::{hold_back, until_ending};
 pub use self::outcome::{Attempt, End, Outcome, Reported, record};
 pub use self::owner::owners;
 pub use self::retry::{Retries, retries};

@@ -19,6 +19,9 @@ pub const ATTEMPTS: usize = STEPS.len() + 1;
 /// By what part of itself a step is longer or shorter at most.
 pub const JITTER: f64 = 0.2;
 
+/// No delivery waits longer for its next attempt: the last step with its jitter.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(29 * HOUR);
+
 /// How long to wait after so many failed attempts; nothing when that was the last.
 ///
 /// `lot` in -1.0 to 1.0 places the wait within the jitter. A `Retry-After` of the destination makes it longer, by at
@@ -32,12 +35,14 @@ pub fn wait(failed_attempts: usize, retry_after: Option<Duration>, lot: f64) -> 
     Some(retry_after.map_or(jittered, |asked| jittered.max(asked.min(next))))
 }
 
-/// For how long a destination is left alone that asks for it after so many failed attempts of a delivery: at most for the step
-/// that would come after.
+/// For how long a whole webhook is held at most because its destination asks for it: as long as the longest pause before a probe.
+/// The header may be about one delivery only, and the others wait with it.
+const LONGEST_HOLD: Duration = Duration::from_secs(5 * MINUTE);
+
+/// For how long a destination is left alone that asks for it.
 #[must_use]
-pub fn hold(failed_attempts: usize, retry_after: Duration) -> Duration {
-    let next = STEPS.get(failed_attempts).copied().unwrap_or(STEPS[STEPS.len() - 1]);
-    retry_after.min(Duration::from_secs(next))
+pub fn hold(retry_after: Duration) -> Duration {
+    retry_after.min(LONGEST_HOLD)
 }
 
 /// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date, which counts from `now`.
@@ -57,6 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::webhook::breaker::PAUSES;
 
     #[expect(clippy::unnecessary_wraps, reason = "it reads as what a header gave, or a wait came to")]
     fn seconds(n: u64) -> Option<Duration> {
@@ -82,11 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_left_alone_for_as_long_as_it_asks_up_to_the_next_step() {
-        assert_eq!(hold(1, Duration::from_secs(20)), Duration::from_secs(20));
-        assert_eq!(hold(1, Duration::from_hours(24)), Duration::from_mins(5));
-        assert_eq!(hold(2, Duration::from_hours(24)), Duration::from_mins(30));
-        assert_eq!(hold(10, Duration::from_hours(99)), Duration::from_hours(24));
+    fn a_destination_is_left_alone_for_as_long_as_it_asks_up_to_the_longest_pause_of_the_breaker() {
+        assert_eq!(hold(Duration::from_secs(20)), Duration::from_secs(20));
+        assert_eq!(hold(Duration::from_hours(24)), LONGEST_HOLD);
+        assert_eq!(Some(LONGEST_HOLD), PAUSES.last().copied().map(Duration::from_secs_f64));
     }
 
     #[test]
@@ -111,7 +116,7 @@ mod tests {
             let plain = wait(failed, None, lot).unwrap();
             prop_assert!(plain >= base.mul_f64(0.799_999) && plain <= base.mul_f64(1.200_001));
             let waited = wait(failed, asked, lot).unwrap();
-            prop_assert!(waited >= plain);
+            prop_assert!(waited >= plain && waited <= LONGEST_WAIT);
             let next = wait(failed + 1, None, 0.0).unwrap_or(base);
             prop_assert!(waited <= plain.max(next));
             if let Some(asked) = asked {

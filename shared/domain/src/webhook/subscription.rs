@@ -206,12 +206,13 @@ pub async fn update(
     let webhook = shown(change.connection(), context.scope(), id).await?;
     let answer = Answer::updated(location(id), webhook.version, webhook.json);
     let answer = change.answer(context.claim, answer).await?;
-    until_paused(services, id, held).await;
+    after_switch(services, id, &new, held).await;
     Ok(answer)
 }
 
-/// Activates or deactivates a webhook (`PUT /api/eshop-webhook/activate|deactivate/{id}`). Deliveries that became due while
-/// it was inactive were kept and are sent now; the failures of a disabled one are reset.
+/// Activates or deactivates a webhook (`PUT /api/eshop-webhook/activate|deactivate/{id}`). What waits at one that was inactive is
+/// sent now, also what was to be tried again later, and its failures are reset. One that is active stays as it is; if it waits for
+/// its destination, it is served now.
 pub async fn set_active(
     services: &Services,
     context: &Context,
@@ -234,15 +235,29 @@ pub async fn set_active_if(
     check(old.version)?;
     let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
     let held = set(&mut change, services, context, id, &new).await?;
+    if active && new.switched.is_none() && delivery::end_wait(change.connection(), id).await? {
+        change.note_lanes([id]);
+    }
     let answer = change.answer(context.claim, Answer::done()).await?;
-    until_paused(services, id, held).await;
+    after_switch(services, id, &new, held).await;
     Ok(answer)
 }
 
-/// After a deactivation was committed: waits until the holder of the lane begins no more calls.
-async fn until_paused(services: &Services, id: WebhookId, held: Option<i64>) {
+/// After a change was committed: if it deactivates, waits until the holder of the lane begins no more calls; if it activates,
+/// releases what waits.
+async fn after_switch(services: &Services, id: WebhookId, new: &edit::Fields, held: Option<i64>) {
     if let Some(token) = held {
         lane::until_ending(services, id, token).await;
+    }
+    if new.switched != Some(true) {
+        return;
+    }
+    // it is active, whatever becomes of this: what is not released is sent at its own time
+    if let Err(problem) = delivery::release_all(services, id).await {
+        tracing::warn!(
+            webhook.id = %id, error = %causes(&problem),
+            "deliveries of an activated webhook were not released; they are sent when their next attempt is due"
+        );
     }
 }
 
@@ -417,5 +432,5 @@ async fn set(
         change.note_lanes([id]);
     }
     // as a rotation: no lease is granted, and none renewed unchanged, to a worker that has read the webhook as it was
-    if new.pauses { Ok(id.fence(change.connection()).await?) } else { Ok(None) }
+    if new.switched == Some(false) { Ok(id.fence(change.connection()).await?) } else { Ok(None) }
 }

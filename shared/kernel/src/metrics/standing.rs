@@ -178,7 +178,7 @@ impl Gauges {
         );
         registry.register(
             "webhook_held",
-            "Due deliveries that wait for a failing destination",
+            "Due deliveries that wait for a destination that fails, or asked for a pause",
             all.webhook_held.clone(),
         );
         registry.register(

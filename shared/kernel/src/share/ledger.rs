@@ -10,8 +10,12 @@ use uuid::Uuid;
 
 use super::{Refusal, Who};
 
-/// Requests of one account that wait: the next one is refused at once.
+/// Requests of one account that wait, and of all callers without a token: the next one is refused at once. Who gives back looks at all that
+/// wait, so that their number is a limit of its time.
 const MOST_WAITING: usize = 1_024;
+
+/// Requests of one address without a token that wait.
+const MOST_WAITING_AT: usize = MOST_WAITING / 4;
 
 /// Counts a thing that all use; cheap to clone.
 #[derive(Clone, Debug)]
@@ -31,6 +35,7 @@ struct State {
     used: u64,
     /// by organisation, or account without one
     groups: HashMap<Uuid, u64>,
+    /// by account, or address without one
     accounts: HashMap<Uuid, u64>,
     waiting: HashMap<Who, VecDeque<Waiter>>,
     /// of the next waiting caller
@@ -81,7 +86,7 @@ impl Ledger {
     /// [`Refusal::Share`] where the asker has its share, [`Refusal::Full`] where it has less and there is no more.
     pub fn take(&self, who: Who, amount: u64) -> Result<Grant, Refusal> {
         let mut state = self.lock();
-        if !self.has_room(&state, who.group, amount) {
+        if !self.has_room(&state, who, amount) {
             return Err(self.refusal(&state, who, amount));
         }
         Ok(self.grant(&mut state, who, amount))
@@ -97,8 +102,10 @@ impl Ledger {
     #[must_use]
     pub fn is_over(&self, who: Who) -> bool {
         let state = self.lock();
-        let held = state.held(who.group);
-        held > 0 && held >= self.0.times * self.0.size.saturating_sub(state.used)
+        // what callers without a token have not read, they may not take from others: it is never refused
+        let used = if who.has_token() { state.used - state.group(Who::default()) } else { state.used };
+        let (held, most) = (state.held(who), self.0.times * self.0.size.saturating_sub(used));
+        held > 0 && held >= if who.has_token() { most } else { most.saturating_sub(state.group(who)) }
     }
 
     /// Takes one, and waits for it.
@@ -110,10 +117,10 @@ impl Ledger {
             let mut state = self.lock();
             // waiting callers have asked before
             let is_next = !state.waiting.contains_key(&who);
-            if is_next && self.has_room(&state, who.group, 1) {
+            if is_next && self.has_room(&state, who, 1) {
                 return Ok(self.grant(&mut state, who, 1));
             }
-            if state.waiting.get(&who).is_some_and(|waiting| waiting.len() >= MOST_WAITING) {
+            if state.is_line_full(who) {
                 return Err(self.refusal(&state, who, 1));
             }
             let (sender, receiver) = oneshot::channel();
@@ -140,17 +147,22 @@ impl Ledger {
         Err(self.refusal(&state, who, 1))
     }
 
-    fn has_room(&self, state: &State, group: Uuid, amount: u64) -> bool {
+    fn has_room(&self, state: &State, who: Who, amount: u64) -> bool {
         let Some(free) = self.0.size.checked_sub(state.used + amount) else { return false };
-        let held = state.held(group);
-        held == 0 || held + amount <= self.0.times * free
+        let (held, group) = (state.held(who), state.group(who));
+        if group == 0 {
+            return true;
+        }
+        let Some(left) = (self.0.times * free).checked_sub(group + amount) else { return false };
+        // of the common share of those without a token, an address may have as much as it leaves to the others
+        who.has_token() || held == 0 || held + amount <= left
     }
 
     fn refusal(&self, state: &State, who: Who, amount: u64) -> Refusal {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
-        let (held, groups) = (state.held(who.group), state.groups.len() as u64);
+        let (held, groups) = (state.held(who), state.groups.len() as u64);
         // some is free, but not for a caller that already has this much; or the caller has more than an equal part
-        if state.used + amount <= self.0.size || held > 0 && held * groups >= state.used {
+        if held > 0 && (state.used + amount <= self.0.size || held * groups >= state.used) {
             Refusal::Share(self.0.what)
         } else {
             Refusal::Full(self.0.what)
@@ -194,17 +206,35 @@ impl Ledger {
     fn next(&self, state: &State) -> Option<Who> {
         let turn = |who: &Who| {
             let oldest = state.waiting.get(who).and_then(VecDeque::front).map_or(0, |waiter| waiter.number);
-            let account = state.accounts.get(&who.account).copied().unwrap_or_default();
-            (state.held(who.group), account, oldest)
+            (state.group(*who), state.account(*who), oldest)
         };
-        let waiting = state.waiting.keys().filter(|who| self.has_room(state, who.group, 1));
+        let waiting = state.waiting.keys().filter(|who| self.has_room(state, **who, 1));
         waiting.min_by_key(|who| turn(who)).copied()
     }
 }
 
 impl State {
-    fn held(&self, group: Uuid) -> u64 {
-        self.groups.get(&group).copied().unwrap_or_default()
+    fn group(&self, who: Who) -> u64 {
+        self.groups.get(&who.group).copied().unwrap_or_default()
+    }
+
+    fn account(&self, who: Who) -> u64 {
+        self.accounts.get(&who.account).copied().unwrap_or_default()
+    }
+
+    /// What counts against the share of a caller: all of its organisation, or of its address.
+    fn held(&self, who: Who) -> u64 {
+        if who.has_token() { self.group(who) } else { self.account(who) }
+    }
+
+    /// Whether no more requests of a caller may wait.
+    fn is_line_full(&self, who: Who) -> bool {
+        let of_caller = self.waiting.get(&who).map_or(0, VecDeque::len);
+        if who.has_token() {
+            return of_caller >= MOST_WAITING;
+        }
+        let lines = self.waiting.iter().filter(|(other, _)| !other.has_token());
+        of_caller >= MOST_WAITING_AT || lines.map(|(_, line)| line.len()).sum::<usize>() >= MOST_WAITING
     }
 
     fn add(&mut self, who: Who, amount: u64) {
@@ -268,6 +298,8 @@ impl Drop for Grant {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     const ZERO: Duration = Duration::ZERO;
@@ -298,6 +330,64 @@ mod tests {
         assert_eq!(take_all(&Ledger::new("places", 4, 1), who(1, 1)).len(), 2);
         assert_eq!(take_all(&Ledger::new("places", 32, 3), who(1, 1)).len(), 24);
         assert_eq!(take_all(&Ledger::new("places", 1, 1), who(1, 1)).len(), 1);
+    }
+
+    #[test]
+    fn callers_without_a_token_have_what_one_organisation_has_and_each_address_its_part() {
+        let ledger = Ledger::new("places", 64, 1);
+        let at = |n: u8| Who::at(IpAddr::from([192, 0, 2, n]));
+        let mut held = Vec::new();
+        for (n, most) in [(1, 21), (2, 7), (3, 2), (4, 1), (5, 1)] {
+            let taken = take_all(&ledger, at(n));
+            assert_eq!(taken.len(), most, "the address {n}");
+            held.extend(taken);
+        }
+        assert_eq!(held.len(), 32);
+        assert_eq!(ledger.take(at(1), 1).unwrap_err(), Refusal::Share("places"));
+        assert_eq!(ledger.take(at(6), 1).unwrap_err(), Refusal::Full("places"));
+        assert!(ledger.is_over(at(1)) && !ledger.is_over(at(6)));
+        assert_eq!(take_all(&ledger, who(1, 1)).len(), 16);
+        drop(held);
+        assert_eq!(ledger.used(), 0);
+        let [one, same, other] = ["2001:db8:1:2::1", "2001:db8:1:2:3::4", "2001:db8:1:3::1"]
+            .map(|address| Who::at(address.parse().unwrap()));
+        assert!(one == same && one != other, "a client of IPv6 has a whole /64");
+        assert_eq!(Who::at("::ffff:192.0.2.1".parse().unwrap()), at(1));
+        // of the smallest resource, each may have one
+        let smallest = Ledger::new("places", 1, 3);
+        assert_eq!(take_all(&smallest, at(1)).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_so_many_wait_without_a_token() {
+        let ledger = Ledger::new("places", 1, 1);
+        let held = ledger.take(who(1, 1), 1).unwrap();
+        let at = |n: u8| Who::at(IpAddr::from([192, 0, 2, n]));
+        let mut waiting = Vec::new();
+        for (n, most) in
+            [(1, MOST_WAITING_AT), (2, MOST_WAITING_AT), (3, MOST_WAITING_AT), (4, MOST_WAITING_AT), (5, 0)]
+        {
+            for _ in 0..most {
+                let mut wait = Box::pin(ledger.wait(at(n), LONG));
+                assert!(futures::poll!(&mut wait).is_pending());
+                waiting.push(wait);
+            }
+            let mut next = Box::pin(ledger.wait(at(n), LONG));
+            assert!(futures::poll!(&mut next).is_ready(), "one more of the address {n}");
+        }
+        let mut with_token = Box::pin(ledger.wait(who(2, 2), LONG));
+        assert!(futures::poll!(&mut with_token).is_pending(), "an organisation has a line of its own");
+        drop(held);
+        assert!(futures::poll!(&mut with_token).is_pending() && waiting.len() == MOST_WAITING);
+    }
+
+    #[test]
+    fn what_callers_without_a_token_have_not_read_is_not_taken_from_others() {
+        let ledger = Ledger::new("bytes", 100, 1);
+        let unread = ledger.note(Who::at(IpAddr::from([192, 0, 2, 1])), 1_000);
+        let organisation = ledger.note(who(1, 1), 10);
+        assert!(!ledger.is_over(who(1, 1)) && ledger.is_over(unread.who));
+        drop((unread, organisation));
     }
 
     #[tokio::test]

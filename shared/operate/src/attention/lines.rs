@@ -2,17 +2,16 @@
 
 use chrono::{DateTime, Utc};
 use longshore_domain::job::attention::{self as jobs, Behind, COUNTED, Failing, STUCK_MINUTES};
-use longshore_domain::webhook::health::{self, Unwell};
+use longshore_domain::job::shares::LISTED;
+use longshore_domain::webhook::health::{self, exhausted};
 use longshore_kernel::access::Scope;
 use longshore_kernel::figure::{counted, number, seconds, up_to};
 use longshore_kernel::horizon::{self, Holder, Horizon};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
-use url::Url;
-use url::form_urlencoded::Serializer;
 
-use super::{Counted, Kind, Line, Owner, Severity, noisy, partner, refused};
+use super::{Counted, Kind, Line, Owner, Severity, destination, noisy, partner, refused};
 use crate::order::attention::{self as orders, Counts, Silent, WAITING};
 use crate::standing::{Shown, Standing, Verdict};
 
@@ -24,24 +23,21 @@ const NAMED: i64 = 50;
 const QUEUES: &str = "/console/queue";
 const ORDERS: &str = "/console/order/attention";
 
-/// All lines for a scope, the worst first, and what was counted for them.
-pub(super) async fn read(
-    services: &Services,
-    scope: &Scope,
-    stands: &Standing,
-) -> Result<(Vec<Line>, Counted), Problem> {
+/// All lines for a scope but those about the service, and what was counted for them.
+pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counted), Problem> {
     let (db, now) = (&services.db, services.clock.now());
-    let (mut lines, jobs, refused, unanswered, (of_orders, orders), webhooks, unwell) = tokio::try_join!(
-        of_service(services, scope, stands),
+    let (jobs, refused, unanswered, (of_orders, orders), webhooks, unwell, exhausted) = tokio::try_join!(
         jobs::read(db, scope),
         refused::lines(db, scope, now),
         partner::lines(db, scope, now),
         of_orders(services, scope),
         health::attention(db, scope),
         health::unwell(db, scope, NAMED),
+        exhausted::read(db, scope, LISTED),
     )?;
-    lines.extend(of_stuck(&jobs, now));
-    lines.extend(of_hosts(&unwell, now));
+    let mut lines: Vec<Line> = of_stuck(&jobs, now).into_iter().collect();
+    lines.extend(destination::failing(&unwell, now));
+    lines.extend(destination::exhausted(&exhausted, now));
     lines.extend(of_orders);
     lines.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
     lines.extend(refused);
@@ -50,7 +46,6 @@ pub(super) async fn read(
     let named = i64::try_from(unwell.len()).map_err(Problem::internal)?;
     let sums = sums_of_webhooks(&webhooks, named).into_iter().chain(sums_of_jobs(&jobs));
     lines.extend(sums.filter_map(Sum::line));
-    lines.sort_by_key(|line| line.severity);
     Ok((lines, Counted { failed_jobs: jobs.failed, incorrect_orders: orders.refused.min(COUNTED) }))
 }
 
@@ -77,10 +72,9 @@ pub(super) async fn of_service(
     if due.oldest_seconds > LATE {
         let oldest = seconds(due.oldest_seconds);
         // those whose destination fails are not late by the service
-        let count = due.due - due.held;
         let all = if due.is_more { "At least " } else { "" };
         let sentence =
-            format!("{all}{} due, the oldest for {oldest}.", counted(count, "delivery", "deliveries"));
+            format!("{all}{} due, the oldest for {oldest}.", counted(due.free(), "delivery", "deliveries"));
         let line = of_the_service(Kind::LateDeliveries, "", sentence, "/console/webhook");
         lines.push(Line { severity: Severity::Warning, word: "late", ..line });
     }
@@ -186,55 +180,6 @@ fn of_stuck(jobs: &jobs::Attention, now: DateTime<Utc>) -> Option<Line> {
     };
     let line = Line::new(Kind::StuckJobs, "", Owner::Caller, sentence, format!("/console/job/{job}"));
     Some(Line { word: "stuck", cause: jobs.stuck_last, ..line })
-}
-
-/// Hosts of an e-shop whose webhooks fail, the first to fail first: the last answer, since when, and what waits for them.
-fn of_hosts(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Line> {
-    let mut hosts: Vec<(String, Vec<&Unwell>)> = Vec::new();
-    for webhook in unwell {
-        let host = host(&webhook.destination);
-        let is_of = |(known, others): &&mut (String, Vec<&Unwell>)| {
-            *known == host && others.first().is_some_and(|other| other.eshop_id == webhook.eshop_id)
-        };
-        match hosts.iter_mut().find(is_of) {
-            Some((_, others)) => others.push(webhook),
-            None => hosts.push((host, vec![webhook])),
-        }
-    }
-    hosts.iter().filter_map(|(host, webhooks)| of_host(host, webhooks, now)).collect()
-}
-
-fn of_host(host: &str, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Line> {
-    let first = webhooks.first()?;
-    let last = first.last.as_ref();
-    let answer = last.and_then(|last| last["status"].as_i64());
-    let answer = answer.map_or_else(|| "failing".to_owned(), |status| status.to_string());
-    // a sentence of its own, which stands at the end
-    let error = last.filter(|last| last["status"].is_null()).and_then(|last| last["error"].as_str());
-    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-    let lasted = seconds((now - first.since).as_seconds_f64());
-    let waiting: i64 = webhooks.iter().map(|webhook| webhook.waiting).sum();
-    let is_more = webhooks.iter().any(|webhook| webhook.waiting >= health::COUNTED);
-    let waiting = format!("{}{}", number(waiting), if is_more { "+" } else { "" });
-    let several = if webhooks.len() > 1 { format!(", {} webhooks", webhooks.len()) } else { String::new() };
-    let sentence =
-        format!("{host} ({}{several}): {answer} for {lasted}, {waiting} waiting{error}.", first.eshop);
-    let page = if webhooks.len() > 1 {
-        let query = Serializer::new(String::new()).append_pair("text", host).finish();
-        format!("/console/webhook?{query}")
-    } else {
-        format!("/console/webhook/{}", first.id)
-    };
-    let owner = Owner::Organisation(first.organisation_id);
-    let line = Line::new(Kind::Destination, &format!("{} {host}", first.eshop_id), owner, sentence, page);
-    let cause = webhooks.iter().map(|webhook| webhook.since).max();
-    Some(Line { word: "webhook", cause, ..line })
-}
-
-/// The host of a destination, or all of it where it cannot be read.
-fn host(destination: &str) -> String {
-    let url = Url::parse(destination).ok();
-    url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| destination.to_owned())
 }
 
 /// A warehouse whose system fails, is behind, or has not answered a cancel.
@@ -429,39 +374,4 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             page: QUEUES,
         },
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use chrono::TimeDelta;
-    use serde_json::json;
-    use uuid::Uuid;
-
-    use super::*;
-
-    #[test]
-    fn a_destination_is_named_with_its_answer_or_with_why_there_is_none() {
-        let now = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
-        let said = |last| {
-            let id = Uuid::nil();
-            let webhook = Unwell {
-                id: id.into(),
-                destination: "https://shop.example/in".to_owned(),
-                organisation_id: id.into(),
-                eshop_id: id.into(),
-                eshop: "Harbour".to_owned(),
-                since: now - TimeDelta::minutes(2),
-                last,
-                waiting: 3,
-            };
-            of_hosts(&[webhook], now).remove(0).sentence
-        };
-        let late = json!({"status": null, "error": "no complete response within 15 s"});
-        assert_eq!(said(Some(json!({"status": 503}))), "shop.example (Harbour): 503 for 2 min, 3 waiting.");
-        assert_eq!(
-            said(Some(late)),
-            "shop.example (Harbour): failing for 2 min, 3 waiting: no complete response within 15 s."
-        );
-        assert_eq!(said(None), "shop.example (Harbour): failing for 2 min, 3 waiting.");
-    }
 }

@@ -109,7 +109,7 @@ async fn deliveries(db: &Database, due: &Backlog) -> Result<Option<Most>, Proble
         .fetch_optional(&db.main)
         .await?;
     Ok(name.map(|organisation| {
-        let (items, all) = (due.busiest_due, due.due - due.held);
+        let (items, all) = (due.busiest_due, due.free());
         Most { organisation_id, organisation, items, all, is_more: due.is_more }
     }))
 }

@@ -66,7 +66,8 @@ pub(super) async fn lines(db: &Database, scope: &Scope, now: DateTime<Utc>) -> R
     Ok(read(db, scope).await?.iter().map(|silent| line(silent, now)).collect())
 }
 
-/// Looks for them, among [`UNDER_WAY`] jobs. The first of each organisation are listed, then the next of each.
+/// Looks for them, among [`UNDER_WAY`] jobs with a partner, by the index on these. The first of each organisation are listed, then the
+/// next of each.
 ///
 /// A pull has made no progress since its last page, or since it started. The attempt that runs counts only while none has failed since
 /// then: else each would begin anew. A send-out has no pages, and has made none since an attempt failed. What waits for its turn is
@@ -75,13 +76,14 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Vec<Unanswered>, Probl
     let found = sqlx::query_as!(
         Unanswered,
         r#"WITH live AS MATERIALIZED (
-               SELECT id, organisation_id, eshop_id, kind, state, source, created_at, started_at, accepted_at FROM job
-               WHERE state IN ('queued', 'running', 'retrying') AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
-               ORDER BY acceptance LIMIT $3
+               SELECT id, organisation_id, eshop_id, kind, state, created_at, started_at, accepted_at FROM job
+               WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+                 AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
+               ORDER BY organisation_id, acceptance LIMIT $3
            ), calling AS MATERIALIZED (
                -- one that has not been there for so long has made progress since then
                SELECT * FROM live
-               WHERE source IS NOT NULL AND eshop_id IS NOT NULL AND state <> 'queued'
+               WHERE eshop_id IS NOT NULL AND state <> 'queued'
                  AND coalesce(started_at, created_at) < now() - make_interval(mins => $4)
            ), silent AS (
                SELECT j.id, j.kind, j.organisation_id, j.eshop_id, c.attempts, c.error,

@@ -120,10 +120,10 @@ async fn read(db: &Database, scope: &Scope) -> Result<Vec<Refusing>, Problem> {
                    SELECT created_at FROM job
                    WHERE state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
                      AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed))
-                     AND (organisation_id, eshop_id, kind) <= (r.organisation_id, r.eshop_id, r.kind)
-                     AND (organisation_id, eshop_id, kind, created_at)
-                         > (r.organisation_id, r.eshop_id, r.kind, greatest(before.applied_at, now() - make_interval(days => $4)))
-                   ORDER BY organisation_id DESC, eshop_id DESC, kind DESC, created_at DESC LIMIT (SELECT $9::bigint)) AS run) AS row
+                     -- in an order of which the other indexes on an organisation and an e-shop have no part
+                     AND organisation_id = r.organisation_id AND eshop_id = r.eshop_id AND kind <= r.kind
+                     AND (kind, created_at) > (r.kind, greatest(before.applied_at, now() - make_interval(days => $4)))
+                   ORDER BY kind DESC, created_at DESC LIMIT (SELECT $9::bigint)) AS run) AS row
            ORDER BY row.since, r.eshop_id, r.kind"#,
         scope.organisations(),
         scope.eshop(),
@@ -133,7 +133,7 @@ async fn read(db: &Database, scope: &Scope) -> Result<Vec<Refusing>, Problem> {
         LISTED,
         RUNS,
     )
-    .fetch_all(&db.lists)
+    .fetch_all(&db.main)
     .await?;
     Ok(found)
 }

@@ -113,7 +113,8 @@ async fn stored(db: &Database, scope: &Scope, lines: &HashSet<Uuid>) -> Result<V
         r#"SELECT line_id AS line, kind AS "kind: Kind", organisation_id AS "organisation: OrganisationId", mode AS "mode: Mode",
                   sentence, cause, until, reason, actor_name AS by, at
            FROM attention_silence
-           WHERE until > now() AND (line_id = ANY ($1) OR mode = 'muted')
+           -- not those of a newer version, which was rolled back
+           WHERE until > now() AND kind = ANY ($6) AND (line_id = ANY ($1) OR mode = 'muted')
              AND CASE WHEN organisation_id IS NULL THEN $2::uuid[] IS NULL OR kind = ANY ($3)
                       ELSE in_scope($2, organisation_id) AND ($2::uuid[] IS NOT NULL OR kind <> ALL ($4)) END
            ORDER BY line_id = ANY ($1) DESC, at DESC, id DESC LIMIT $5"#,
@@ -122,6 +123,7 @@ async fn stored(db: &Database, scope: &Scope, lines: &HashSet<Uuid>) -> Result<V
         &Kind::OF_SERVICE.map(Kind::as_str) as &[&str],
         &Kind::sums() as &[&str],
         READ,
+        &Kind::WORDS as &[&str],
     )
     .fetch_all(&db.lists)
     .await?;

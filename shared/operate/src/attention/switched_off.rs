@@ -7,7 +7,6 @@ use longshore_kernel::database::Database;
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
-use longshore_kernel::services::Services;
 use longshore_kernel::words;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -101,18 +100,11 @@ impl Thing {
     }
 }
 
-/// Everything of a scope that people switched off.
-pub async fn read(
-    services: &Services,
-    scope: &Scope,
-    stands: &Standing,
-) -> Result<Vec<SwitchedOff>, Problem> {
-    let db = &services.db;
+/// What of a scope people switched off, besides queues.
+pub(super) async fn things(db: &Database, scope: &Scope) -> Result<Vec<SwitchedOff>, Problem> {
     let (integrations, warehouses, webhooks) =
         tokio::try_join!(integrations(db, scope), warehouses(db, scope), webhooks(db, scope))?;
-    let queues = queues(stands);
     let all = [
-        SwitchedOff::new(What::Queue, i64::try_from(queues.len()).map_err(Problem::internal)?, queues),
         of_rows(What::Integration, "eshop", integrations),
         of_rows(What::Warehouse, "wms", warehouses),
         of_rows(What::Webhook, "webhook", webhooks),
@@ -120,9 +112,12 @@ pub async fn read(
     Ok(all.into_iter().flatten().collect())
 }
 
-fn queues(stands: &Standing) -> Vec<Thing> {
+/// The queues that people paused.
+pub(super) fn queues(stands: &Standing) -> Result<Option<SwitchedOff>, Problem> {
     let paused = stands.queues.iter().filter(|shown| shown.wish.paused);
-    paused.map(queue).collect()
+    let queues: Vec<Thing> = paused.map(queue).collect();
+    let count = i64::try_from(queues.len()).map_err(Problem::internal)?;
+    Ok(SwitchedOff::new(What::Queue, count, queues))
 }
 
 fn queue(shown: &Shown) -> Thing {

@@ -139,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn webhooks_that_are_all_held_wait_for_their_destinations_and_not_for_workers() {
+        let wish = Wish { queue: Queue::Lane, ..queue().wish };
+        let recorded = Recorded { open: Some(1), running: 0, due: Some(0), oldest_seconds: None };
+        let held = Shown { wish, recorded, ..queue() };
+        assert_eq!(held.verdict(), Verdict::NotDue);
+        let sentence = held.sentence();
+        assert!(sentence.contains("its destination, which fails or asked for a pause"), "{sentence}");
+    }
+
+    #[test]
     fn no_work_is_idle_and_a_missing_worker_is_reported_even_then() {
         assert_eq!(queue().verdict(), Verdict::Idle);
         assert_eq!(Shown { workers: Some(0), ..queue() }.verdict(), Verdict::Deserted);

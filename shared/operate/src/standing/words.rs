@@ -51,7 +51,7 @@ impl Shown {
             }
             Verdict::NotDue => {
                 let what = match self.wish.queue {
-                    Queue::Lane => "a failing destination",
+                    Queue::Lane => "its destination, which fails or asked for a pause",
                     _ => "an earlier job, a partner or the next attempt",
                 };
                 format!("{backlog} open, none can start yet: each waits for {what}.")

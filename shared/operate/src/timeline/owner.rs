@@ -62,14 +62,14 @@ pub async fn of_eshop(
     Ok(merged([records, jobs, health]))
 }
 
-/// The timeline of an organisation. The caller must have access to it.
+/// The timeline of an organisation. The caller must have access to it; one that is bound to an e-shop sees what is of that.
 pub async fn of_organisation(
     db: &Database,
     scope: &Scope,
     organisation: OrganisationId,
     wanted: &Wanted,
 ) -> Result<Timeline, Problem> {
-    let owner = Owner { organisation, eshop: None };
+    let owner = Owner { organisation, eshop: scope.eshop() };
     let (records, rest) = tokio::try_join!(
         async {
             if wanted.audit { of_people(db, scope, owner, wanted).await } else { Ok(Source::default()) }

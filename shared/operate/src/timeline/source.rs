@@ -51,6 +51,8 @@ pub(super) async fn records(db: &Database, scope: &Scope, about: &About) -> Resu
     Ok(found)
 }
 
+/// A product and its stocks may be of several e-shops. A caller that is bound to one sees all of the pieces that moved, but for which
+/// order and by whom only of its own orders.
 pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Movement>, Problem> {
     if about.product.is_none() && about.expedition.is_none() {
         return Ok(Vec::new());
@@ -62,8 +64,9 @@ pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Re
                   (SELECT name FROM wms w WHERE w.id = m.wms_id) AS wms,
                   (SELECT product_sku FROM product p WHERE p.id = m.product_id) AS sku,
                   (SELECT internal_id FROM stock_advice a WHERE a.id = m.stock_advice_id) AS advice,
-                  m.expedition_id AS "expedition: ExpeditionId",
-                  (SELECT order_number FROM expedition_detail d WHERE d.id = m.expedition_id) AS order, m.actor_name AS "actor!"
+                  CASE WHEN o.is_seen THEN m.expedition_id END AS "expedition: ExpeditionId",
+                  CASE WHEN o.is_seen THEN (SELECT order_number FROM expedition_detail d WHERE d.id = m.expedition_id) END AS order,
+                  CASE WHEN o.is_seen THEN m.actor_name END AS actor
            FROM (
                (SELECT * FROM stock_movement m
                 WHERE m.product_id = $2 AND in_scope($1, m.organisation_id)
@@ -77,6 +80,9 @@ pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Re
                   AND ($4::timestamptz IS NULL OR m.id < uuid_v7_floor($4))
                 ORDER BY m.id DESC LIMIT $5)
            ) AS m
+           CROSS JOIN LATERAL (
+               SELECT in_eshop($7, (SELECT eshop_id FROM expedition e WHERE e.id = m.expedition_id)) AS is_seen
+           ) AS o
            ORDER BY m.id DESC LIMIT $5"#,
         scope.organisations() as Option<&[OrganisationId]>,
         about.product,
@@ -84,6 +90,7 @@ pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Re
         about.until,
         i64::try_from(SHOWN).map_err(Problem::internal)?,
         about.expedition as Option<ExpeditionId>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.lists)
     .await?;

@@ -1,6 +1,7 @@
 //! Stock advices that were left open (`docs/reference/warehouses.md#stock-advice`).
 
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::warehouse::stock_advice::end::{CLOSED_AT_ONCE, close_due};
 use longshore_shared::warehouse::stock_advice::{create, receive};
 use longshore_worker::jobs::upkeep;
 use serde_json::{Value, json};
@@ -9,8 +10,19 @@ use uuid::Uuid;
 
 use super::support::Place;
 
+/// Makes a supplier.
+pub(super) async fn supplier(place: &Place) -> Uuid {
+    sqlx::query_scalar(
+        "INSERT INTO supplier (id, organisation_id, name, active) VALUES (uuid_v7(), $1, 'Potter', true) RETURNING id",
+    )
+    .bind(place.world.tenant.organisation)
+    .fetch_one(&place.world.owner)
+    .await
+    .unwrap()
+}
+
 /// Announces ten pieces of `P0`, which were expected so many days ago; returns the record.
-async fn announced(place: &Place, supplier: Uuid, name: &str, days_ago: i32) -> Value {
+pub(super) async fn announced(place: &Place, supplier: Uuid, name: &str, days_ago: i32) -> Value {
     let world = &place.world;
     let product: Uuid = sqlx::query_scalar("SELECT id FROM product WHERE product_sku = 'P0'")
         .fetch_one(&world.owner)
@@ -34,7 +46,7 @@ async fn announced(place: &Place, supplier: Uuid, name: &str, days_ago: i32) -> 
     made
 }
 
-async fn received(place: &Place, advice: &Value, quantity: i64) {
+pub(super) async fn received(place: &Place, advice: &Value, quantity: i64) {
     let id = advice["id"].as_str().unwrap().parse().unwrap();
     let body = json!({"items": [{"id": advice["items"][0]["id"], "quantity": quantity}]});
     receive::receive(&place.world.services, &place.world.context, id, body, |_| Ok(())).await.unwrap();
@@ -55,13 +67,7 @@ async fn an_advice_is_closed_some_days_after_it_was_expected_or_last_received(
     let place = Place::new(&options, 1).await;
     let world = &place.world;
     world.webhook("stock_advice_status_change").await;
-    let supplier = sqlx::query_scalar(
-        "INSERT INTO supplier (id, organisation_id, name, active) VALUES (uuid_v7(), $1, 'Potter', true) RETURNING id",
-    )
-    .bind(world.tenant.organisation)
-    .fetch_one(&world.owner)
-    .await
-    .unwrap();
+    let supplier = supplier(&place).await;
     announced(&place, supplier, "expected long ago", 8).await;
     announced(&place, supplier, "expected lately", 6).await;
     announced(&place, supplier, "expected later", -1).await;
@@ -104,4 +110,31 @@ async fn an_advice_is_closed_some_days_after_it_was_expected_or_last_received(
     assert_eq!(world.count(incoming).await, 10);
     assert_eq!(place.stock(0).await, (4, 0, 0), "what has come stays");
     place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn advices_that_cannot_be_closed_hide_no_later_one(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let world = &place.world;
+    let supplier = supplier(&place).await;
+    for n in 0..CLOSED_AT_ONCE {
+        announced(&place, supplier, &format!("locked {n}"), 9).await;
+    }
+    announced(&place, supplier, "free", 8).await;
+    world.execute("UPDATE organisation SET stock_advice_close_interval = 7").await;
+    let mut locking = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM stock_advice WHERE internal_id <> 'free' FOR UPDATE")
+        .execute(&mut *locking)
+        .await
+        .unwrap();
+    assert_eq!(close_due(&world.services).await.unwrap(), 1);
+    let closed: Vec<String> =
+        sqlx::query_scalar("SELECT internal_id FROM stock_advice WHERE status = 'closed'")
+            .fetch_all(&world.owner)
+            .await
+            .unwrap();
+    assert_eq!(closed, ["free"]);
+    locking.rollback().await.unwrap();
+    assert_eq!(close_due(&world.services).await.unwrap(), CLOSED_AT_ONCE.unsigned_abs());
+    assert_eq!(close_due(&world.services).await.unwrap(), 0);
 }

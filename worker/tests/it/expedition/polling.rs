@@ -6,6 +6,7 @@ use longshore_shared::partner::push::Push;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use super::closing::{announced, received, supplier};
 use super::support::Place;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -17,7 +18,9 @@ async fn what_is_inserted_behind_a_lock_says_when_it_was_inserted(
     place.count(&[(0, 1)]).await;
     let mut order = place.body("1", &[(0, 1)]);
     order["send"] = json!(true);
-    order.as_object_mut().unwrap().remove("eshop");
+    let eshop = order.as_object_mut().unwrap().remove("eshop");
+    let packed =
+        json!({"id": "1", "eshop": eshop, "orderNumber": "1", "parcels": [{"extPackageNumber": "1"}]});
     for (push, rows, lock, inserted) in [
         (
             Push::Products,
@@ -39,6 +42,12 @@ async fn what_is_inserted_behind_a_lock_says_when_it_was_inserted(
             "SELECT unnest(ARRAY[e.changed_at, e.status_since, i.changed_at])
              FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id",
         ),
+        (
+            Push::News,
+            vec![packed],
+            "SELECT FROM expedition FOR UPDATE",
+            "SELECT changed_at FROM expedition_parcel",
+        ),
     ] {
         let mut holder = place.world.owner.begin().await.unwrap();
         sqlx::query(lock).execute(&mut *holder).await.unwrap();
@@ -57,4 +66,25 @@ async fn what_is_inserted_behind_a_lock_says_when_it_was_inserted(
             sqlx::query_scalar(inserted).fetch_all(&place.world.owner).await.unwrap();
         assert!(!moments.is_empty() && moments.iter().all(|at| *at > released), "{push:?}: {moments:?}");
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_receipt_says_when_it_was_written(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let advice = announced(&place, supplier(&place).await, "A", 0).await;
+    let mut holder = place.world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM stock_advice FOR UPDATE").execute(&mut *holder).await.unwrap();
+    let release = async {
+        place.world.until_blocked(1).await;
+        let now: DateTime<Utc> =
+            sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *holder).await.unwrap();
+        holder.commit().await.unwrap();
+        now
+    };
+    let ((), released) = tokio::join!(received(&place, &advice, 4), release);
+    let written: DateTime<Utc> = sqlx::query_scalar("SELECT created_at FROM inbound_receipt")
+        .fetch_one(&place.world.owner)
+        .await
+        .unwrap();
+    assert!(written > released);
 }

@@ -1,5 +1,7 @@
 //! A place with products and a carrier, and helpers to order from it.
 
+use std::time::Duration;
+
 use longshore_shared::expedition::allocation;
 use longshore_shared::expedition::command::{self, Command, Done, Instruction};
 use longshore_shared::expedition::together::Batcher;
@@ -129,8 +131,8 @@ impl Place {
                 return rounds;
             }
             assert!(rounds < 1_000, "the allocator does not come to an end");
-            for place in places {
-                allocation::allocate(&self.world.services, place).await.unwrap();
+            for due in places {
+                allocation::allocate(&self.world.services, due.place, Duration::from_secs(30)).await.unwrap();
             }
         }
         unreachable!("there are more rounds")

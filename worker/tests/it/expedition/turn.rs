@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use longshore_shared::expedition::allocation::{self, allocate};
 use longshore_shared::expedition::command::Command;
 use longshore_shared::kernel::migration::MIGRATIONS;
@@ -25,7 +27,7 @@ async fn an_order_that_is_sent_while_the_allocator_waits_for_a_lock_is_not_overt
         .await
         .unwrap();
     // it has read who waits, and waits for the lock of the one that it has found
-    let allocating = allocate(&place.world.services, waiting);
+    let allocating = allocate(&place.world.services, waiting.place, Duration::from_secs(30));
     let sending = async {
         until_locked(&place.world.owner, 1).await.unwrap();
         place.command(earlier, &SEND).await.unwrap();

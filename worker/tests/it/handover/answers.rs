@@ -1,6 +1,6 @@
 //! What each answer to a hand-over makes of its order (`docs/reference/warehouse-systems.md#calls`).
 
-use longshore_shared::expedition::handover::setting;
+use longshore_shared::expedition::handover::{setting, wake};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::{Mischief, On, Stage};
 use serde_json::{Value, json};
@@ -174,6 +174,50 @@ async fn a_call_that_is_wrong_waits_a_quarter_of_an_hour_and_others_go_on(
     let other = depot.send("A-2").await;
     depot.drain().await;
     depot.must_be(other, "awaiting_processing", Some("accepted")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_waits_is_called_again_soon_after_the_setting_was_corrected(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let wake = async || wake::wake(&depot.place.world.services).await.unwrap();
+    let failed = async |number: &str| {
+        let order = depot.send(number).await;
+        depot.system.misbehave(On::Order(order.get()), Mischief::Status(401));
+        depot.drain().await;
+        depot.must_be(order, "awaiting_processing", Some("sending")).await;
+        order
+    };
+    let order = failed("A-1").await;
+    depot.store(json!({"maxInFlight": 9})).await;
+    depot.drain().await;
+    assert_eq!(depot.calls(), [("PUT".to_owned(), 1)], "it waits for a quarter of an hour");
+    assert_eq!(wake().await, 1);
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    // one whose call began before the setting was stored, and failed after the first look
+    let late = failed("A-2").await;
+    assert_eq!(wake().await, 0, "calls may still be under way");
+    for sql in [
+        "ALTER TABLE wms_setting DISABLE TRIGGER USER",
+        "UPDATE wms_setting SET changed_at = changed_at - interval '1 minute', wakes_at = wakes_at - interval '1 minute'",
+        "ALTER TABLE wms_setting ENABLE TRIGGER USER",
+    ] {
+        sqlx::query(sql).execute(&depot.place.world.owner).await.unwrap();
+    }
+    assert_eq!(wake().await, 1);
+    depot.drain().await;
+    depot.must_be(late, "awaiting_processing", Some("accepted")).await;
+    // what fails since fails under this setting
+    failed("A-3").await;
+    assert_eq!(wake().await, 0);
+    let ended: bool = sqlx::query_scalar("SELECT wakes_at IS NULL FROM wms_setting")
+        .fetch_one(&depot.place.world.owner)
+        .await
+        .unwrap();
+    assert!(ended);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

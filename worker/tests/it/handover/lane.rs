@@ -130,7 +130,7 @@ async fn what_a_dead_worker_had_begun_is_called_by_the_next(_: PgPoolOptions, op
         probe: false,
         answer: Answer::Refused(json!([])),
     };
-    assert_eq!(outcome::record(services, &[late]).await.unwrap(), [false]);
+    assert_eq!(outcome::record(services, &[late]).await.unwrap(), [outcome::Recorded::Stale]);
     depot.must_be(order, "awaiting_processing", Some("accepted")).await;
 }
 

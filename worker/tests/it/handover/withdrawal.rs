@@ -7,6 +7,7 @@ use longshore_shared::expedition::handover::outcome::{self, Answer, Outcome};
 use longshore_shared::expedition::handover::{call, lane};
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::partner::push::Push;
 use longshore_testkit::wms::{Mischief, On, Stage, Step};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -185,7 +186,7 @@ async fn a_call_that_is_refused_ends_a_withdrawal(_: PgPoolOptions, options: PgC
             probe: false,
             answer: Answer::Refused(json!([{"message": "no"}])),
         };
-        assert_eq!(outcome::record(services, &[refused]).await.unwrap(), [true]);
+        assert_eq!(outcome::record(services, &[refused]).await.unwrap(), [outcome::Recorded::Yes]);
         depot.must_be(order, status, Some("refused")).await;
         lane::release(&services.db, &lease).await.unwrap();
     }
@@ -276,5 +277,155 @@ async fn no_statement_takes_back_what_the_warehouse_may_have(_: PgPoolOptions, o
             .unwrap_err();
         let constraint = refused.as_database_error().and_then(|error| error.constraint().map(str::to_owned));
         assert_eq!(constraint.as_deref(), Some("what_is_handed_over_is_not_taken_back"));
+    }
+}
+
+/// The errors of an order, and what its record says of the hand-over.
+async fn errors(depot: &Depot, order: ExpeditionId) -> (Option<Value>, Option<String>) {
+    sqlx::query_as(
+        "SELECT errors, handover_error FROM expedition LEFT JOIN expedition_handover USING (id) WHERE id = $1",
+    )
+    .bind(order)
+    .fetch_one(&depot.place.world.owner)
+    .await
+    .unwrap()
+}
+
+fn incorrect() -> Value {
+    json!({"status": "incorrect", "errors": [{"message": "broken"}], "force": true})
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_said_to_be_incorrect_is_asked_back_before_it_can_be_cancelled(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let webhook = depot.place.world.webhook("expedition_change").await;
+    let order = depot.send("A-1").await;
+    depot.system.misbehave(On::Put, Mischief::Late(Duration::from_millis(500)));
+    let report = async {
+        depot.system.wait_until(PATIENCE, |_, asked| !asked.is_empty()).await.unwrap();
+        let asked = depot.place.report(order, incorrect()).await.unwrap();
+        assert_eq!(
+            (&asked["status"], &asked["handover"]["state"], &asked["errors"][0]["message"]),
+            (&json!("awaiting_processing"), &json!("withdrawing"), &json!("broken"))
+        );
+        assert_eq!(asked["handover"]["error"], Value::Null);
+    };
+    tokio::join!(depot.run(), report);
+    depot.drain().await;
+    depot.must_be(order, "incorrect", Some("withdrawn")).await;
+    assert_eq!(errors(&depot, order).await.0.unwrap()[0]["message"], "broken");
+    assert_eq!(depot.place.stock(0).await, (1_000, 0, 0));
+    assert_eq!(depot.calls(), [("PUT".to_owned(), 1), ("DELETE".to_owned(), 1)]);
+    assert_eq!(depot.command(order, &CANCEL).await.unwrap()["status"], "canceled");
+    assert_eq!(depot.entry(order).unwrap().stage, Stage::Withdrawn);
+    let fields: Vec<String> = sqlx::query_scalar(
+        "SELECT jsonb_object_keys(e.data -> 'fields') FROM delivery d JOIN event e ON e.id = d.event_id
+         WHERE d.webhook_id = $1 AND e.entity_id = $2",
+    )
+    .bind(webhook)
+    .bind(order)
+    .fetch_all(&depot.place.world.owner)
+    .await
+    .unwrap();
+    assert_eq!(fields, ["errors"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_said_to_be_incorrect_ends_as_the_warehouse_answers(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    // it is being picked, and stays
+    let order = accepted(&depot, "A-1").await;
+    depot.system.step(order.get(), Step::Pick).unwrap();
+    depot.place.report(order, incorrect()).await.unwrap();
+    depot.drain().await;
+    depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    let (kept, error) = errors(&depot, order).await;
+    assert_eq!(kept, None);
+    assert!(error.is_some());
+    // a cancel takes it over
+    let order = accepted(&depot, "A-2").await;
+    depot.place.report(order, incorrect()).await.unwrap();
+    assert_eq!(depot.command(order, &CANCEL).await.unwrap()["errors"], Value::Null);
+    depot.drain().await;
+    depot.must_be(order, "canceled", Some("withdrawn")).await;
+    // the warehouse refuses the call that was under way
+    let order = depot.send("A-3").await;
+    let services = &depot.place.world.services;
+    let lease = lane::lease(services, depot.wms).await.unwrap().unwrap();
+    let begun = call::begin(&services.db, &lease, 8).await.unwrap().pop().unwrap();
+    depot.place.report(order, incorrect()).await.unwrap();
+    let refused = Outcome {
+        expedition: order,
+        number: begun.number,
+        ask: begun.ask,
+        attempt: begun.attempt,
+        wms: depot.wms,
+        token: lease.token,
+        probe: false,
+        answer: Answer::Refused(json!([{"message": "no"}])),
+    };
+    assert_eq!(outcome::record(services, &[refused]).await.unwrap(), [outcome::Recorded::Yes]);
+    depot.must_be(order, "incorrect", Some("refused")).await;
+    assert_eq!(errors(&depot, order).await.0.unwrap()[0]["message"], "broken");
+    lane::release(&services.db, &lease).await.unwrap();
+    // its system is gone for good: said again, it counts
+    let order = accepted(&depot, "A-4").await;
+    depot.place.report(order, incorrect()).await.unwrap();
+    depot.must_be(order, "awaiting_processing", Some("withdrawing")).await;
+    assert_eq!(depot.place.report(order, incorrect()).await.unwrap()["status"], "incorrect");
+    depot.must_be(order, "incorrect", Some("refused")).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_that_is_due_again_waits_for_the_call_that_is_under_way(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let services = &depot.place.world.services;
+    for is_by_hand in [false, true] {
+        let order = depot.send(&format!("A-{is_by_hand}")).await;
+        let lease = lane::lease(services, depot.wms).await.unwrap().unwrap();
+        let begun = call::begin(&services.db, &lease, 8).await.unwrap().pop().unwrap();
+        assert_eq!((begun.expedition, begun.number), (order, 1));
+        if is_by_hand {
+            depot.command(order, &ROLLBACK).await.unwrap();
+            depot.place.report(order, json!({"cancel": "accepted", "force": true})).await.unwrap();
+            depot.must_be(order, "on_hold", Some("withdrawn")).await;
+        } else {
+            let news =
+                json!({"id": "1", "expedition": order, "status": "incorrect", "errors": [{"message": "no"}]});
+            depot.place.world.sync(Push::News, [news.to_string()]).await;
+            depot.place.world.drain().await;
+            depot.must_be(order, "incorrect", Some("refused")).await;
+        }
+        // held once more, and sent again
+        for command in [&SEND, &ROLLBACK, &SEND] {
+            depot.command(order, command).await.unwrap();
+        }
+        depot.must_be(order, "awaiting_processing", Some("pending")).await;
+        assert!(call::begin(&services.db, &lease, 8).await.unwrap().is_empty(), "the call has not ended");
+        depot.time_passes().await;
+        let again = call::begin(&services.db, &lease, 8).await.unwrap().pop().unwrap();
+        assert_eq!((again.expedition, again.number), (order, 2));
+        let taken = Outcome {
+            expedition: order,
+            number: again.number,
+            ask: again.ask,
+            attempt: again.attempt,
+            wms: depot.wms,
+            token: lease.token,
+            probe: false,
+            answer: Answer::Taken(None),
+        };
+        outcome::record(services, &[taken]).await.unwrap();
+        depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+        lane::release(&services.db, &lease).await.unwrap();
     }
 }

@@ -170,10 +170,12 @@ async fn invalid_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnec
         r#"{"productSku":"P8","name":"U+0000 \u0000"}"#.to_owned(),
         row(9, "Last"),
         r#"{"productSku":"P10","name":"Pot","name":"Pan"}"#.to_owned(),
+        // little text, and a hundred times as much memory
+        format!(r#"{{"productSku":"P11","name":"Jug","x":[{}]}}"#, vec![r#"{"":0}"#; 15_000].join(",")),
     ];
     let job = world.sync(Products, rows).await;
     world.drain().await;
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 9]));
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 10]));
     assert_eq!(
         world.errors(job).await,
         [
@@ -186,6 +188,7 @@ async fn invalid_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnec
             "7 P7 unknown_field",
             "8 P8 invalid_character",
             "10 repeated_key",
+            "11 malformed_row",
         ]
     );
 }

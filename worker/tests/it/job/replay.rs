@@ -85,10 +85,10 @@ async fn a_replay_of_several_webhooks_takes_turns_and_its_figures_add_up(
     assert_eq!(world.count(DUE).await, 4);
     let audited = "SELECT count(*) FROM audit WHERE action = 'webhook.replay'";
     assert_eq!(world.count(audited).await, 3, "a record for each step that sent something");
-    // everything is on its way: what is found is left
+    // everything is on its way, so there is nothing to send: a job that looks at one of the webhooks says so
     let again = replay(&world, all_of(&[large, small])).await;
     world.drain().await;
-    assert_eq!(shown(&world, again).await, succeeded([more + 3, 0, more + 3, 0], [0, 0]));
+    assert_eq!(shown(&world, again).await, succeeded([more, 0, more, 0], [0, 0]));
     assert_eq!(world.count(MADE).await, more + 3);
 }
 

@@ -1,7 +1,9 @@
 //! Stocks sent to a partner: which ones, when, and with what result.
 
+mod assortment;
 mod feed;
 mod list;
+mod lost;
 
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::ids::JobId;

@@ -301,14 +301,49 @@ async fn a_changed_destination_resets_the_breaker(_: PgPoolOptions, options: PgC
     assert_eq!(world.receiver.receipts_at("/new").len(), 15);
 }
 
-/// Makes a lane look as if it had failed for this many days.
+/// Makes a lane look as if it had been tried and failed for this many days.
 async fn failing_for(world: &World, hook: &Hook, days: f64) {
-    sqlx::query("UPDATE webhook_lane SET failing_since = now() - make_interval(secs => $2 * 86400) WHERE webhook_id = $1")
-        .bind(hook.id)
-        .bind(days)
-        .execute(&world.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "UPDATE webhook_lane l SET failing_since = since, tried_since = since
+         FROM (SELECT now() - make_interval(secs => $2 * 86400) AS since) AS s WHERE l.webhook_id = $1",
+    )
+    .bind(hook.id)
+    .bind(days)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn days_in_which_nothing_was_tried_are_no_days_of_failures(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    world.events(&hook, 20).await;
+    world.drain(&hook).await;
+    let state =
+        "SELECT jsonb_build_object('active', w.active, 'old', l.failing_since < now() - interval '5 days',
+                     'new', l.tried_since > now() - interval '1 hour')
+                 FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id WHERE w.id = $1";
+    let fail = async |hours: i32| {
+        sqlx::query("UPDATE webhook_lane SET failed_at = now() - make_interval(hours => $1)")
+            .bind(hours)
+            .execute(&world.pool)
+            .await
+            .unwrap();
+        world.make_probe_due(&hook).await;
+        world.drain(&hook).await;
+        world.value(state, &hook).await
+    };
+    failing_for(&world, &hook, 6.0).await;
+    assert_eq!(fail(30).await, json!({"active": true, "old": true, "new": true}));
+    assert_eq!(fail(1).await["active"], true);
+    // with no longer pause than one before a retry
+    failing_for(&world, &hook, 5.1).await;
+    assert_eq!(fail(28).await, json!({"active": false, "old": true, "new": false}));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -37,6 +37,38 @@ async fn an_inactive_webhook_keeps_its_deliveries_and_activating_resumes_them(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn activating_sends_what_waits_for_its_next_attempt(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for (path, count) in [("/switched", 2_500), ("/changed", 3)] {
+        let hook = world.hook(path, json!({"active": false})).await;
+        world.events(&hook, count).await;
+        sqlx::query("UPDATE delivery SET attempt_count = 5, next_attempt_at = now() + interval '5 hours'")
+            .execute(&world.pool)
+            .await
+            .unwrap();
+        if path == "/switched" {
+            subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
+        } else {
+            change(&world, &hook, json!({"active": true})).await;
+        }
+        world.drain(&hook).await;
+        assert_eq!(
+            (world.live(&hook).await, world.ended(&hook, "delivered").await),
+            (0, count.into()),
+            "{path}"
+        );
+    }
+    // of an active webhook, it changes nothing of that
+    let hook = world.hook("/active", json!({})).await;
+    world.events(&hook, 1).await;
+    let waits = "UPDATE delivery SET attempt_count = 5, next_attempt_at = now() + interval '5 hours'";
+    sqlx::query(waits).execute(&world.pool).await.unwrap();
+    subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.live(&hook).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn deactivating_ends_a_turn_and_calls_under_way_still_count(
     _: PgPoolOptions,
     options: PgConnectOptions,
@@ -86,6 +118,34 @@ async fn deleting_cancels_undelivered_events(_: PgPoolOptions, options: PgConnec
     assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     let again = subscription::delete(&world.services, &world.context(), hook.id).await.unwrap_err();
     assert_eq!(again.kind().status, 410);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_call_under_way_when_its_webhook_is_deleted_is_in_the_history(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    for (path, status, states) in
+        [("/ok", 204, ["delivered", "cancelled"]), ("/bad", 500, ["cancelled", "cancelled"])]
+    {
+        let hook = world.hook(path, json!({"maxInFlight": 1})).await;
+        let gate = world.receiver.hold(path, Answer::Status(status));
+        world.receiver.forget();
+        world.events(&hook, 2).await;
+        let deleting = async {
+            world.receiver.wait_for(1, PATIENCE).await.unwrap();
+            subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
+            gate.open();
+        };
+        let (ran, ()) = tokio::join!(lanes::run(&world.worker, hook.id), deleting);
+        ran.unwrap();
+        let history = "SELECT jsonb_agg(jsonb_build_array(state, attempt_count, attempts -> 0 -> 'status') ORDER BY attempt_count DESC)
+                       FROM delivery_history WHERE webhook_id = $1";
+        let expected = json!([[states[0], 1, status], [states[1], 0, null]]);
+        assert_eq!(world.value(history, &hook).await, expected, "{path}");
+        assert_eq!(world.live(&hook).await, 0);
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -9,7 +9,7 @@ use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::problem::QUOTA_REACHED;
 use longshore_shared::operate::backlog;
 use longshore_shared::webhook::lane::{self, Way};
-use longshore_shared::webhook::subscription;
+use longshore_shared::webhook::{delivery, subscription};
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};
@@ -47,6 +47,11 @@ async fn concurrent_creations_do_not_exceed_the_webhooks_that_an_eshop_may_have(
     assert!(subscription::create(&world.services, &context, body).await.is_err());
 }
 
+/// Whether the lane is held for five minutes.
+const FIVE_MINUTES: &str =
+    "SELECT to_jsonb(held_until BETWEEN now() + interval '290 s' AND now() + interval '301 s')
+                            FROM webhook_lane WHERE webhook_id = $1";
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn retry_after_holds_the_whole_lane_including_its_probes(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
@@ -63,10 +68,7 @@ async fn retry_after_holds_the_whole_lane_including_its_probes(_: PgPoolOptions,
         let scan = lane::due_by(&world.services.db, way, None, 10).await.unwrap();
         assert!(scan.lanes.is_empty(), "{way:?}");
     }
-    // at most until the next step of the schedule, five minutes later
-    let held = "SELECT to_jsonb(held_until BETWEEN now() + interval '290 s' AND now() + interval '301 s')
-                FROM webhook_lane WHERE webhook_id = $1";
-    assert_eq!(world.value(held, &hook).await, true);
+    assert_eq!(world.value(FIVE_MINUTES, &hook).await, true);
     sqlx::query("UPDATE webhook_lane SET held_until = now() - interval '1 second'")
         .execute(&world.pool)
         .await
@@ -74,6 +76,105 @@ async fn retry_after_holds_the_whole_lane_including_its_probes(_: PgPoolOptions,
     world.make_due(&hook).await;
     world.drain(&hook).await;
     assert_eq!((world.receiver.requests(), world.ended(&hook, "delivered").await), (5, 4));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_waits_for_hours_as_its_destination_asks_and_the_others_for_minutes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    let answers = vec![Answer::RetryAfter(503, 86_400), Answer::Status(204)];
+    world.receiver.answer("/hook", Answer::Sequence(answers));
+    world.events(&hook, 1).await;
+    sqlx::query("UPDATE delivery SET attempt_count = 5").execute(&world.pool).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.value(FIVE_MINUTES, &hook).await, true);
+    let waits =
+        "SELECT to_jsonb(next_attempt_at > now() + interval '13 hours') FROM delivery WHERE webhook_id = $1";
+    assert_eq!(world.value(waits, &hook).await, true);
+    world.events(&hook, 3).await;
+    sqlx::query("UPDATE webhook_lane SET held_until = held_until - interval '301 s'")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    world.drain(&hook).await;
+    assert_eq!((world.ended(&hook, "delivered").await, world.live(&hook).await), (3, 1));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_a_replay_a_recovery_and_an_activation_end_a_hold(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let (services, context) = (&world.services, world.context());
+    let hold = async |seconds: i32| {
+        sqlx::query("UPDATE webhook_lane SET held_until = now() + make_interval(secs => $1)")
+            .bind(seconds)
+            .execute(&world.pool)
+            .await
+            .unwrap();
+    };
+    let body = json!({"webhooks": [hook.id], "since": "2020-01-01T00:00:00Z"});
+    let since = json!({"since": "2020-01-01T00:00:00Z"});
+    for (action, sent) in [("test", 3), ("replay", 2), ("recover", 2), ("activate", 2)] {
+        hold(290).await;
+        world.events(&hook, 2).await;
+        assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased, "{action}");
+        match action {
+            "test" => {
+                delivery::send_test(services, &context, hook.id, None).await.unwrap();
+            }
+            "replay" => {
+                let answer = delivery::replay::replay(services, &context, body.clone()).await.unwrap();
+                assert_eq!(world.run_job(&answer).await["released"], 2);
+            }
+            "recover" => {
+                let answer = delivery::recover(services, &context, hook.id, since.clone()).await.unwrap();
+                assert_eq!(world.run_job(&answer).await["released"], 2);
+            }
+            _ => {
+                subscription::set_active(services, &context, hook.id, true).await.unwrap();
+            }
+        }
+        world.drain(&hook).await;
+        assert_eq!((world.receiver.take().len(), world.live(&hook).await), (sent, 0), "{action}");
+    }
+    // a hold as short as that of a deletion ends by itself
+    hold(9).await;
+    delivery::send_test(services, &context, hook.id, None).await.unwrap();
+    let kept = "SELECT to_jsonb(held_until IS NOT NULL) FROM webhook_lane WHERE webhook_id = $1";
+    assert_eq!(world.value(kept, &hook).await, true);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_held_as_its_destination_asked_does_not_wait_for_a_worker(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 3).await;
+    let read = async |held: &'static str| {
+        sqlx::query(held).execute(&world.pool).await.unwrap();
+        lane::backlog::read(&world.services.db).await.unwrap()
+    };
+    let aged = "UPDATE delivery SET next_attempt_at = now() - interval '5 minutes'";
+    let free = read(aged).await;
+    assert_eq!((free.due, free.held, free.free_lanes), (3, 0, 1));
+    assert!(free.oldest_seconds >= 300.0 && free.busiest.is_some(), "{free:?}");
+    let held = read("UPDATE webhook_lane SET held_until = now() + interval '1 hour'").await;
+    assert_eq!((held.due, held.held, held.lanes, held.free_lanes), (3, 3, 1, 0));
+    assert_eq!((held.oldest_seconds.to_bits(), held.busiest), (0.0_f64.to_bits(), None));
+    let metrics = backlog::metrics(&world.services).await.unwrap();
+    assert!(metrics.contains("longshore_webhook_held 3"), "{metrics}");
+    // they have waited for a worker only since then
+    let over = read("UPDATE webhook_lane SET held_until = now() - interval '1 second'").await;
+    assert_eq!((over.held, over.free_lanes), (0, 1));
+    assert!((1.0..200.0).contains(&over.oldest_seconds), "{over:?}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

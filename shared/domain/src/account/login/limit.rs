@@ -7,7 +7,10 @@
 //! - **No account is locked.** Attempts are counted per account and address, and per account in total. The total does not apply
 //!   to addresses that logged in to the account recently: an attacker elsewhere delays only logins from other addresses, by
 //!   [`LONGEST_WAIT`] at most.
-//! - **A successful login does not count**, and makes its address known.
+//! - **A code has few digits.** The known addresses of an account have a total of their own for codes of its second factor, so
+//!   that many of them have no more guesses than one.
+//! - **A successful login does not count**, and makes its address known. A right password without the code that it needs does not
+//!   count either, but makes nothing known: whoever has only the password would have free guesses from each of their addresses.
 //!
 //! Counted in Redis, so that every process counts the same. **Open when Redis is away**: that must never fail a request. An
 //! attempt is counted before its password is verified, or many at once would slip through.
@@ -30,7 +33,7 @@ pub const FREE_OF_ADDRESS: u32 = 100;
 pub const FREE_OF_NETWORK: u32 = 400;
 /// Attempts on one account from one address before they have to wait.
 pub const FREE_OF_PAIR: u32 = 5;
-/// Attempts on one account, from all addresses that are not known, before they have to wait.
+/// Attempts on one account, from all addresses that are not known, before they have to wait; and codes for it from all that are.
 pub const FREE_OF_ACCOUNT: u32 = 10;
 /// The wait after the last free attempt is a second, and twice as long after each more, up to this.
 pub const LONGEST_WAIT: Duration = Duration::from_mins(5);
@@ -117,14 +120,23 @@ pub struct Attempt<'q> {
     queues: &'q Queues,
     address: Option<IpAddr>,
     counted: Vec<Counter>,
-    known: Option<String>,
+    account: Option<Tried>,
+}
+
+/// The account of an attempt.
+#[derive(Clone, Debug)]
+struct Tried {
+    /// Its name in keys.
+    name: String,
+    /// Whether it knows the address.
+    is_known: bool,
 }
 
 impl<'q> Attempt<'q> {
     /// From an address, if it is known.
     #[must_use]
     pub fn new(queues: &'q Queues, address: Option<IpAddr>) -> Self {
-        Self { queues, address: address.map(site), counted: Vec::new(), known: None }
+        Self { queues, address: address.map(site), counted: Vec::new(), account: None }
     }
 
     /// An attempt on an account that is known, which is counted.
@@ -160,19 +172,31 @@ impl<'q> Attempt<'q> {
             // no address of a person in the name of a key
             Whose::Unknown(login) => format!("{kind}:{}", hex::encode(sha256(login.as_bytes()))),
         };
-        let known = self.key(&format!("known:{account}"));
+        let is_known = self.is_known(&account).await;
         let mut counters = Vec::new();
         if let Some(site) = self.address {
             counters.push(self.counter(&format!("pair:{account}:{site}"), FREE_OF_PAIR));
         }
-        if !self.is_known(&known).await {
+        if !is_known {
             counters.push(self.counter(&format!("account:{account}"), FREE_OF_ACCOUNT));
         }
-        self.known = Some(known);
+        self.account = Some(Tried { name: account, is_known });
         self.admit(counters).await
     }
 
-    /// Takes the attempt back: it was a good one. Its address is known from now on.
+    /// Counts the code of a second factor, after the attempt was counted by its account; refuses it where there were too many.
+    pub async fn admit_code(&mut self) -> Result<(), Problem> {
+        match &self.account {
+            Some(Tried { name, is_known: true }) => {
+                let counter = self.counter(&format!("code:{name}"), FREE_OF_ACCOUNT);
+                self.admit(vec![counter]).await
+            }
+            // the total of the account has it
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the attempt back: it was no wrong guess.
     pub async fn forgive(&self) {
         let mut call = FORGIVE.prepare_invoke();
         for counter in &self.counted {
@@ -180,18 +204,27 @@ impl<'q> Attempt<'q> {
         }
         let mut connection = self.queues.connection();
         let _ = tokio::time::timeout(PATIENCE, call.invoke_async::<()>(&mut connection)).await;
-        if let (Some(known), Some(site)) = (&self.known, self.address) {
-            let mut call = MEET.key(known);
-            call.arg(site.to_string()).arg(MOST_KNOWN).arg(milliseconds(KNOWN));
-            let _ = tokio::time::timeout(PATIENCE, call.invoke_async::<()>(&mut connection)).await;
-        }
     }
 
-    async fn is_known(&self, known: &str) -> bool {
+    /// Makes the address known to the account: the login was complete.
+    pub async fn meet(&self) {
+        let (Some(Tried { name, .. }), Some(site)) = (&self.account, self.address) else { return };
+        let mut call = MEET.key(self.known(name));
+        call.arg(site.to_string()).arg(MOST_KNOWN).arg(milliseconds(KNOWN));
+        let mut connection = self.queues.connection();
+        let _ = tokio::time::timeout(PATIENCE, call.invoke_async::<()>(&mut connection)).await;
+    }
+
+    async fn is_known(&self, account: &str) -> bool {
         let Some(site) = self.address else { return false };
         let mut connection = self.queues.connection();
-        let asked = connection.zscore::<_, _, Option<f64>>(known, site.to_string());
+        let asked = connection.zscore::<_, _, Option<f64>>(self.known(account), site.to_string());
         matches!(tokio::time::timeout(PATIENCE, asked).await, Ok(Ok(Some(_))))
+    }
+
+    /// The key of the addresses that are known of an account.
+    fn known(&self, account: &str) -> String {
+        self.key(&format!("known:{account}"))
     }
 
     async fn admit(&mut self, counters: Vec<Counter>) -> Result<(), Problem> {

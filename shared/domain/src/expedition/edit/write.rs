@@ -123,6 +123,7 @@ pub(in crate::expedition) async fn write(
     let with_items: Vec<Uuid> = orders.iter().filter(|edited| edited.gives_items()).map(id).collect();
     sqlx::query!("DELETE FROM expedition_detail WHERE id = ANY($1)", &ids).execute(&mut *connection).await?;
     if !with_items.is_empty() {
+        keep_handed_over(connection, &with_items).await?;
         sqlx::query!("DELETE FROM expedition_item WHERE expedition_id = ANY($1)", &with_items)
             .execute(&mut *connection)
             .await?;
@@ -189,4 +190,25 @@ pub(in crate::expedition) async fn write(
     )
     .await?;
     Ok(recorded.lanes)
+}
+
+/// Keeps the items of orders with which these were handed over, before others replace them.
+async fn keep_handed_over(connection: &mut PgConnection, ids: &[Uuid]) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO expedition_former_item (expedition_id, number, position, id, product_id, quantity)
+         SELECT i.expedition_id, h.handover_number, i.position, i.id, i.product_id, i.quantity
+         FROM unnest($1::uuid[]) AS g (id)
+         JOIN expedition_handover h ON h.id = ANY (ARRAY[g.id])
+         JOIN expedition_item i ON i.expedition_id = ANY (ARRAY[g.id])
+         -- replaced before, they are those of that number no more; looked up by the key, independent of the statistics
+         CROSS JOIN LATERAL (
+             SELECT count(*) AS n FROM (SELECT FROM expedition_former_item f
+                                        WHERE f.expedition_id = g.id AND f.number = h.handover_number LIMIT 1) AS one
+         ) AS former
+         WHERE former.n = 0",
+        ids,
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
 }

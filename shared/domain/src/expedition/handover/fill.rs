@@ -54,7 +54,7 @@ async fn fill_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
          SELECT id, $1, 'pending', 1, now(), priority, created_at FROM waiting
          ON CONFLICT (id) DO UPDATE
          SET handover_wms_id = excluded.handover_wms_id, handover_state = 'pending', handover_number = h.handover_number + 1,
-             handover_since = now(), handover_attempts = 0, handover_next_attempt_at = now(), handover_in_call_until = NULL,
+             handover_since = now(), handover_attempts = 0, handover_next_attempt_at = greatest(now(), h.handover_in_call_until),
              handover_error = NULL, wms_internal_id = NULL, handover_priority = excluded.handover_priority,
              handover_created_at = excluded.handover_created_at
          WHERE h.handover_state IS NULL OR h.handover_state IN ('refused', 'withdrawn')",
@@ -128,7 +128,7 @@ async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
                -- its last number is remembered, as of an order that is no longer due
                UPDATE expedition_handover h
                SET handover_state = NULL, handover_since = now(), handover_attempts = 0, handover_number = h.handover_number - 1,
-                   handover_next_attempt_at = NULL, handover_in_call_until = NULL, handover_error = NULL
+                   handover_next_attempt_at = NULL, handover_error = NULL
                FROM waiting w
                WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number > 1
                RETURNING h.id

@@ -8,14 +8,21 @@
 //! | --- | --- | --- |
 //! | taken | `sending` | `accepted` |
 //! | refused | `sending` | `refused`, and the order is `incorrect` |
-//! | refused | `withdrawing`, and nothing was reported of it | `refused`; it is `on_hold`, or `canceled` |
+//! | refused | `withdrawing`, and nothing was reported of it | `refused`; it is what was asked: `on_hold`, `canceled` or `incorrect` |
 //! | any other end of a `PUT` | `withdrawing` | the withdrawal is due |
-//! | given back | `withdrawing` | `withdrawn`; it is `on_hold`, or `canceled`; `incorrect` where the warehouse had begun |
+//! | given back | `withdrawing` | `withdrawn`; it is what was asked; `incorrect` where the warehouse had begun |
 //! | kept | `withdrawing` | `accepted`; a cancel goes back to where it was |
 //!
 //! So `canceled` is only said after the system of the warehouse has said that it does not have the order.
+//!
+//! # Locks
+//!
+//! Outcomes of all organisations are recorded together, so none waits for a lock ([`record`]): an outcome whose order, stock or lane is
+//! locked is left out, and the caller records it again ([`record_again`]), with those of its organisation alone. A request that
+//! stalls with its locks delays its own organisation, and no other.
 
 mod lanes;
+mod locks;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -24,6 +31,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use self::lanes::Lanes;
+use self::locks::{Locks, left_out, orders_of};
 use super::call::Ask;
 use super::{KEPT, given_back, kept};
 use crate::expedition::order::{self, Order, State};
@@ -108,24 +116,62 @@ macro_rules! again {
         let mut tries = 1;
         loop {
             match $run.await {
-                Err(problem) if problem.is_contention() && tries < ATTEMPTS => tries += 1,
+                Err(problem) if problem.is_contention() && !problem.is_locked() && tries < ATTEMPTS => {
+                    tries += 1;
+                }
                 ended => break ended,
             }
         }
     }};
 }
 
-/// Records outcomes, in the order in which they came; returns for each whether its lease was still that of the lane.
-pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<bool>, Problem> {
+/// How an outcome was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It counts, as far as it is about what is still so.
+    Yes,
+    /// Its lease is no longer that of the lane: nothing was changed.
+    Stale,
+    /// What it is about is locked: it is to be recorded again in a moment.
+    Locked,
+}
+
+/// Records outcomes, in the order in which they came. It waits for no lock.
+pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Recorded>, Problem> {
+    record_with(services, outcomes, Locks::Skip).await
+}
+
+/// Records outcomes of one organisation that were left out. It waits for locks for a moment; what stays locked is left out again.
+pub async fn record_again(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Recorded>, Problem> {
+    match record_with(services, outcomes, Locks::Await).await {
+        Err(problem) if problem.is_locked() => record_with(services, outcomes, Locks::Skip).await,
+        recorded => recorded,
+    }
+}
+
+async fn record_with(
+    services: &Services,
+    outcomes: &[Outcome],
+    locks: Locks,
+) -> Result<Vec<Recorded>, Problem> {
     let lanes = Lanes::read(services, outcomes).await?;
     let live: Vec<&Outcome> = outcomes.iter().filter(|o| lanes.is_live(o)).collect();
     let (decisive, plain): (Vec<&Outcome>, Vec<&Outcome>) = live
         .iter()
         .partition(|outcome| matches!(outcome.answer, Answer::Refused(_) | Answer::GivenBack | Answer::Kept));
-    again!(plainly(services, &plain))?;
-    again!(decide(services, &decisive))?;
-    again!(lanes.count(services, &live))?;
-    Ok(outcomes.iter().map(|outcome| lanes.is_live(outcome)).collect())
+    let mut locked = left_out(again!(plainly(services, &plain, locks)), &plain, locks)?;
+    locked.extend(left_out(again!(decide(services, &decisive, locks)), &decisive, locks)?);
+    let recorded: Vec<&Outcome> =
+        live.iter().copied().filter(|outcome| !locked.contains(&outcome.expedition)).collect();
+    let uncounted = again!(lanes.count(services, &recorded))?;
+    let became = |outcome: &Outcome| match outcome {
+        outcome if !lanes.is_live(outcome) => Recorded::Stale,
+        Outcome { expedition, wms, .. } if locked.contains(expedition) || uncounted.contains(wms) => {
+            Recorded::Locked
+        }
+        _ => Recorded::Yes,
+    };
+    Ok(outcomes.iter().map(became).collect())
 }
 
 /// The service, in the audit.
@@ -173,14 +219,21 @@ impl<'o> Columns<'o> {
     }
 }
 
-/// Records what changes no status.
-async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
+/// Records what changes no status; returns the orders that are locked.
+async fn plainly(
+    services: &Services,
+    outcomes: &[&Outcome],
+    locks: Locks,
+) -> Result<HashSet<ExpeditionId>, Problem> {
     if outcomes.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
-    let columns = Columns::of(outcomes);
+    let mut change = Change::begin_together(services).await?;
+    let locked = locks.orders(change.connection(), outcomes).await?;
+    let free: Vec<&Outcome> =
+        outcomes.iter().copied().filter(|outcome| !locked.contains(&outcome.expedition)).collect();
+    let columns = Columns::of(&free);
     let origin = origin();
-    let mut change = Change::begin_single(services, None).await?;
     let recorded = record_change!(
         change.connection(),
         origin,
@@ -208,10 +261,15 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
                                           ELSE h.handover_attempts END,
                  handover_next_attempt_at = CASE
                      WHEN h.handover_state = 'accepted' OR h.handover_state = 'sending' AND g.answer = 'taken' THEN NULL
-                     -- the call that it waited for has ended
-                     WHEN h.handover_state = 'withdrawing' AND g.takes THEN now()
+                     WHEN h.handover_state = 'withdrawing' AND g.takes THEN
+                         -- the call that it waited for has ended
+                         CASE WHEN h.handover_attempts = 0 THEN now() ELSE h.handover_next_attempt_at END
                      ELSE now() + make_interval(secs => g.wait) END,
-                 handover_in_call_until = NULL,
+                 -- an outcome that had to wait for a lock ends no call that has begun since
+                 handover_in_call_until = CASE
+                     WHEN h.handover_attempts = 0
+                         OR h.handover_attempts = g.attempt AND (h.handover_state = 'withdrawing') <> g.takes THEN NULL
+                     ELSE h.handover_in_call_until END,
                  handover_error = CASE WHEN h.handover_state = 'accepted' THEN h.handover_error
                                        WHEN g.answer = 'taken' THEN NULL ELSE coalesce(g.error, h.handover_error) END,
                  wms_internal_id = coalesce(g.internal_id, h.wms_internal_id)
@@ -219,8 +277,9 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
              WHERE h.id = ANY (ARRAY[g.id]) AND h.handover_number = g.number
                AND (h.handover_state = 'withdrawing' OR g.takes AND h.handover_state IN ('sending', 'accepted'))
                -- of a call that failed or was not made: not once another has begun
-               AND (g.answer = 'taken' OR h.handover_state = 'withdrawing' AND g.takes OR h.handover_state = 'accepted'
-                    OR h.handover_attempts = g.attempt)
+               AND (g.answer = 'taken' OR h.handover_state = 'accepted' OR CASE
+                    WHEN h.handover_state = 'withdrawing' AND g.takes THEN h.handover_attempts = 0
+                    ELSE h.handover_attempts = g.attempt END)
              -- one that a report had accepted has its event already
              RETURNING h.id, g.organisation_id, h.handover_number, h.wms_internal_id,
                        g.answer = 'taken' AND h.handover_state = 'accepted' AND h.handover_since = now() AS is_accepted
@@ -243,17 +302,25 @@ async fn plainly(services: &Services, outcomes: &[&Outcome]) -> Result<(), Probl
     )
     .await?;
     change.note(recorded);
-    change.commit().await
+    change.commit().await?;
+    Ok(locked)
 }
 
-/// Records what may change a status.
-async fn decide(services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
+/// Records what may change a status; returns the orders that are locked, or wait for a stock that is.
+async fn decide(
+    services: &Services,
+    outcomes: &[&Outcome],
+    locks: Locks,
+) -> Result<HashSet<ExpeditionId>, Problem> {
     if outcomes.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
-    let ids: Vec<ExpeditionId> = outcomes.iter().map(|outcome| outcome.expedition).collect();
-    let mut change = Change::begin(services).await?;
-    let orders = order::lock(change.connection(), &Scope::Everything, &ids).await?;
+    let mut change = Change::begin_together(services).await?;
+    let mut locked = locks.orders(change.connection(), outcomes).await?;
+    let ids: Vec<ExpeditionId> = orders_of(outcomes).filter(|id| !locked.contains(id)).collect();
+    let mut orders = order::lock(change.connection(), &Scope::Everything, &ids).await?;
+    locked.extend(locks.stocks(change.connection(), &orders).await?);
+    orders.retain(|order| !locked.contains(&order.id));
     let numbers: HashMap<Uuid, i32> = sqlx::query!(
         "SELECT id, handover_number FROM expedition_handover WHERE id = ANY($1)",
         &ids as &[ExpeditionId],
@@ -294,7 +361,8 @@ async fn decide(services: &Services, outcomes: &[&Outcome]) -> Result<(), Proble
     change.note_lanes(lanes);
     change.note_orders(tally::of(&transitions));
     withdraw_now(&mut change, &ended).await?;
-    change.commit().await
+    change.commit().await?;
+    Ok(locked)
 }
 
 /// The calls have ended that withdrawals waited for.
@@ -304,7 +372,7 @@ async fn withdraw_now(change: &mut Change<'_>, ids: &[ExpeditionId]) -> Result<(
     }
     sqlx::query!(
         "UPDATE expedition_handover SET handover_next_attempt_at = now(), handover_in_call_until = NULL
-         WHERE id = ANY($1) AND handover_state = 'withdrawing'",
+         WHERE id = ANY($1) AND handover_state = 'withdrawing' AND handover_attempts = 0",
         ids as &[ExpeditionId],
     )
     .execute(change.connection())
@@ -330,6 +398,7 @@ fn after(order: &Order, outcome: &Outcome) -> After {
     let Some(handover) = state.handover else { return After::Nothing };
     // what an order becomes that the warehouse does not have
     let back = match (state.status, state.canceling_from) {
+        (Status::AwaitingProcessing, _) if state.errors.is_some() => Some(Status::Incorrect),
         (Status::AwaitingProcessing, _) => Some(Status::OnHold),
         (Status::WaitingForCancel, _) => Some(Status::Canceled),
         _ => None,

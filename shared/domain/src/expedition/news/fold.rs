@@ -13,7 +13,7 @@ use super::subject::{Fixed, Known};
 use crate::expedition::handover::{KEPT, given_back, is_asked_for, kept};
 use crate::expedition::order::{Item, Order, State};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
-use longshore_kernel::ids::{ExpeditionItemId, StockId};
+use longshore_kernel::ids::{ExpeditionItemId, ProductId, StockId};
 use longshore_kernel::problem::Violation;
 
 /// Parcels that reports may come to for one order.
@@ -37,9 +37,11 @@ impl Refused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gone {
     pub(super) item: ExpeditionItemId,
+    pub(super) product: ProductId,
     pub(super) stock: StockId,
     pub(super) pieces: i32,
-    pub(super) lot: Option<String>,
+    /// Each lot once.
+    pub(super) lots: Vec<String>,
     pub(super) serials: Vec<String>,
 }
 
@@ -125,7 +127,7 @@ impl<'o> Fold<'o> {
         }
         let leaves = match (row.is_packed(), self.state.status.is_packed()) {
             (false, _) => None,
-            (true, false) => Some(self.leaving(row.items.as_deref())?),
+            (true, false) => Some(leaving(&self.order.items, row.items.as_deref())?),
             (true, true) => {
                 self.contradict_nothing(row)?;
                 None
@@ -208,7 +210,7 @@ impl<'o> Fold<'o> {
             self.kept.push(row.kept());
             return refused;
         }
-        match self.leaving(row.items.as_deref()) {
+        match leaving(self.items_of(number), row.items.as_deref()) {
             Ok(gone) => {
                 self.fixed.strays.insert(number);
                 self.strays.push(Stray { number, news: row.id.clone(), gone });
@@ -282,6 +284,7 @@ impl<'o> Fold<'o> {
         }
         self.state.status = to;
         if to.is_packed() {
+            self.state.errors = None;
             self.set_handover(HandoverState::Accepted);
         }
     }
@@ -309,60 +312,16 @@ impl<'o> Fold<'o> {
         }
     }
 
-    /// What leaves of each item that has a stock: what is reported, otherwise all that was ordered.
-    fn leaving(&self, sent: Option<&[Sent]>) -> Result<Vec<Gone>, Refused> {
-        let mut gone: Vec<Gone> = Vec::with_capacity(self.order.items.len());
-        for item in &self.order.items {
-            let Some(stock) = item.stock else { continue };
-            let pieces = if sent.is_some() { 0 } else { item.quantity };
-            gone.push(Gone { item: item.id, stock, pieces, lot: None, serials: Vec::new() });
-        }
-        for (index, sent) in sent.iter().flat_map(|sent| sent.iter()).enumerate() {
-            self.fill(&mut gone, index, sent)?;
-        }
-        Ok(gone)
-    }
-
-    /// Adds what left of the items that a report names; several items of a product are filled by position.
-    fn fill(&self, gone: &mut [Gone], index: usize, sent: &Sent) -> Result<(), Refused> {
-        let is_meant = |item: &Item| match &sent.of {
-            Of::Item(id) => item.id == *id,
-            Of::Product(id) => item.product == *id,
-            Of::Sku(sku) => item.product_sku == *sku,
-        };
-        let quantities: HashMap<ExpeditionItemId, i32> = self
-            .order
-            .items
-            .iter()
-            .filter(|item| is_meant(item))
-            .map(|item| (item.id, item.quantity))
-            .collect();
-        if quantities.is_empty() {
-            let path = format!("items[{index}]");
-            return Err(Refused::new(path, "unknown_reference", "must be an item of the expedition"));
-        }
-        let (mut rest, mut serials) = (sent.pieces, sent.serials.iter());
-        for gone in gone.iter_mut() {
-            let Some(quantity) = quantities.get(&gone.item) else { continue };
-            let taken = rest.min(quantity - gone.pieces);
-            if taken > 0 || sent.pieces == 0 {
-                gone.lot = gone.lot.take().or_else(|| sent.lot.clone());
-            }
-            gone.pieces += taken;
-            gone.serials.extend(serials.by_ref().take(usize::try_from(taken).unwrap_or(0)).cloned());
-            rest -= taken;
-        }
-        if rest > 0 {
-            let path = format!("items[{index}].expedited");
-            return Err(Refused::new(path, "too_many", "must come to at most what was ordered"));
-        }
-        Ok(())
+    /// The items that it had under that number.
+    fn items_of(&self, number: i32) -> &[Item] {
+        let former = self.fixed.former.range(number..).next();
+        former.map_or(self.order.items.as_slice(), |(_, items)| items.as_slice())
     }
 
     /// Refuses items that differ from those with which it was packed.
     fn contradict_nothing(&self, row: &Row) -> Result<(), Refused> {
         let Some(sent) = row.items.as_deref() else { return Ok(()) };
-        let leaves = self.leaving(Some(sent))?;
+        let leaves = leaving(&self.order.items, Some(sent))?;
         let left = |item: ExpeditionItemId| match &self.left {
             Some(left) => left.iter().find(|gone| gone.item == item).map(|gone| gone.pieces),
             None => self.fixed.left.get(&item).copied(),
@@ -380,6 +339,67 @@ impl<'o> Fold<'o> {
             }
         }
     }
+}
+
+/// What leaves of each item that has a stock: what is reported, otherwise all that was ordered.
+fn leaving(items: &[Item], sent: Option<&[Sent]>) -> Result<Vec<Gone>, Refused> {
+    let mut gone: Vec<Gone> = Vec::with_capacity(items.len());
+    for item in items {
+        let Some(stock) = item.stock else { continue };
+        let pieces = if sent.is_some() { 0 } else { item.quantity };
+        gone.push(Gone {
+            item: item.id,
+            product: item.product,
+            stock,
+            pieces,
+            lots: Vec::new(),
+            serials: Vec::new(),
+        });
+    }
+    for (index, sent) in sent.iter().flat_map(|sent| sent.iter()).enumerate() {
+        fill(items, &mut gone, index, sent)?;
+    }
+    Ok(gone)
+}
+
+/// Adds what left of the items that a report names; several items of a product are filled by position.
+fn fill(items: &[Item], gone: &mut [Gone], index: usize, sent: &Sent) -> Result<(), Refused> {
+    let is_meant = |item: &Item| match &sent.of {
+        Of::Item(id) => item.id == *id,
+        Of::Product(id) => item.product == *id,
+        Of::Sku(sku) => item.product_sku == *sku,
+    };
+    let quantities: HashMap<ExpeditionItemId, i32> =
+        items.iter().filter(|item| is_meant(item)).map(|item| (item.id, item.quantity)).collect();
+    if quantities.is_empty() {
+        let path = format!("items[{index}]");
+        return Err(Refused::new(path, "unknown_reference", "must be an item of the expedition"));
+    }
+    let (mut rest, mut serials, mut last) = (sent.pieces, sent.serials.iter(), None);
+    for gone in gone.iter_mut() {
+        let Some(quantity) = quantities.get(&gone.item) else { continue };
+        let taken = rest.min(quantity - gone.pieces);
+        if let Some(lot) = sent.lot.as_ref().filter(|lot| !gone.lots.contains(lot))
+            && (taken > 0 || sent.pieces == 0)
+        {
+            gone.lots.push(lot.clone());
+        }
+        gone.pieces += taken;
+        gone.serials.extend(serials.by_ref().take(usize::try_from(taken).unwrap_or(0)).cloned());
+        rest -= taken;
+        if taken > 0 || last.is_none() {
+            last = Some(gone);
+        }
+    }
+    // a piece may have several
+    if let Some(last) = last {
+        last.serials.extend(serials.cloned());
+    }
+    if rest > 0 {
+        let path = format!("items[{index}].expedited");
+        return Err(Refused::new(path, "too_many", "must come to at most what was ordered"));
+    }
+    Ok(())
 }
 
 fn old_number(number: i32) -> Refused {

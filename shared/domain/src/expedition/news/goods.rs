@@ -44,15 +44,13 @@ impl Movements {
 
     fn add(&mut self, order: &Order, gone: &[Gone], found: &[(StockId, i64)]) {
         for (stock, more) in found {
-            if let Some(item) = order.items.iter().find(|item| item.stock == Some(*stock)) {
+            if let Some(gone) = gone.iter().find(|gone| gone.stock == *stock) {
                 let more = i32::try_from(*more).unwrap_or(i32::MAX);
-                self.push("found", more, order.id, None, item.product.get());
+                self.push("found", more, order.id, None, gone.product.get());
             }
         }
         for gone in gone.iter().filter(|gone| gone.pieces > 0) {
-            if let Some(item) = order.items.iter().find(|item| item.id == gone.item) {
-                self.push("expedited", -gone.pieces, order.id, Some(item.id.get()), item.product.get());
-            }
+            self.push("expedited", -gone.pieces, order.id, Some(gone.item.get()), gone.product.get());
         }
     }
 
@@ -84,7 +82,8 @@ impl Movements {
         }
         let ids: Vec<Uuid> = left.iter().map(|gone| gone.item.get()).collect();
         let counts: Vec<i32> = left.iter().map(|gone| gone.pieces).collect();
-        let lots: Vec<Option<&str>> = left.iter().map(|gone| gone.lot.as_deref()).collect();
+        let lots: Vec<Option<String>> =
+            left.iter().map(|gone| (!gone.lots.is_empty()).then(|| gone.lots.join(", "))).collect();
         let serials: Vec<Option<String>> = left
             .iter()
             .map(|gone| (!gone.serials.is_empty()).then(|| json!(gone.serials).to_string()))
@@ -108,7 +107,7 @@ impl Movements {
              ORDER BY m.place",
             &ids,
             &counts,
-            &lots as &[Option<&str>],
+            &lots as &[Option<String>],
             &serials as &[Option<String>],
             &self.kinds as &[&str],
             &self.quantities,

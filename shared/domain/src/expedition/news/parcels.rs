@@ -27,12 +27,12 @@ pub(super) async fn write(connection: &mut PgConnection, folds: &[Fold<'_>]) -> 
     };
     sqlx::query!(
         "INSERT INTO expedition_parcel (id, expedition_id, ext_package_number, ext_package_tracking_number,
-                                        ext_carrier_tracking_number, tracking_url)
-         SELECT uuid_v7(), g.* FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS g
+                                        ext_carrier_tracking_number, tracking_url, changed_at)
+         SELECT uuid_v7(), g.*, clock_timestamp() FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS g
          ON CONFLICT (expedition_id, ext_package_number) DO UPDATE
          SET ext_package_tracking_number = excluded.ext_package_tracking_number,
              ext_carrier_tracking_number = excluded.ext_carrier_tracking_number,
-             tracking_url = excluded.tracking_url, changed_at = now()",
+             tracking_url = excluded.tracking_url, changed_at = excluded.changed_at",
         &orders,
         &numbers as &[&str],
         &column(|parcel| parcel.package_tracking_number.as_deref()) as &[Option<&str>],

@@ -1,14 +1,14 @@
 //! What is known of an order when its warehouse reports: read once, under the lock of the order.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::row::{About, Row};
-use crate::expedition::order::Order;
+use crate::expedition::order::{Item, Order};
 use crate::expedition::report::{Parcel, Times};
-use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, WmsId};
+use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, StockId, WmsId};
 
 /// What reports change of an order, besides its items and stocks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub(super) struct Fixed {
     pub(super) strays: HashSet<i32>,
     /// What left of its items, where it is packed and a report says it again.
     pub(super) left: HashMap<ExpeditionItemId, i32>,
+    /// The items that it had up to those numbers, where others have replaced them since and one of these may be packed.
+    pub(super) former: BTreeMap<i32, Vec<Item>>,
 }
 
 /// The orders that reports are about, by the places of the reports, with the items of each.
@@ -79,12 +81,14 @@ pub(super) async fn find(
     Ok(found.into_iter().filter_map(|row| Some((place(row.place)?, (row.id, items(row.items))))).collect())
 }
 
-/// What is known of locked orders, in their order; `with_parcels` are those whose parcels are reported, `counted` those whose items are.
+/// What is known of locked orders, in their order; `with_parcels` are those whose parcels are reported, `counted` those whose items are, `packed` those
+/// that are said to be.
 pub(super) async fn read(
     connection: &mut PgConnection,
     orders: &[Order],
     with_parcels: &[Uuid],
     counted: &[Uuid],
+    packed: &HashSet<Uuid>,
 ) -> Result<Vec<(Known, Fixed)>, sqlx::Error> {
     let ids: Vec<Uuid> = orders.iter().map(|order| order.id.get()).collect();
     let rows = sqlx::query!(
@@ -103,6 +107,13 @@ pub(super) async fn read(
     .await?;
     let mut parcels = parcels(connection, with_parcels).await?;
     let mut left = left(connection, counted).await?;
+    // an earlier number may be packed
+    let has_earlier = |order: &Order, number: Option<i32>| {
+        number.is_some_and(|number| number > 1 || !order.is_handed_over())
+    };
+    let strays = rows.iter().zip(orders).filter(|(row, order)| has_earlier(order, row.number));
+    let strays = strays.map(|(_, order)| order.id.get()).filter(|id| packed.contains(id));
+    let mut former = former(connection, &strays.collect::<Vec<_>>()).await?;
     let known = rows.into_iter().zip(&ids).map(|(row, id)| {
         let known = Known {
             times: Times { packed: row.packed_at, sent: row.sent_at, delivered: row.delivered_at },
@@ -117,6 +128,7 @@ pub(super) async fn read(
             number: row.number,
             strays: row.strays.into_iter().collect(),
             left: left.remove(id).unwrap_or_default(),
+            former: former.remove(id).unwrap_or_default(),
         };
         (known, fixed)
     });
@@ -170,4 +182,46 @@ async fn left(
         left.entry(row.expedition_id).or_default().insert(row.id, row.expedited);
     }
     Ok(left)
+}
+
+/// The items that orders had before, by the last number that had them.
+async fn former(
+    connection: &mut PgConnection,
+    of: &[Uuid],
+) -> Result<HashMap<Uuid, BTreeMap<i32, Vec<Item>>>, sqlx::Error> {
+    let mut former: HashMap<Uuid, BTreeMap<i32, Vec<Item>>> = HashMap::new();
+    if of.is_empty() {
+        return Ok(former);
+    }
+    let rows = sqlx::query!(
+        // each by its key, independent of the statistics
+        r#"SELECT e.id AS "expedition!", f.number AS "number!", f.position AS "position!", f.id AS "id!: ExpeditionItemId",
+                  f.product_id AS "product!", f.quantity AS "quantity!",
+                  coalesce((SELECT p.product_sku FROM product p WHERE p.id = f.product_id), '') AS "sku!",
+                  (SELECT k.id FROM product_stock k
+                   WHERE k.product_id = f.product_id AND k.warehouse_id = e.warehouse_id AND k.wms_id = e.wms_id)
+                      AS "stock: StockId"
+           FROM unnest($1::uuid[]) AS g (id)
+           JOIN expedition e ON e.id = ANY (ARRAY[g.id])
+           CROSS JOIN LATERAL (
+               SELECT * FROM expedition_former_item i WHERE i.expedition_id = e.id ORDER BY i.number, i.position OFFSET 0
+           ) AS f"#,
+        of,
+    )
+    .fetch_all(connection)
+    .await?;
+    for row in rows {
+        let item = Item {
+            id: row.id,
+            position: row.position,
+            product: row.product.into(),
+            product_sku: row.sku,
+            quantity: row.quantity,
+            stock: row.stock,
+            is_physical: row.stock.is_some(),
+            is_sold: false,
+        };
+        former.entry(row.expedition).or_default().entry(row.number).or_default().push(item);
+    }
+    Ok(former)
 }

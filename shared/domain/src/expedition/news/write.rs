@@ -39,7 +39,7 @@ pub(super) async fn write(
 }
 
 /// Writes what the reports say of hand-overs, before the statuses: what follows from those is left to the database (migration
-/// 0037).
+/// 0037). A call may still be under way whose order the warehouse has reported of: the next one waits for its end.
 async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
     let is_new = |fold: &&Fold<'_>| {
         fold.state.handover != fold.order.state.handover
@@ -61,8 +61,6 @@ async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> R
              handover_since = CASE WHEN g.is_new THEN now() ELSE h.handover_since END,
              handover_attempts = CASE WHEN g.is_new THEN 0 ELSE h.handover_attempts END,
              handover_next_attempt_at = CASE WHEN g.is_new THEN NULL ELSE h.handover_next_attempt_at END,
-             -- a call may still be under way whose order the warehouse has reported of: a withdrawal waits for its end
-             handover_in_call_until = CASE WHEN g.is_new AND g.state <> 'accepted' THEN NULL ELSE h.handover_in_call_until END,
              handover_error = CASE WHEN g.is_new THEN g.error ELSE h.handover_error END
          FROM (SELECT g.*, g.state IS DISTINCT FROM o.handover_state AS is_new
                FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS g (id, state, error, internal)

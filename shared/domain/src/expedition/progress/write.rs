@@ -27,7 +27,7 @@ pub(super) async fn write(
     let stocks: StockColumns = step.ledger.settle().into_iter().collect();
     let (old, state) = (&order.state, &step.state);
     // first: a status that takes an order back follows from it
-    let is_kept = old.handover != state.handover && state.handover.is_some_and(HandoverState::is_handed_over);
+    let is_kept = old.handover != state.handover && state.handover == Some(HandoverState::Accepted);
     let handed: Vec<_> =
         handover::Step::by_hand(order, state, is_kept.then_some(handover::KEPT)).into_iter().collect();
     handover::write(connection, &handed).await?;
@@ -56,7 +56,8 @@ pub(super) async fn write(
     add("trackingUrl", Value::Null, json!(step.tracking_url));
     let (event, data) = if old.status == state.status {
         let known = |change: &FieldChange| tracking.iter().find(|(name, _)| *name == change.field).cloned();
-        let changes = changes.iter().map(|change| FieldChange {
+        let shown = changes.iter().filter(|change| change.field != "handover");
+        let changes = shown.map(|change| FieldChange {
             new: known(change).map_or_else(|| change.new.clone(), |(_, now)| now),
             ..change.clone()
         });
@@ -188,12 +189,12 @@ async fn write_parcels(connection: &mut PgConnection, order: &Order, step: &Step
             |of: fn(&Parcel) -> Option<&str>| -> Vec<Option<&str>> { parcels.iter().map(of).collect() };
         sqlx::query!(
             "INSERT INTO expedition_parcel (id, expedition_id, ext_package_number, ext_package_tracking_number,
-                                            ext_carrier_tracking_number, tracking_url)
-             SELECT uuid_v7(), $1, g.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS g
+                                            ext_carrier_tracking_number, tracking_url, changed_at)
+             SELECT uuid_v7(), $1, g.*, clock_timestamp() FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS g
              ON CONFLICT (expedition_id, ext_package_number) DO UPDATE
              SET ext_package_tracking_number = excluded.ext_package_tracking_number,
                  ext_carrier_tracking_number = excluded.ext_carrier_tracking_number,
-                 tracking_url = excluded.tracking_url, changed_at = now()",
+                 tracking_url = excluded.tracking_url, changed_at = excluded.changed_at",
             order.id.get(),
             &numbers as &[&str],
             &column(|parcel| parcel.package_tracking_number.as_deref()) as &[Option<&str>],

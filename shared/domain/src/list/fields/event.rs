@@ -38,7 +38,7 @@ pub const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
 /// An expedition changed, and its status did not.
 pub const EXPEDITION_CHANGE: EventType = EventType {
     name: "expedition_change",
-    when: "a body or a report changed an expedition and not its status",
+    when: "an expedition changed and its status did not",
     status: true,
 };
 /// A sync ended.

@@ -64,6 +64,11 @@ const FIELDS: &[Field] = &[
     )
     .among(&HEALTHS),
     Field::text("disabledReason", "{t}.disabled_reason").or_null(),
+    Field::timestamp(
+        "heldUntil",
+        "(SELECT k.held_until FROM webhook_lane k WHERE k.webhook_id = {t}.id AND k.held_until > now())",
+    )
+    .or_null(),
     Field::integer("maxInFlight", "{t}.max_in_flight"),
     Field::boolean("ordered", "{t}.ordered"),
     Field::timestamp("createdAt", "{t}.created_at"),

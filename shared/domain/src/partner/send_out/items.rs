@@ -59,7 +59,8 @@ pub async fn note_due(services: &Services, eshop: EshopId) -> Result<(), Problem
 pub async fn forget(tx: &mut PgConnection, eshop: EshopId) -> Result<(), sqlx::Error> {
     // first what fences a page of theirs that is under way
     listing::forget_beyond(tx, eshop, &[]).await?;
-    sqlx::query!("DELETE FROM partner_item WHERE eshop_id = $1", eshop.get()).execute(tx).await?;
+    sqlx::query!("DELETE FROM partner_item WHERE eshop_id = $1", eshop.get()).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM stock_withdrawn WHERE eshop_id = $1", eshop.get()).execute(tx).await?;
     Ok(())
 }
 
@@ -92,7 +93,7 @@ pub enum Comparison {
 }
 
 /// Records what the partner really has of the items of a page; what differs from what it last took was altered there, and
-/// is reported.
+/// is reported if it is the e-shop's.
 pub async fn found(
     services: &Services,
     claim: &Claim,
@@ -141,7 +142,15 @@ pub async fn found(
                SET taken = excluded.taken, refused = NULL, changed_at = now()
            )
            SELECT product_sku AS "sku!", item AS "item!", warehouse AS "warehouse!", pieces AS "pieces!", taken AS "taken!"
-           FROM was WHERE taken <> pieces ORDER BY item, warehouse"#,
+           FROM was
+           -- what the e-shop does not sell is never sent again
+           WHERE taken <> pieces
+             AND ((SELECT true FROM integration_setting s
+                   JOIN product p ON p.organisation_id = s.organisation_id AND p.product_sku = was.product_sku
+                   JOIN product_eshop e ON e.product_id = p.id AND e.eshop_id = $1
+                   WHERE s.eshop_id = $1 AND p.type = 'physical' LIMIT 1)
+                  OR (SELECT true FROM stock_withdrawn x WHERE x.eshop_id = $1 AND x.product_sku = was.product_sku))
+           ORDER BY item, warehouse"#,
         eshop.get(),
         inventory,
         &ids as &[&str],

@@ -90,8 +90,8 @@ async fn issue(
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     sqlx::query_scalar!(
         "INSERT INTO inbound_receipt (id, organisation_id, stock_advice_id, warehouse_id, wms_id, count_of_items, count_of_sku,
-                                      sum_of_quantity)
-         VALUES (uuid_v7(), $1, $2, $3, $4, $5, $6, $7) RETURNING id",
+                                      sum_of_quantity, created_at)
+         VALUES (uuid_v7(), $1, $2, $3, $4, $5, $6, $7, clock_timestamp()) RETURNING id",
         place.organisation.get(),
         advice.get(),
         place.warehouse,

@@ -83,17 +83,17 @@ fn members(object: &mut Object<'_>) -> Option<Criteria> {
     })
 }
 
-/// What a replay would find.
+/// What a replay would send.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Count {
     /// Webhooks that match.
     pub webhooks: usize,
-    /// Deliveries that wait to be tried again, or for the next probe of their destination.
+    /// Deliveries that wait to be tried again, or for their destination.
     pub waiting: i64,
-    /// Deliveries that have ended without success.
+    /// Events whose deliveries have ended without success.
     pub failed: i64,
-    /// Deliveries that were delivered, where these are wanted.
+    /// Events that were delivered, where these are wanted.
     pub delivered: i64,
     /// All of them.
     pub total: i64,
@@ -129,7 +129,7 @@ impl Found {
     }
 }
 
-/// Counts what a replay would find.
+/// Counts what a replay would send.
 pub async fn count(services: &Services, scope: &Scope, body: Value) -> Result<Count, Problem> {
     count_of(&services.db, scope, &Reader::read(body, self::body())?).await
 }
@@ -176,7 +176,9 @@ pub async fn replay_of(
 ) -> Result<Answer, Problem> {
     let found = find(&services.db, context.scope(), &criteria, COUNTED).await?;
     let known = sum(&found).total;
-    let mut concerned: Vec<&Found> = found.iter().filter(|webhook| webhook.total() > 0).collect();
+    // where not all was counted, nothing was found of a webhook may mean that it was not looked at
+    let mut concerned: Vec<&Found> =
+        found.iter().filter(|webhook| webhook.total() > 0 || webhook.at_least).collect();
     if concerned.is_empty() {
         // a job that finds nothing says so
         concerned.extend(found.first());
@@ -223,8 +225,9 @@ pub(super) async fn matching(
     let ids: Vec<WebhookId> = hooks.iter().map(|hook| hook.id).collect();
     let counts = sqlx::query!(
         r#"WITH hook AS MATERIALIZED (
-               -- where the destination fails, what is due waits for its next probe
-               SELECT id, coalesce((SELECT l.probe_at > now() FROM webhook_lane l WHERE l.webhook_id = named.id), false) AS is_held
+               -- where the destination fails, or asked for a pause, what is due waits for it
+               SELECT id, coalesce((SELECT greatest(l.probe_at, l.held_until) > now() FROM webhook_lane l
+                                    WHERE l.webhook_id = named.id), false) AS is_held
                FROM unnest($1::uuid[]) AS named (id)
            ), waiting AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
@@ -235,33 +238,55 @@ pub(super) async fn matching(
                ) AS d LIMIT $6
            ), failed AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
-                   SELECT d.event_type FROM delivery_history d
+                   SELECT d.id AS delivery, d.event_id, d.event_type FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.state <> 'delivered' AND d.finished_at >= $2
                      AND d.finished_at < coalesce($3::timestamptz, 'infinity') OFFSET 0
                ) AS d LIMIT $6
            ), late AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
-                   SELECT d.event_type FROM delivery_history d
+                   SELECT d.id AS delivery, d.event_id, d.event_type FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.state = 'delivered' AND d.finished_at - d.created_at > interval '1 hour'
                      AND d.finished_at >= $2 AND d.finished_at < coalesce($3::timestamptz, 'infinity') OFFSET 0
                ) AS d WHERE $5 LIMIT $6
            ), prompt AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
-                   SELECT d.event_type, d.state = 'delivered' AND d.finished_at - d.created_at <= interval '1 hour'
+                   SELECT d.id AS delivery, d.event_id, d.event_type, d.state = 'delivered' AND d.finished_at - d.created_at <= interval '1 hour'
                           AND d.finished_at >= $2 AND d.finished_at < coalesce($3::timestamptz, 'infinity') AS matches
                    FROM delivery_history d
                    WHERE d.webhook_id = h.id AND d.id >= uuid_v7_floor($2 - interval '2 hours')
                      AND d.id < coalesce(uuid_v7_floor($3::timestamptz + interval '1 minute'), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                    OFFSET 0
                ) AS d WHERE $5 LIMIT $6
+           ), ended AS MATERIALIZED (
+               -- each event once, however often it was sent
+               SELECT id, event_id, bool_or(failed) AS failed, bool_or(NOT failed) AS delivered,
+                      (max(delivery::text COLLATE "C") FILTER (WHERE failed))::uuid AS last_failed
+               FROM (SELECT id, event_id, delivery, true AS failed FROM failed WHERE $4::text IS NULL OR event_type = $4
+                     UNION ALL SELECT id, event_id, delivery, false FROM late WHERE $4::text IS NULL OR event_type = $4
+                     UNION ALL SELECT id, event_id, delivery, false FROM prompt
+                     WHERE matches AND ($4::text IS NULL OR event_type = $4)) AS d
+               GROUP BY id, event_id
+           ), resent AS MATERIALIZED (
+               -- as the steps of the job do (`resending`): what is on its way is left, and what failed if another delivery replaces it
+               SELECT e.id, CASE WHEN e.failed AND later.sent IS NULL THEN 2 WHEN e.delivered THEN 3 END AS sort
+               FROM ended e
+               LEFT JOIN LATERAL (
+                   SELECT true AS sent FROM delivery d
+                   WHERE d.webhook_id = e.id AND d.event_id = e.event_id AND d.redelivery_of IS NOT NULL LIMIT 1
+               ) on_its_way ON true
+               LEFT JOIN LATERAL (
+                   SELECT true AS sent FROM delivery_history d
+                   WHERE e.failed AND d.webhook_id = e.id AND d.event_id = e.event_id AND d.redelivery_of IS NOT NULL
+                     -- after the event: the partitions before it are left out
+                     AND d.id > e.event_id AND (d.state = 'delivered' OR d.id > e.last_failed) LIMIT 1
+               ) later ON true
+               WHERE on_its_way.sent IS NULL
            ), counted AS MATERIALIZED (
                SELECT id, count(*) FILTER (WHERE sort = 1) AS waiting, count(*) FILTER (WHERE sort = 2) AS failed,
                       count(*) FILTER (WHERE sort = 3) AS delivered
                FROM (SELECT id, 1 AS sort FROM waiting
                      WHERE $4::text IS NULL OR (SELECT e.type FROM event e WHERE e.id = waiting.event_id) = $4
-                     UNION ALL SELECT id, 2 FROM failed WHERE $4::text IS NULL OR event_type = $4
-                     UNION ALL SELECT id, 3 FROM late WHERE $4::text IS NULL OR event_type = $4
-                     UNION ALL SELECT id, 3 FROM prompt WHERE matches AND ($4::text IS NULL OR event_type = $4)) AS sorts
+                     UNION ALL SELECT id, sort FROM resent) AS sorts
                GROUP BY id
            )
            SELECT coalesce(c.waiting, 0) AS "waiting!", coalesce(c.failed, 0) AS "failed!", coalesce(c.delivered, 0) AS "delivered!",

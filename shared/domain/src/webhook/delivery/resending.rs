@@ -1,27 +1,35 @@
 //! Sending deliveries of one webhook again, step by step: the mechanism of a [replay](super::replay) and of a
 //! [recovery](super::recovery).
 //!
-//! What waits to be tried again is *released*: it is due now, also what is due and held until the next probe of its destination. What has ended in the period gets a new delivery of the same event: it
-//! is *resent*, once however often it was tried, and not where a redelivery succeeded, or is on its way, or the event is no longer
-//! kept. A step does both in one transaction, so one that runs twice sends nothing twice.
+//! What waits to be tried again is *released*: it is due now, also what is due and held until the next probe of its destination, or
+//! for as long as that asked. What has ended in the period gets a new delivery of the same event: it is *resent*, once however often
+//! it was tried, and not where a redelivery succeeded, or is on its way, or the event is no longer kept. A step does both in one
+//! transaction, so one that runs twice sends nothing twice.
+
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::replay::COUNTED;
-use super::{Deliveries, probe_now};
+use super::{Deliveries, end_wait};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::walking::Step;
 use crate::webhook::subscription;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::DeliveryId;
+use longshore_kernel::ids::{DeliveryId, WebhookId};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
 
 /// Deliveries of each sort that one step looks at. The queries name it as a number: of a parameter the planner expects a tenth of
 /// all that there is.
 const STEP: usize = 2_000;
+
+/// For how long an activation releases what waits at its webhook.
+const RELEASED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sorts of deliveries, in the order in which a walk looks at them: what waits comes first, so that what ends in between is not
 /// missed.
@@ -105,7 +113,7 @@ impl Walk<'_> {
             .await?;
         let Some(found) = found else { return Ok(None) };
         let mut step = Step::default();
-        if begin.is_none() && probe_now(change.connection(), webhook).await? {
+        if begin.is_none() && end_wait(change.connection(), webhook).await? {
             let held = in_i32(held(change, self.about).await?);
             step = Step { found: held, released: held, ..step };
         }
@@ -196,7 +204,7 @@ pub(super) fn in_i32(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// How much was due, and held until the next probe of its destination, up to [`COUNTED`].
+/// How much was due, and waited for its destination, up to [`COUNTED`].
 async fn held(change: &mut Change<'_>, about: &Deliveries) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM (
@@ -214,6 +222,24 @@ async fn held(change: &mut Change<'_>, about: &Deliveries) -> Result<i64, sqlx::
     )
     .fetch_one(change.connection())
     .await
+}
+
+/// Lets be due now what waits to be tried again at a webhook that was just activated, as far as the time of the request permits.
+/// What is left is sent at its own time.
+pub(in crate::webhook) async fn release_all(services: &Services, webhook: WebhookId) -> Result<(), Problem> {
+    let until = Instant::now() + RELEASED_WITHIN;
+    let mut behind = (DateTime::UNIX_EPOCH, DeliveryId::nil());
+    loop {
+        let mut change = Change::begin(services).await?;
+        let about = Deliveries::made_by_now(&mut change, webhook).await?;
+        let batch = release(&mut change, &about, behind.0, behind.1).await?;
+        change.note_lanes([webhook]);
+        change.commit().await?;
+        match batch.full() {
+            Some(last) if Instant::now() < until => behind = last,
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Lets be due now what waits to be tried again.

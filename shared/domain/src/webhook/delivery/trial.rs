@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 
-use super::probe_now;
+use super::end_wait;
 use crate::webhook::event::{NAMES, TEST, example};
 use crate::webhook::subscription;
 use longshore_kernel::answer::Answer;
@@ -79,7 +79,7 @@ pub async fn send_test(
     .await?;
     change.note(recorded);
     must_be_next(change.connection(), id, delivery).await?;
-    probe_now(change.connection(), id).await?;
+    end_wait(change.connection(), id).await?;
     if webhook.active {
         change.note_lanes([id]);
     }

@@ -37,6 +37,8 @@ pub struct Line {
     pub failing_since: Option<DateTime<Utc>>,
     /// When the next probe is due, where the breaker is open.
     pub probe_at: Option<DateTime<Utc>>,
+    /// Until when nothing is sent because the destination asked for that.
+    pub held_until: Option<DateTime<Utc>>,
     /// Whether something is due, and so would be the probe.
     pub due: bool,
     /// Calls of the last day.
@@ -131,6 +133,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
            SELECT w.id AS "id!", o.name AS "organisation!", w.eshop_id AS "eshop_id!", s.name AS "eshop!", w.event AS "event!",
                   w.destination AS "destination!", w.active AS "active!", w.disabled_reason, w.disabled_at,
                   l.failures AS "failures!", l.failing_since, l.probe_at,
+                  CASE WHEN l.held_until > now() THEN l.held_until END AS held_until,
                   EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!",
                   a.calls AS "calls!", a.delivered AS "delivered!", w.created_at AS "created_at!"
            FROM page

@@ -18,7 +18,7 @@ pub struct Backlog {
     pub due: i64,
     /// Whether a webhook has more than that.
     pub is_more: bool,
-    /// Those of them whose destination fails: they wait for it, not for a worker.
+    /// Those of them whose destination fails, or asked to be left alone: they wait for it, not for a worker.
     pub held: i64,
     /// Of how many webhooks.
     pub lanes: i64,
@@ -30,6 +30,14 @@ pub struct Backlog {
     pub busiest: Option<OrganisationId>,
     /// How many of them it has.
     pub busiest_due: i64,
+}
+
+impl Backlog {
+    /// Those of them that wait for a worker, and not for their destination.
+    #[must_use]
+    pub fn free(&self) -> i64 {
+        self.due - self.held
+    }
 }
 
 /// Counts them, skipping from webhook to webhook through the index.
@@ -47,10 +55,11 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
                ) next
                WHERE seen.n < $1
            ), lane AS (
-               SELECT w.organisation_id, seen.next_attempt_at, due.n, l.failures > 0 AS failing
+               SELECT w.organisation_id, due.n, l.held, greatest(seen.next_attempt_at, l.held_until) AS waits_since
                FROM seen
                CROSS JOIN LATERAL (SELECT organisation_id, active FROM webhook WHERE id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS w
-               CROSS JOIN LATERAL (SELECT failures FROM webhook_lane WHERE webhook_id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS l
+               CROSS JOIN LATERAL (SELECT held_until, failures > 0 OR coalesce(held_until > now(), false) AS held
+                                   FROM webhook_lane WHERE webhook_id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS l
                CROSS JOIN LATERAL (
                    SELECT count(*) AS n FROM (
                        SELECT FROM delivery d
@@ -58,13 +67,13 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
                ) due
                WHERE seen.next_attempt_at <= now() AND w.active
            ), busiest AS (
-               SELECT organisation_id, sum(n)::bigint AS items FROM lane WHERE NOT failing
+               SELECT organisation_id, sum(n)::bigint AS items FROM lane WHERE NOT held
                GROUP BY organisation_id ORDER BY items DESC, organisation_id LIMIT 1
            )
            SELECT coalesce(sum(n), 0)::bigint AS "due!", coalesce(bool_or(n >= $2), false) AS "is_more!",
-                  coalesce(sum(n) FILTER (WHERE failing), 0)::bigint AS "held!", count(*) AS "lanes!",
-                  count(*) FILTER (WHERE NOT failing) AS "free_lanes!",
-                  coalesce(extract(epoch FROM now() - min(next_attempt_at) FILTER (WHERE NOT failing)), 0)::float8
+                  coalesce(sum(n) FILTER (WHERE held), 0)::bigint AS "held!", count(*) AS "lanes!",
+                  count(*) FILTER (WHERE NOT held) AS "free_lanes!",
+                  coalesce(extract(epoch FROM now() - min(waits_since) FILTER (WHERE NOT held)), 0)::float8
                       AS "oldest_seconds!",
                   (SELECT organisation_id FROM busiest) AS "busiest?: OrganisationId",
                   coalesce((SELECT items FROM busiest), 0) AS "busiest_due!"

@@ -322,7 +322,8 @@ async fn renew_by(
 }
 
 /// Grants no lease of a lane for [`HELD_BACK`], and returns the token of its holder, which may begin no more calls from its next
-/// renewal on. Nothing where the caller may not see the webhook.
+/// renewal on. Nothing where the caller may not see the webhook. This replaces a longer hold, which might be
+/// [ended](crate::webhook::delivery::end_wait) meanwhile.
 pub(in crate::webhook) async fn hold_back(
     db: &Database,
     scope: &Scope,
@@ -330,7 +331,7 @@ pub(in crate::webhook) async fn hold_back(
 ) -> Result<Option<i64>, Problem> {
     let lane = sqlx::query!(
         r#"UPDATE webhook_lane l
-           SET held_until = greatest(l.held_until, clock_timestamp() + make_interval(secs => $4))
+           SET held_until = clock_timestamp() + make_interval(secs => $4)
            WHERE l.webhook_id = $3 AND EXISTS (
                SELECT FROM webhook w
                WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND w.id = l.webhook_id)
@@ -346,7 +347,7 @@ pub(in crate::webhook) async fn hold_back(
 }
 
 /// How long a lane is held back at most: longer than a deletion waits for a lock.
-const HELD_BACK: Duration = Duration::from_secs(10);
+pub(in crate::webhook) const HELD_BACK: Duration = Duration::from_secs(10);
 
 /// Waits [until no call can begin](secret::until_ending) with what was read under this lease. A hint makes the holder of a lane
 /// without a turn look at once.

@@ -7,8 +7,10 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::late;
 use crate::list::fields::delivery::DeliveryState;
 use crate::webhook::breaker::{self, Sign, Tally};
+use crate::webhook::schedule;
 use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
@@ -130,7 +132,8 @@ pub struct Reported {
     pub disabled: bool,
 }
 
-/// A webhook whose attempts all failed for this long is disabled (`docs/reference/webhooks.md#disabling`).
+/// A webhook whose attempts all failed for this long is disabled (`docs/reference/webhooks.md#disabling`). A pause
+/// between two failures that is longer than any wait before a retry begins the time anew: nothing was there to be tried.
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 
 /// Why a webhook is disabled.
@@ -169,7 +172,13 @@ pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Rep
             Err(Failed::Database(error)) if is_contention(&error) && tries < CONTENTION_RETRIES => tries += 1,
             Err(Failed::Database(error)) => return Err(error.into()),
             Err(Failed::Problem(problem)) => return Err(problem),
-            Ok(reported) => return Ok(reported),
+            Ok(reported) => {
+                // only of webhooks that are gone: nothing is sent again because of it
+                if let Err(problem) = late::record(services, outcomes, &reported).await {
+                    tracing::warn!(error = %problem, "calls of deleted webhooks were not added to the history");
+                }
+                return Ok(reported);
+            }
         }
     }
 }
@@ -305,6 +314,12 @@ impl<'o> Columns<'o> {
                            WHEN lane.succeeded AND lane.failures = 0 THEN NULL
                            WHEN lane.succeeded OR l.failures = 0 THEN now()
                            ELSE l.failing_since END,
+                       -- with a longer pause than any wait nothing was to be tried, and the time begins anew
+                       tried_since = CASE
+                           WHEN lane.succeeded AND lane.failures = 0 THEN NULL
+                           WHEN lane.succeeded OR l.failures = 0 OR l.failed_at < now() - make_interval(secs => $20) THEN now()
+                           ELSE coalesce(l.tried_since, l.failing_since) END,
+                       failed_at = CASE WHEN lane.failures > 0 THEN now() ELSE l.failed_at END,
                        probes = CASE
                            WHEN l.probe_at IS NOT NULL AND NOT lane.succeeded THEN l.probes + lane.probes
                            WHEN CASE WHEN lane.succeeded THEN 0 ELSE l.failures END + lane.failures < $16 THEN 0
@@ -322,7 +337,7 @@ impl<'o> Columns<'o> {
                    WHERE l.webhook_id = lane.webhook_id AND l.token = lane.token
                      AND (lane.failures > 0 OR (lane.succeeded AND l.failures > 0) OR lane.hold > 0)
                    RETURNING l.webhook_id, l.token,
-                       l.probe_at IS NOT NULL AND l.failing_since <= now() - make_interval(secs => $18) AS overdue
+                       l.probe_at IS NOT NULL AND l.tried_since <= now() - make_interval(secs => $18) AS overdue
                ), ended AS (
                    DELETE FROM delivery d USING accepted t
                    WHERE d.id = t.id AND t.state <> 'failed'
@@ -367,6 +382,7 @@ impl<'o> Columns<'o> {
             &breaker::PAUSES[..],
             DISABLED_AFTER.as_secs_f64(),
             &self.lane_holds,
+            schedule::LONGEST_WAIT.as_secs_f64(),
         )
         .fetch_all(connection)
         .await

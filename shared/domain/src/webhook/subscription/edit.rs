@@ -54,8 +54,8 @@ pub(super) struct Fields {
     pub(super) event: String,
     pub(super) destination: String,
     pub(super) active: bool,
-    /// It was active, and no longer is.
-    pub(super) pauses: bool,
+    /// Whether it becomes active, or inactive; nothing where it stays what it was.
+    pub(super) switched: Option<bool>,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
     pub(super) old_authentication: String,
@@ -113,7 +113,7 @@ impl Edit {
             event: self.event.map_or_else(|| old.event.clone(), str::to_owned),
             destination: self.destination.unwrap_or_else(|| old.destination.clone()),
             active: self.active.unwrap_or(old.active),
-            pauses: old.active && self.active == Some(false),
+            switched: self.active.filter(|active| *active != old.active),
             max_in_flight: self.max_in_flight.unwrap_or(old.max_in_flight),
             ordered: self.ordered.unwrap_or(old.ordered),
             old_authentication: stored.kind().to_owned(),

@@ -1,6 +1,7 @@
 //! Whether the warehouse has the order that it reports of.
 
 use longshore_shared::expedition::command::Command;
+use longshore_shared::expedition::edit;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -114,6 +115,47 @@ async fn pieces_that_left_under_an_old_number_are_taken_from_others(
     assert_eq!(place.stock(0).await, (0, 2, 0));
     place.allocate().await;
     assert_eq!(place.status(other).await, "waiting_for_goods");
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_old_number_takes_out_the_items_that_it_was_handed_over_with(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = called(&options, 2).await;
+    place.count(&[(0, 20), (1, 20)]).await;
+    let order = place.send("A", &[(0, 5)]).await;
+    let item = read(&place, order).await["items"][0]["id"].clone();
+    is_at(&place, order, "accepted").await;
+    place.command(order, &Command::Rollback).await.unwrap();
+    take(&place, &[news("1", order, json!({"cancel": "accepted"}))]).await;
+    // edited twice, and handed over by neither
+    for quantity in [1, 2] {
+        let body = json!({"items": [{"productSku": "P1", "quantity": quantity}]});
+        let (services, context) = (&place.world.services, &place.world.context);
+        edit::update(services, context, order, body, |_| Ok(())).await.unwrap();
+    }
+    let packed = |id: &str, members: serde_json::Value| {
+        let mut packed = json!({"number": 1, "status": "waiting_for_the_carrier"});
+        packed.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        news(id, order, packed)
+    };
+    let other = packed("2", json!({"items": [{"productSku": "P1", "expedited": 1}]}));
+    assert_eq!(tell(&place, &[other]).await.1, ["0 2 unknown_reference"]);
+    place.command(order, &SEND).await.unwrap();
+    is_at(&place, order, "accepted").await;
+    assert_eq!(tell(&place, &[packed("3", json!({}))]).await.1, ["0 3 contradiction"]);
+    assert_eq!((place.stock(0).await, place.stock(1).await), ((15, 0, 0), (20, 2, 0)));
+    let left: Vec<(serde_json::Value, i32)> = sqlx::query_as(
+        "SELECT to_jsonb(expedition_item_id), quantity FROM stock_movement WHERE kind = 'expedited'",
+    )
+    .fetch_all(&place.world.owner)
+    .await
+    .unwrap();
+    assert_eq!(left, [(item, -5)]);
+    take(&place, &[packed("4", json!({"number": 2}))]).await;
+    assert_eq!((place.stock(0).await, place.stock(1).await), ((15, 0, 0), (18, 0, 0)));
     place.must_hold().await;
 }
 

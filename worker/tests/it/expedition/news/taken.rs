@@ -155,6 +155,32 @@ async fn items_say_what_left_by_id_by_product_and_by_position(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_item_keeps_every_lot_and_serial_number_that_was_reported(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 20)]).await;
+    let order = place.send("A", &[(0, 2), (0, 3)]).await;
+    let record = read(&place, order).await;
+    // telephones, which have two numbers each
+    let items = json!([
+        {"id": record["items"][0]["id"], "expedited": 1, "lot": "L1", "serialNumbers": ["S1", "S2"]},
+        {"id": record["items"][0]["id"], "expedited": 1, "lot": "L2", "serialNumbers": ["S3", "S4"]},
+        {"productSku": "P0", "expedited": 1, "lot": "L3", "serialNumbers": ["S5", "S6"]},
+        {"productSku": "P0", "expedited": 2, "lot": "L3"},
+    ]);
+    take(&place, &[news("1", order, json!({"status": "waiting_for_the_carrier", "items": items}))]).await;
+    let after = read(&place, order).await;
+    let shown = |name: &str| -> Vec<Value> {
+        after["items"].as_array().unwrap().iter().map(|item| item[name].clone()).collect()
+    };
+    assert_eq!(shown("expedited"), [2, 3]);
+    assert_eq!(shown("assignedLot"), ["L1, L2", "L3"]);
+    assert_eq!(shown("serialNumbers"), [json!(["S1", "S2", "S3", "S4"]), json!(["S5", "S6"])]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn pieces_that_were_not_known_are_found(_: PgPoolOptions, options: PgConnectOptions) {
     let place = Place::new(&options, 1).await;
     place.count(&[(0, 5)]).await;

@@ -1,6 +1,6 @@
 //! What outcomes say of the systems of their lanes: the breakers, pauses, and the last failure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -41,8 +41,13 @@ impl Lanes {
         self.0.contains_key(&(outcome.wms, outcome.token))
     }
 
-    /// Steps the breakers of lanes. One that is well, and stays so, is not written.
-    pub(super) async fn count(&self, services: &Services, outcomes: &[&Outcome]) -> Result<(), Problem> {
+    /// Steps the breakers of lanes. One that is well, and stays so, is not written. Returns those that are locked: their outcomes
+    /// do not count yet.
+    pub(super) async fn count(
+        &self,
+        services: &Services,
+        outcomes: &[&Outcome],
+    ) -> Result<BTreeSet<WmsId>, Problem> {
         let mut lanes_of =
             BTreeMap::<(WmsId, i64), (Tally, Option<Duration>, Option<(&str, ExpeditionId)>)>::new();
         for outcome in outcomes {
@@ -64,18 +69,22 @@ impl Lanes {
             let is_well = self.0.get(lane).copied().unwrap_or_default();
             tally.failures > 0 || hold.is_some() || (tally.succeeded && !is_well)
         });
+        let mut locked = BTreeSet::new();
         if lanes_of.is_empty() {
-            return Ok(());
+            return Ok(locked);
         }
-        let mut change = Change::begin(services).await?;
+        let mut change = Change::begin_together(services).await?;
         for ((wms, token), (tally, hold, error)) in lanes_of {
-            count(&mut change, wms, token, tally, hold, error).await?;
+            if !count(&mut change, wms, token, tally, hold, error).await? {
+                locked.insert(wms);
+            }
         }
-        change.commit().await
+        change.commit().await?;
+        Ok(locked)
     }
 }
 
-/// Steps the breaker of one lane, under its lock.
+/// Steps the breaker of one lane, under its lock; `false` if another has that, or has leased the lane since: the next look tells.
 async fn count(
     change: &mut Change<'_>,
     wms: WmsId,
@@ -83,16 +92,16 @@ async fn count(
     tally: Tally,
     hold: Option<Duration>,
     error: Option<(&str, ExpeditionId)>,
-) -> Result<(), sqlx::Error> {
+) -> Result<bool, sqlx::Error> {
     let row = sqlx::query!(
         "SELECT failures, CASE WHEN probe_at IS NOT NULL THEN probes END AS probes
-         FROM wms_lane WHERE wms_id = $1 AND token = $2 FOR NO KEY UPDATE",
+         FROM wms_lane WHERE wms_id = $1 AND token = $2 FOR NO KEY UPDATE SKIP LOCKED",
         wms.get(),
         token,
     )
     .fetch_optional(change.connection())
     .await?;
-    let Some(row) = row else { return Ok(()) };
+    let Some(row) = row else { return Ok(false) };
     let before = Breaker::stored(row.failures.unsigned_abs(), row.probes.map(i32::unsigned_abs));
     let (failures, probes) = match before.after(tally) {
         Breaker::Closed { failures } => (failures, None),
@@ -129,5 +138,5 @@ async fn count(
     )
     .execute(change.connection())
     .await
-    .map(|_| ())
+    .map(|_| true)
 }

@@ -143,13 +143,13 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
              SET active = $11, paused = $12, base_url = $13, credentials = $14, max_in_flight = $15,
                  fills = s.fills AND $11 OR $11 AND NOT s.active,
                  fills_before = CASE WHEN s.fills AND s.active AND $11 THEN s.fills_before END,
-                 version = s.version + 1
+                 wakes_at = now(), version = s.version + 1
              WHERE s.wms_id = $9 AND $16::bytea IS NULL
              RETURNING s.wms_id, s.version, s.changed_at, s.organisation_id
          ), created AS (
              INSERT INTO wms_setting (wms_id, organisation_id, active, paused, base_url, credentials, max_in_flight, secret, fills,
-                                      version)
-             SELECT $9, $10, $11, $12, $13, $14, $15, $16, $11,
+                                      wakes_at, version)
+             SELECT $9, $10, $11, $12, $13, $14, $15, $16, $11, now(),
                     -- created anew it goes on counting: its path is the same
                     (SELECT coalesce(max(version), 0) + 1 FROM tombstone WHERE entity_id = $9 AND entity_type = $7)
              WHERE $16::bytea IS NOT NULL
@@ -175,7 +175,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
     )
     .await?;
     change.note(recorded);
-    // what went wrong went wrong with another setting: its system is asked anew
+    // what went wrong went wrong with another setting: its system is asked anew, and `handover::wake` makes its orders due
     sqlx::query!(
         "UPDATE wms_lane SET error = NULL, error_at = NULL, error_expedition_id = NULL, failures = 0, failing_since = NULL,
                 probes = 0, probe_at = NULL, held_until = NULL
