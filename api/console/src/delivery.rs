@@ -144,7 +144,7 @@ fn held(webhook: Option<&Webhook>, now: DateTime<Utc>) -> Markup {
         @if !webhook.active {
             ". Kept until the webhook is activated"
         } @else if let Some(until) = webhook.held_until {
-            ". Held until " (full_time(until, now)) ", as the destination asked"
+            ". Held" (piece::until_asked(until, now))
         } @else if let Some(probe) = webhook.probe_at.filter(|probe| *probe > now) {
             ". Held by the breaker, which probes the destination " (time(probe, now))
         }

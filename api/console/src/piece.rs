@@ -18,7 +18,7 @@ pub(super) use self::list::{
     size, sorting, switch, tabs, worded,
 };
 pub(super) use self::time::{
-    attempt_time, attempted_at, full_time, moment, moment_or_none, time, time_or_none, took,
+    attempt_time, attempted_at, full_time, moment, moment_or_none, time, time_or_none, took, until_asked,
 };
 pub(super) use self::tone::{Tone, Toned, badge, job_state, state};
 pub(super) use super::form::sentence;

@@ -231,7 +231,7 @@ pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) ->
 async fn end(app: &App, may: &May<permit::OwnAccount>) -> Result<(), Problem> {
     match login::logout(&app.services, may).await {
         // of a program, whose token someone put into the cookie: it stays valid
-        Err(problem) if !std::ptr::eq(problem.kind(), &raw const FORBIDDEN) => Err(problem),
+        Err(problem) if problem.kind() != &FORBIDDEN => Err(problem),
         _ => Ok(()),
     }
 }

@@ -173,7 +173,7 @@ fn latency(ms: Option<f64>) -> Markup {
 fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     html! {
         @if let Some(until) = webhook.held_until.filter(|_| webhook.active) {
-            (badge(Tone::Warn, "held")) " until " (full_time(until, now)) ", as the destination asked"
+            (badge(Tone::Warn, "held")) (piece::until_asked(until, now))
         } @else if webhook.leased {
             (badge(Tone::Busy, "served")) " by a worker"
         } @else if webhook.due == 0 {

@@ -7,6 +7,7 @@ mod neighbours;
 use std::collections::BTreeSet;
 
 use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::ids::OrganisationId;
 use longshore_shared::operate::attention;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -36,8 +37,14 @@ fn path(line: &Value, action: &str) -> String {
     format!("{PATH}/{}/{action}", line["id"].as_str().unwrap())
 }
 
-async fn execute(world: &World, statement: &'static str, id: Uuid) {
+/// Executes a statement about a record.
+pub(crate) async fn execute(world: &World, statement: &'static str, id: Uuid) {
     sqlx::query(statement).bind(id).execute(&world.owner).await.unwrap();
+}
+
+/// The same about an organisation, with a number: of minutes, or of rows.
+async fn execute_of(world: &World, statement: &'static str, organisation: OrganisationId, number: i32) {
+    sqlx::query(statement).bind(organisation).bind(number).execute(&world.owner).await.unwrap();
 }
 
 /// The breaker opens, and a delivery waits.

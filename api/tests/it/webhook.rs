@@ -29,6 +29,23 @@ async fn create(api: &Api, body: Value) -> Value {
     api.post(&api.user, PATH, body).await.expect(201).json()
 }
 
+/// Ends the live deliveries of an event, or all, in a state, like redeliveries.
+async fn end_live(pool: &PgPool, event: Option<Uuid>, state: &str) {
+    sqlx::query(
+        "WITH gone AS (DELETE FROM delivery WHERE event_id = coalesce($1, event_id) RETURNING *)
+         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, redelivery_of, created_at, finished_at)
+         SELECT g.id, g.webhook_id, g.eshop_id, e.organisation_id, e.id, e.type, e.entity_id, $2, 1, '[]',
+                g.redelivery_of, g.created_at, now()
+         FROM gone g JOIN event e ON e.id = g.event_id",
+    )
+    .bind(event)
+    .bind(state)
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_created_webhook_shows_its_secret_and_masks_its_credentials(
     _: PgPoolOptions,

@@ -91,7 +91,7 @@ impl Line {
             }
             if let Some(place) = place {
                 *self.working.entry(organisation).or_default() += 1;
-                let times = self.failed.get(&place).map_or(0, |failed| failed.times);
+                let times = self.times_failed(place);
                 return Some((Due { organisation, place }, doubled(PATIENCE, times)));
             }
         }
@@ -109,7 +109,7 @@ impl Line {
         self.known.remove(&due.place);
         match ended {
             Ended::Failed => {
-                let times = self.failed.get(&due.place).map_or(0, |failed| failed.times);
+                let times = self.times_failed(due.place);
                 let until = now + doubled(BACK_OFF, times);
                 self.failed.insert(due.place, Failed { times: times + 1, until });
             }
@@ -122,6 +122,10 @@ impl Line {
                 self.join(due);
             }
         }
+    }
+
+    fn times_failed(&self, place: Place) -> u32 {
+        self.failed.get(&place).map_or(0, |failed| failed.times)
     }
 
     fn join(&mut self, Due { organisation, place }: Due) {

@@ -6,7 +6,7 @@ mod audit;
 mod beside;
 mod bound;
 mod cancel_and_retry;
-mod claim;
+pub(crate) mod claim;
 mod contention;
 mod halving;
 mod leases;

@@ -21,6 +21,11 @@ pub(crate) fn full_time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     }
 }
 
+/// Until when nothing is sent because the destination asked for a pause.
+pub(crate) fn until_asked(until: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
+    html! { " until " (full_time(until, now)) ", as the destination asked" }
+}
+
 /// How long ago a moment was, and when, for lists.
 pub(crate) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     let full = at.to_rfc3339_opts(SecondsFormat::Millis, true);

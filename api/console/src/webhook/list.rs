@@ -7,15 +7,15 @@ use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::named;
-use longshore_shared::webhook::health::{self, COUNTED, Filter, Health, Line, PAGE, Sort};
+use longshore_shared::webhook::health::{self, COUNTED, Counts, Filter, Health, Line, PAGE, Sort};
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    OLDEST, Way, checked, empty, eshop, full_time, moment, options, pager_to, rows, select, size, sorting,
-    state, time, unreadable, up_to,
+    OLDEST, Way, checked, empty, eshop, moment, options, pager_to, rows, select, size, sorting, state, time,
+    unreadable, until_asked, up_to,
 };
 use crate::refresh;
 use crate::visit::Visit;
@@ -69,30 +69,26 @@ async fn refreshed(visit: &Visit<permit::ReadWebhooks>) -> Result<Parts, Problem
 /// How many webhooks are not well, and those that are wanted.
 async fn parts(visit: &Visit<permit::ReadWebhooks>, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
     let (db, scope) = (visit.db(), visit.scope());
-    let (found, attention, failing) = tokio::try_join!(
+    let (found, counts) = tokio::try_join!(
         async {
             match wanted {
                 Some(wanted) => Ok(Some(health::page(db, scope, wanted).await?)),
                 None => Ok(None),
             }
         },
-        health::attention(db, scope),
-        health::failing(db, scope),
+        health::counts(db, scope),
     )?;
     let list = match (found, wanted) {
         (Some(found), Some(wanted)) => list(visit, wanted, found),
         _ => unreadable(),
     };
     let health = wanted.and_then(|wanted| wanted.health);
-    Ok([
-        ("healths".into(), healths(&visit.asked, (failing, attention.disabled), health)),
-        ("list".into(), list),
-    ])
+    Ok([("healths".into(), healths(&visit.asked, &counts, health)), ("list".into(), list)])
 }
 
-fn healths(asked: &Asked, (failing, disabled): (i64, i64), chosen: Option<Health>) -> Markup {
-    let disabled = format!("Disabled {}", up_to(disabled, COUNTED));
-    let failing = format!("Failing {}", up_to(failing, COUNTED));
+fn healths(asked: &Asked, counts: &Counts, chosen: Option<Health>) -> Markup {
+    let disabled = format!("Disabled {}", up_to(counts.disabled, COUNTED));
+    let failing = format!("Failing {}", up_to(counts.failing, COUNTED));
     let tabs = [
         (None, "All"),
         (Some(Health::Disabled), disabled.as_str()),
@@ -197,10 +193,10 @@ fn row(webhook: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
                         _ if !webhook.active => "; resets when it is activated",
                         Some(probe) if webhook.due => { "; next probe " (time(probe.max(webhook.held_until.unwrap_or(probe)), now)) },
                         Some(_) => "; next probe when a delivery is due",
-                        None => @if let Some(until) = webhook.held_until { "; held until " (full_time(until, now)) ", as the destination asked" },
+                        None => @if let Some(until) = webhook.held_until { "; held" (until_asked(until, now)) },
                     }
                 } @else if let Some(until) = webhook.held_until.filter(|_| webhook.active) {
-                    "Held until " (full_time(until, now)) ", as the destination asked"
+                    "Held" (until_asked(until, now))
                 }
             }
             td data-label="Event" { code { (webhook.event) } }

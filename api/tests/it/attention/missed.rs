@@ -8,7 +8,7 @@ use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{FAILS, execute, find, line, lines, path};
+use super::{FAILS, execute, execute_of, find, line, lines, path};
 use crate::console::{Browser, webhook};
 use crate::product::{MIGRATIONS, World};
 
@@ -202,20 +202,13 @@ async fn a_partner_that_does_not_answer_is_a_line_before_its_job_fails(
 
 /// Jobs of an organisation whose chunk has been due for two minutes.
 async fn due(world: &World, tenant: &Tenant, jobs: i32) {
-    sqlx::query(
-        "WITH made AS (
+    execute_of(world, "WITH made AS (
              INSERT INTO job (id, kind, state, organisation_id, acceptance, total, chunks_open, actor_type, actor_name)
              SELECT uuid_v7(), 'product.activate', 'queued', $1, nextval('acceptance'), 1, 1, 'token', 'x' FROM generate_series(1, $2)
              RETURNING id
          )
          INSERT INTO job_chunk (job_id, number, state, item_count, first_index, next_attempt_at)
-         SELECT id, 0, 'queued', 1, 0, now() - interval '2 minutes' FROM made",
-    )
-    .bind(tenant.organisation)
-    .bind(jobs)
-    .execute(&world.owner)
-    .await
-    .unwrap();
+         SELECT id, 0, 'queued', 1, 0, now() - interval '2 minutes' FROM made", tenant.organisation, jobs).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

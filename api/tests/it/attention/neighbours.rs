@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::exhausted::is_exhausted;
 use super::missed::{pull, sync};
-use super::{FAILS, execute, line, lines};
+use super::{FAILS, execute, execute_of, line, lines};
 use crate::console::{job, webhook};
 use crate::product::{MIGRATIONS, World};
 
@@ -29,32 +29,18 @@ async fn shops(world: &World, tenant: &Tenant, begin: &str) {
 
 /// A sync of each of the added e-shops of an organisation that refused all of its rows, so many minutes ago.
 async fn refused(world: &World, tenant: &Tenant, minutes_ago: i32) {
-    sqlx::query(
-        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, total, done, failed, actor_type, actor_name, created_at,
+    execute_of(world, "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, total, done, failed, actor_type, actor_name, created_at,
                           finished_at)
          SELECT uuid_v7(), 'product.sync', 'succeeded', $1, id, nextval('acceptance'), 4, 4, 4, 'token', 'x',
                 now() - make_interval(mins => $2), now()
-         FROM eshop WHERE organisation_id = $1 AND name LIKE 'Shop %'",
-    )
-    .bind(tenant.organisation)
-    .bind(minutes_ago)
-    .execute(&world.owner)
-    .await
-    .unwrap();
+         FROM eshop WHERE organisation_id = $1 AND name LIKE 'Shop %'", tenant.organisation, minutes_ago).await;
 }
 
 /// A job of each of the added e-shops of an organisation that failed, so many minutes ago.
 async fn failed(world: &World, tenant: &Tenant, minutes_ago: i32) {
-    sqlx::query(
-        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, error, actor_type, actor_name, created_at, finished_at)
+    execute_of(world, "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, error, actor_type, actor_name, created_at, finished_at)
          SELECT uuid_v7(), 'stock.sync', 'failed', $1, id, nextval('acceptance'), 'no', 'token', 'x', now() - make_interval(mins => $2), now()
-         FROM eshop WHERE organisation_id = $1 AND name LIKE 'Shop %'",
-    )
-    .bind(tenant.organisation)
-    .bind(minutes_ago)
-    .execute(&world.owner)
-    .await
-    .unwrap();
+         FROM eshop WHERE organisation_id = $1 AND name LIKE 'Shop %'", tenant.organisation, minutes_ago).await;
 }
 
 /// The organisations have lines of a kind. All that are listed are of the neighbour, but for the one of the tenant, which has this page.
@@ -284,20 +270,13 @@ async fn many_failing_warehouses_do_not_hide_that_of_another(_: PgPoolOptions, o
     )
     .await;
     for (organisation, minutes) in [(neighbour.organisation, 120), (tenant.organisation, 6)] {
-        sqlx::query(
-            "WITH called AS (
+        execute_of(&world, "WITH called AS (
                  INSERT INTO wms_setting (wms_id, organisation_id, active, paused, base_url, credentials, max_in_flight, secret, fills)
                  SELECT id, organisation_id, true, false, 'https://wms.example/', '', 1, '', false FROM wms WHERE organisation_id = $1
                  RETURNING wms_id
              )
              INSERT INTO wms_lane (wms_id, failures, failing_since, error, error_at)
-             SELECT wms_id, 3, now() - make_interval(mins => $2), 'HTTP 503', now() FROM called",
-        )
-        .bind(organisation)
-        .bind(minutes)
-        .execute(&world.owner)
-        .await
-        .unwrap();
+             SELECT wms_id, 3, now() - make_interval(mins => $2), 'HTTP 503', now() FROM called", organisation, minutes).await;
     }
     each_is_listed(&world, &neighbour, "warehouse", 20, format!("/console/wms/{}", tenant.wms)).await;
 }

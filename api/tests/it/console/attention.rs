@@ -7,12 +7,7 @@ use uuid::Uuid;
 
 use super::repair::send_opened;
 use super::{Browser, MIGRATIONS, hidden, webhook, world};
-use crate::attention::{FAILS, RECOVERS};
-use crate::product::World;
-
-async fn fails(world: &World, hook: Uuid) {
-    sqlx::query(FAILS).bind(hook).execute(&world.owner).await.unwrap();
-}
+use crate::attention::{FAILS, RECOVERS, execute};
 
 /// The part of a page with a title, up to the next one.
 fn group<'p>(page: &'p str, title: &str) -> &'p str {
@@ -28,7 +23,7 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://hooks.alpine.example/in").await;
-    fails(&world, hook).await;
+    execute(&world, FAILS, hook).await;
     let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
     let admin = Browser::new(api, &token);
     let listed = api.get(&token, "/api/attention").await.expect(200).json();
@@ -73,7 +68,7 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
         assert!(muted.contains("muted by admin of a test") && !page.contains("acknowledged-title"), "{page}");
     }
     let opened = admin.open(&path("acknowledge")).await.expect(200).text;
-    sqlx::query(RECOVERS).bind(hook).execute(&world.owner).await.unwrap();
+    execute(&world, RECOVERS, hook).await;
     // the line went while somebody confirmed
     let reply = send_opened(&admin, &path("acknowledge"), &hidden(&opened), &[]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console?done=line-over"));
@@ -105,7 +100,7 @@ async fn the_overview_shows_the_first_new_lines_of_a_kind_and_leads_to_the_rest(
     let world = world(&options).await;
     let api = &world.api;
     for number in 1..=7 {
-        fails(&world, webhook(api, &format!("https://host-{number}.example/")).await).await;
+        execute(&world, FAILS, webhook(api, &format!("https://host-{number}.example/")).await).await;
     }
     let browser = Browser::new(api, &api.superadmin);
     let shown = |page: &str| page.matches(".example (").count() / 3;
@@ -134,7 +129,7 @@ async fn what_needs_attention_about_orders_is_acknowledged_on_their_page(
 ) {
     let world = world(&options).await;
     let api = &world.api;
-    fails(&world, webhook(api, "https://hooks.example/in").await).await;
+    execute(&world, FAILS, webhook(api, "https://hooks.example/in").await).await;
     let mug = world.add("MUG", serde_json::json!({})).await;
     sqlx::query(
         "INSERT INTO product_stock AS s (id, organisation_id, product_id, warehouse_id, wms_id, quantity, marked_at)

@@ -8,6 +8,7 @@ use longshore_shared::kernel::context::Origin;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use url::form_urlencoded;
 
+use super::theme::form_token;
 use super::{Browser, MIGRATIONS, world};
 use crate::support::{Api, Reply};
 
@@ -97,9 +98,10 @@ async fn logging_out_revokes_the_token_and_removes_the_cookie(_: PgPoolOptions, 
     let token = cookie.split(['=', ';']).nth(1).unwrap();
     let browser = Browser::new(&world.api, token);
     let page = browser.open("/console").await.expect(200).text;
-    let form_token = page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form_token = form_token(&page);
     browser.send_bare("/console/logout", &[("form_token", "wrong")]).await.expect(403);
-    let reply = browser.send_bare("/console/logout", &[("form_token", form_token)]).await.expect(303);
+    let reply =
+        browser.send_bare("/console/logout", &[("form_token", form_token.as_str())]).await.expect(303);
     assert!(reply.header("set-cookie").unwrap().contains("Max-Age=0"));
     let revoked = "SELECT count(*) FROM access_token WHERE revoked_at IS NOT NULL";
     assert_eq!(world.count(revoked).await, 1);
@@ -170,8 +172,7 @@ async fn an_account_changes_its_password_sets_up_a_second_factor_and_ends_a_sess
     let browser = Browser::new(api, &first);
     let page = browser.open("/console/account").await.expect(200).text;
     assert!(page.contains("this one") && page.contains("Set up a second factor"), "{page}");
-    let token =
-        page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let token = form_token(&page);
     let send = async |path: &str, fields: &[(&str, &str)]| {
         let fields: Vec<_> = fields.iter().copied().chain([("form_token", token.as_str())]).collect();
         browser.send_bare(&format!("/console/account/{path}"), &fields).await
@@ -255,7 +256,7 @@ async fn over_https_only_the_cookie_that_is_bound_to_the_host_counts(
     }
     // a form names its origin, also behind a proxy that says nothing
     let page = Browser::new(api, &token).open("/console").await.expect(200).text;
-    let form_token = page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form_token = form_token(&page);
     let log_out = async |cookie: &str| {
         let request = Request::post("/console/logout")
             .header("host", "ops.example")

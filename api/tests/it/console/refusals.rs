@@ -10,7 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::repair::{fields_of, open, send, send_opened};
 use super::{Browser, MIGRATIONS, hidden, webhook, world};
-use crate::attention::FAILS;
+use crate::attention::{FAILS, execute};
 use crate::product::World;
 
 /// Lets Postgres refuse every change that is audited, as it does when its disk is full.
@@ -128,7 +128,7 @@ async fn a_confirmation_keeps_what_was_typed_and_marks_what_is_wrong(
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    sqlx::query(FAILS).bind(hook).execute(&world.owner).await.unwrap();
+    execute(&world, FAILS, hook).await;
     let browser = Browser::new(api, &api.superadmin);
     let listed = api.get(&api.superadmin, "/api/attention").await.expect(200).json();
     let lines = listed["lines"].as_array().unwrap();
@@ -175,10 +175,16 @@ async fn a_form_that_another_one_overtook_shows_what_is_stored_and_can_be_sent_a
     let fields = |destination: &'static str, calls: &'static str| {
         [("event", "product_change"), ("destination", destination), ("maxInFlight", calls)]
     };
+    let stored = async || {
+        let path = format!("/api/eshop-webhook/{hook}");
+        let shown: Value = api.get(&api.user, &path).await.expect(200).json();
+        (shown["destination"].as_str().unwrap().to_owned(), shown["maxInFlight"].as_i64().unwrap())
+    };
     let opened = open(&browser, &edit).await;
     send(&browser, &edit, &fields("https://shop.example/hook", "8")).await.expect(303);
     let late = fields("https://shop.example/v2", "16");
     let page = send_opened(&browser, &edit, &opened, &late).await.expect(412).text;
+    assert_eq!(stored().await, ("https://shop.example/hook".to_owned(), 8));
     for said in [
         "The webhook was changed since this form was opened",
         "Stored now: destination is https://shop.example/hook.",
@@ -190,11 +196,9 @@ async fn a_form_that_another_one_overtook_shows_what_is_stored_and_can_be_sent_a
     }
     assert!(!page.contains("Stored now: event"), "{page}");
     send_opened(&browser, &edit, &fields_of(&page), &late).await.expect(303);
-    let shown: Value = api.get(&api.user, &format!("/api/eshop-webhook/{hook}")).await.expect(200).json();
-    assert_eq!(
-        (&shown["destination"], &shown["maxInFlight"]),
-        (&json!("https://shop.example/v2"), &json!(16))
-    );
+    assert_eq!(stored().await, ("https://shop.example/v2".to_owned(), 16));
+    send(&browser, &edit, &fields("https://shop.example/v2", "8")).await.expect(303);
+    assert_eq!(stored().await, ("https://shop.example/v2".to_owned(), 8));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

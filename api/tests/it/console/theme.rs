@@ -5,7 +5,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, world};
 
 /// The token of the session, as the forms of a page have it.
-fn form_token(page: &str) -> String {
+pub(super) fn form_token(page: &str) -> String {
     let form = page.split("class=\"theme\"").nth(1).unwrap();
     form.split("value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
 }

@@ -11,6 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{Browser, MIGRATIONS, audited, webhook, world};
+use crate::attention::execute;
 use crate::product::World;
 use crate::support::send_again;
 
@@ -120,38 +121,42 @@ async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    let execute = async |statement: &'static str| {
-        sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
-    };
     let browser = Browser::new(api, &api.viewer);
     let open = async || {
         let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
         let list = browser.open("/console/webhook").await.expect(200).text;
         (page, list)
     };
-    execute(
-        "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() + interval '1 hour', probes = 2
-         WHERE webhook_id = $1",
-    )
-    .await;
+    execute(&world, "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() + interval '1 hour', probes = 2
+         WHERE webhook_id = $1", hook).await;
     let (page, list) = open().await;
     assert!(page.contains("next at the next event") && page.contains("at rest"), "{page}");
     assert!(list.contains("next probe when a delivery is due"), "{list}");
 
     let hold = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
          SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 day' FROM webhook WHERE id = $1";
-    execute(hold).await;
+    execute(&world, hold, hook).await;
     assert!(open().await.0.contains("next when a delivery is due"));
 
-    execute("UPDATE delivery SET next_attempt_at = now() - interval '1 minute' WHERE webhook_id = $1").await;
+    execute(
+        &world,
+        "UPDATE delivery SET next_attempt_at = now() - interval '1 minute' WHERE webhook_id = $1",
+        hook,
+    )
+    .await;
     let (page, list) = open().await;
     assert!(page.contains("by the breaker") && !page.contains("for a worker"), "{page}");
     assert!(page.contains("next <time") && list.contains("next probe <time"), "{page}{list}");
 
-    execute("UPDATE webhook_lane SET probe_at = now() - interval '1 minute' WHERE webhook_id = $1").await;
+    execute(
+        &world,
+        "UPDATE webhook_lane SET probe_at = now() - interval '1 minute' WHERE webhook_id = $1",
+        hook,
+    )
+    .await;
     assert!(open().await.0.contains("for a worker"));
 
-    execute("UPDATE webhook SET active = false WHERE id = $1").await;
+    execute(&world, "UPDATE webhook SET active = false WHERE id = $1", hook).await;
     let (page, list) = open().await;
     for text in [&page, &list] {
         assert!(text.contains("resets when it is activated") && !text.contains("robe at a time"), "{text}");
@@ -168,9 +173,6 @@ async fn a_pause_that_the_destination_asked_for_is_no_missing_worker(
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    let execute = async |statement: &'static str| {
-        sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
-    };
     let due: Uuid = sqlx::query_scalar(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
          SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() - interval '1 minute' FROM webhook WHERE id = $1 RETURNING id",
@@ -183,20 +185,27 @@ async fn a_pause_that_the_destination_asked_for_is_no_missing_worker(
     let delivery = format!("/console/delivery/{due}");
     let pages = ["/console/webhook".to_owned(), format!("/console/webhook/{hook}"), delivery];
     let asked = ", as the destination asked";
-    execute("UPDATE webhook_lane SET held_until = now() + interval '4 minutes' WHERE webhook_id = $1").await;
+    execute(
+        &world,
+        "UPDATE webhook_lane SET held_until = now() + interval '4 minutes' WHERE webhook_id = $1",
+        hook,
+    )
+    .await;
     for page in &pages {
         let text = browser.open(page).await.expect(200).text;
         assert!(text.contains(asked) && !text.contains("for a worker"), "{page}: {text}");
     }
     // the pause includes probes
-    execute(
-        "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() + interval '5 seconds' WHERE webhook_id = $1",
-    )
-    .await;
+    execute(&world, "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() + interval '5 seconds' WHERE webhook_id = $1", hook).await;
     let text = browser.open(&pages[1]).await.expect(200).text;
     let next = text.split("next <time").nth(1).and_then(|rest| rest.split("</time>").next());
     assert!(text.contains(asked) && next.is_some_and(|next| next.contains(" min")), "{text}");
-    execute("UPDATE webhook_lane SET held_until = now() - interval '1 second' WHERE webhook_id = $1").await;
+    execute(
+        &world,
+        "UPDATE webhook_lane SET held_until = now() - interval '1 second' WHERE webhook_id = $1",
+        hook,
+    )
+    .await;
     for page in &pages {
         assert!(!browser.open(page).await.expect(200).text.contains(asked), "{page}");
     }
@@ -491,7 +500,7 @@ async fn a_test_that_is_not_sent_now_shows_why(_: PgPoolOptions, options: PgConn
         ),
         ("UPDATE webhook SET active = false WHERE id = $1", "test-kept"),
     ] {
-        sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
+        execute(&world, statement, hook).await;
         let (page, said) = test(&browser, hook, &[]).await;
         assert_eq!(said, expected);
         browser.open(&format!("{page}?done={said}")).await.expect(200);

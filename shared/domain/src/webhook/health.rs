@@ -79,21 +79,36 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
     Ok(found)
 }
 
-/// How many are [`Health::Failing`], at most [`COUNTED`]: also those that need no attention yet.
-pub async fn failing(db: &Database, scope: &Scope) -> Result<i64, Problem> {
-    let failing = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "failing!" FROM (
-               SELECT FROM webhook_lane l
-               CROSS JOIN LATERAL (SELECT organisation_id, eshop_id, active FROM webhook WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
-               WHERE l.failures > 0 AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-               LIMIT $3) AS f"#,
+/// How many webhooks are not well, each count at most [`COUNTED`].
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// Those that are [`Health::Failing`], also if they need no attention yet.
+    pub failing: i64,
+    /// Those that were disabled.
+    pub disabled: i64,
+}
+
+/// Counts them by their health.
+pub async fn counts(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
+    let counts = sqlx::query_as!(
+        Counts,
+        r#"SELECT (SELECT count(*) FROM (
+                      SELECT FROM webhook_lane l
+                      CROSS JOIN LATERAL (SELECT organisation_id, eshop_id, active FROM webhook
+                                          WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
+                      WHERE l.failures > 0 AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                      LIMIT $3) AS f) AS "failing!",
+                  (SELECT count(*) FROM (
+                      SELECT FROM webhook w
+                      WHERE w.disabled_at IS NOT NULL AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                      LIMIT $3) AS d) AS "disabled!""#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
     )
     .fetch_one(&db.lists)
     .await?;
-    Ok(failing)
+    Ok(counts)
 }
 
 /// A webhook that fails now, as [`Attention::failing`] counts them.

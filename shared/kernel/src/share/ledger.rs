@@ -103,9 +103,14 @@ impl Ledger {
     pub fn is_over(&self, who: Who) -> bool {
         let state = self.lock();
         // what callers without a token have not read, they may not take from others: it is never refused
-        let used = if who.has_token() { state.used - state.group(Who::default()) } else { state.used };
-        let (held, most) = (state.held(who), self.0.times * self.0.size.saturating_sub(used));
-        held > 0 && held >= if who.has_token() { most } else { most.saturating_sub(state.group(who)) }
+        let (used, of_group) = if who.has_token() {
+            (state.used - state.group(Who::default()), 0)
+        } else {
+            (state.used, state.group(who))
+        };
+        let most = (self.0.times * self.0.size.saturating_sub(used)).saturating_sub(of_group);
+        let held = state.held(who);
+        held > 0 && held >= most
     }
 
     /// Takes one, and waits for it.

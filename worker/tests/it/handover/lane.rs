@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_shared::expedition::handover::call;
 use longshore_shared::expedition::handover::lane;
-use longshore_shared::expedition::handover::outcome::{self, Answer, Outcome};
+use longshore_shared::expedition::handover::outcome::{self, Answer};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::webhook::lane::Renewed;
 use longshore_testkit::services::until_locked;
@@ -13,7 +13,7 @@ use longshore_worker::handover::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::support::{Depot, PATIENCE};
+use super::support::{Depot, PATIENCE, outcome_of};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn orders_are_handed_over_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
@@ -120,16 +120,7 @@ async fn what_a_dead_worker_had_begun_is_called_by_the_next(_: PgPoolOptions, op
     handover::run(&next, depot.wms).await.unwrap();
     depot.must_be(order, "awaiting_processing", Some("accepted")).await;
     // what it says late, under its lost lease, changes nothing
-    let late = Outcome {
-        expedition: order,
-        number: 1,
-        ask: call::Ask::Take,
-        attempt: 1,
-        wms: depot.wms,
-        token: lease.token,
-        probe: false,
-        answer: Answer::Refused(json!([])),
-    };
+    let late = outcome_of(&lease, &begun[0], Answer::Refused(json!([])));
     assert_eq!(outcome::record(services, &[late]).await.unwrap(), [outcome::Recorded::Stale]);
     depot.must_be(order, "awaiting_processing", Some("accepted")).await;
 }

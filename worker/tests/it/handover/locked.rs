@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use longshore_shared::expedition::handover::call::{Ask, Due};
-use longshore_shared::expedition::handover::lane::Lease;
-use longshore_shared::expedition::handover::outcome::{self, Answer, Outcome, Recorded};
+use longshore_shared::expedition::handover::outcome::{self, Answer, Recorded};
 use longshore_shared::expedition::handover::{call, lane};
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;
@@ -15,7 +14,7 @@ use serde_json::json;
 use sqlx::PgTransaction;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::support::{CANCEL, Depot, PATIENCE};
+use super::support::{CANCEL, Depot, PATIENCE, outcome_of};
 use crate::queue::support::eventually;
 
 const ORDER: &str = "SELECT FROM expedition WHERE id = $1 FOR UPDATE";
@@ -29,19 +28,6 @@ async fn lock(depot: &Depot, what: &'static str, order: ExpeditionId) -> PgTrans
     let mut locking = depot.place.world.owner.begin().await.unwrap();
     sqlx::query(what).bind(order).execute(&mut *locking).await.unwrap();
     locking
-}
-
-fn outcome_of(lease: &Lease, due: &Due, answer: Answer) -> Outcome {
-    Outcome {
-        expedition: due.expedition,
-        number: due.number,
-        ask: due.ask,
-        attempt: due.attempt,
-        wms: lease.wms,
-        token: lease.token,
-        probe: false,
-        answer,
-    }
 }
 
 fn failed() -> Answer {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use longshore_shared::expedition::command::Command;
+use longshore_shared::expedition::handover::call::Due;
 use longshore_shared::expedition::handover::fill;
+use longshore_shared::expedition::handover::lane::Lease;
+use longshore_shared::expedition::handover::outcome::{Answer, Outcome};
 use longshore_shared::expedition::handover::setting::store;
 use longshore_shared::kernel::ids::{ExpeditionId, WmsId};
 use longshore_shared::kernel::problem::Problem;
@@ -155,5 +158,19 @@ impl Depot {
             .fetch_one(&self.place.world.owner)
             .await
             .unwrap()
+    }
+}
+
+/// The outcome of a call, as the holder of a lease records it.
+pub(super) fn outcome_of(lease: &Lease, due: &Due, answer: Answer) -> Outcome {
+    Outcome {
+        expedition: due.expedition,
+        number: due.number,
+        ask: due.ask,
+        attempt: due.attempt,
+        wms: lease.wms,
+        token: lease.token,
+        probe: false,
+        answer,
     }
 }

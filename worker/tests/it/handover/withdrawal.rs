@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_shared::expedition::command::Command;
-use longshore_shared::expedition::handover::outcome::{self, Answer, Outcome};
+use longshore_shared::expedition::handover::outcome::{self, Answer};
 use longshore_shared::expedition::handover::{call, lane};
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;
@@ -12,7 +12,7 @@ use longshore_testkit::wms::{Mischief, On, Stage, Step};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::support::{CANCEL, Depot, PATIENCE, ROLLBACK, SEND};
+use super::support::{CANCEL, Depot, PATIENCE, ROLLBACK, SEND, outcome_of};
 
 async fn accepted(depot: &Depot, number: &str) -> ExpeditionId {
     let order = depot.send(number).await;
@@ -176,16 +176,7 @@ async fn a_call_that_is_refused_ends_a_withdrawal(_: PgPoolOptions, options: PgC
         depot.command(order, command).await.unwrap();
         // the call has not ended: nothing is due
         assert!(call::begin(&services.db, &lease, 8).await.unwrap().is_empty());
-        let refused = Outcome {
-            expedition: order,
-            number: begun.number,
-            ask: begun.ask,
-            attempt: begun.attempt,
-            wms: depot.wms,
-            token: lease.token,
-            probe: false,
-            answer: Answer::Refused(json!([{"message": "no"}])),
-        };
+        let refused = outcome_of(&lease, &begun, Answer::Refused(json!([{"message": "no"}])));
         assert_eq!(outcome::record(services, &[refused]).await.unwrap(), [outcome::Recorded::Yes]);
         depot.must_be(order, status, Some("refused")).await;
         lane::release(&services.db, &lease).await.unwrap();
@@ -360,16 +351,7 @@ async fn what_is_said_to_be_incorrect_ends_as_the_warehouse_answers(
     let lease = lane::lease(services, depot.wms).await.unwrap().unwrap();
     let begun = call::begin(&services.db, &lease, 8).await.unwrap().pop().unwrap();
     depot.place.report(order, incorrect()).await.unwrap();
-    let refused = Outcome {
-        expedition: order,
-        number: begun.number,
-        ask: begun.ask,
-        attempt: begun.attempt,
-        wms: depot.wms,
-        token: lease.token,
-        probe: false,
-        answer: Answer::Refused(json!([{"message": "no"}])),
-    };
+    let refused = outcome_of(&lease, &begun, Answer::Refused(json!([{"message": "no"}])));
     assert_eq!(outcome::record(services, &[refused]).await.unwrap(), [outcome::Recorded::Yes]);
     depot.must_be(order, "incorrect", Some("refused")).await;
     assert_eq!(errors(&depot, order).await.0.unwrap()[0]["message"], "broken");
@@ -414,16 +396,7 @@ async fn an_order_that_is_due_again_waits_for_the_call_that_is_under_way(
         depot.time_passes().await;
         let again = call::begin(&services.db, &lease, 8).await.unwrap().pop().unwrap();
         assert_eq!((again.expedition, again.number), (order, 2));
-        let taken = Outcome {
-            expedition: order,
-            number: again.number,
-            ask: again.ask,
-            attempt: again.attempt,
-            wms: depot.wms,
-            token: lease.token,
-            probe: false,
-            answer: Answer::Taken(None),
-        };
+        let taken = outcome_of(&lease, &again, Answer::Taken(None));
         outcome::record(services, &[taken]).await.unwrap();
         depot.must_be(order, "awaiting_processing", Some("accepted")).await;
         lane::release(&services.db, &lease).await.unwrap();

@@ -15,7 +15,8 @@ use super::support::World;
 
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
-async fn claim(world: &World, job: JobId) -> Box<Claim> {
+/// Claims the first chunk of a job.
+pub(crate) async fn claim(world: &World, job: JobId) -> Box<Claim> {
     match chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() {
         Claimed::Now(claim) => claim,
         other => panic!("{other:?}"),

@@ -1,11 +1,12 @@
 //! Leases of chunks while the process has other work than to renew them.
 
-use longshore_shared::job::chunk::{self, Claim, Claimed};
+use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_testkit::services;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use super::claim::claim;
 use super::support::World;
 
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
@@ -16,10 +17,7 @@ async fn claims(world: &World, count: usize) -> Vec<Box<Claim>> {
     let mut claims = Vec::new();
     for product in world.products(count).await {
         let job = world.switch(ProductDeactivate, &[product]).await;
-        match chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() {
-            Claimed::Now(claim) => claims.push(claim),
-            other => panic!("{other:?}"),
-        }
+        claims.push(claim(world, job).await);
     }
     claims
 }

@@ -39,13 +39,11 @@ async fn an_inactive_webhook_keeps_its_deliveries_and_activating_resumes_them(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn activating_sends_what_waits_for_its_next_attempt(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
+    let waits = "UPDATE delivery SET attempt_count = 5, next_attempt_at = now() + interval '5 hours'";
     for (path, count) in [("/switched", 2_500), ("/changed", 3)] {
         let hook = world.hook(path, json!({"active": false})).await;
         world.events(&hook, count).await;
-        sqlx::query("UPDATE delivery SET attempt_count = 5, next_attempt_at = now() + interval '5 hours'")
-            .execute(&world.pool)
-            .await
-            .unwrap();
+        sqlx::query(waits).execute(&world.pool).await.unwrap();
         if path == "/switched" {
             subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
         } else {
@@ -61,7 +59,6 @@ async fn activating_sends_what_waits_for_its_next_attempt(_: PgPoolOptions, opti
     // of an active webhook, it changes nothing of that
     let hook = world.hook("/active", json!({})).await;
     world.events(&hook, 1).await;
-    let waits = "UPDATE delivery SET attempt_count = 5, next_attempt_at = now() + interval '5 hours'";
     sqlx::query(waits).execute(&world.pool).await.unwrap();
     subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
     world.drain(&hook).await;

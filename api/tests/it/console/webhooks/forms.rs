@@ -1,36 +1,9 @@
-//! The forms of a webhook: what another changed meanwhile, a secret that is rotated, a token that is typed.
+//! The forms of a webhook: a secret that is rotated, a token that is typed.
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::console::repair::{open, send, send_opened};
+use crate::console::repair::{send, send_opened};
 use crate::console::{Browser, MIGRATIONS, hidden, webhook, world};
-
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_form_that_was_opened_before_a_change_of_another_does_not_undo_it(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = world(&options).await;
-    let api = &world.api;
-    let hook = webhook(api, "https://shop.example/hook").await;
-    let browser = Browser::new(api, &api.superadmin);
-    let edit = format!("/console/webhook/{hook}/edit");
-    let fields = |destination: &'static str, calls: &'static str| {
-        [("event", "product_change"), ("destination", destination), ("maxInFlight", calls)]
-    };
-    let stored = async || {
-        let path = format!("/api/eshop-webhook/{hook}");
-        let shown: serde_json::Value = api.get(&api.user, &path).await.expect(200).json();
-        (shown["destination"].as_str().unwrap().to_owned(), shown["maxInFlight"].as_i64().unwrap())
-    };
-    let opened = open(&browser, &edit).await;
-    send(&browser, &edit, &fields("https://shop.example/hook", "8")).await.expect(303);
-    let late = fields("https://shop.example/v2", "16");
-    send_opened(&browser, &edit, &opened, &late).await.expect(412);
-    assert_eq!(stored().await, ("https://shop.example/hook".to_owned(), 8));
-    send(&browser, &edit, &fields("https://shop.example/v2", "8")).await.expect(303);
-    assert_eq!(stored().await, ("https://shop.example/v2".to_owned(), 8));
-}
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_secret_is_rotated_once_however_often_the_form_is_sent(

@@ -8,7 +8,8 @@ use super::columns::{Columns, record_products};
 use super::location;
 use super::record::{Product, creation};
 use super::references::{References, look_up};
-use super::rules::{Body, blank, read_create, violation};
+use super::rules::{Body, blank, read_create};
+use crate::account::belonging::no_such_organisation;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
@@ -74,7 +75,7 @@ async fn judge_references(
         if referents.organisation && scope.has_organisation(organisation) {
             found.extend(wanted.judge(&referents));
         } else {
-            found.push(violation("organisation", "unknown_reference", "does not exist"));
+            found.push(no_such_organisation());
         }
     }
     Problem::refuse(with_found(body.violations.clone(), found))

@@ -393,27 +393,20 @@ enum After {
 
 fn after(order: &Order, outcome: &Outcome) -> After {
     let state = &order.state;
-    let to =
-        |status, handover| State { status, handover: Some(handover), canceling_from: None, ..state.clone() };
     let Some(handover) = state.handover else { return After::Nothing };
-    // what an order becomes that the warehouse does not have
-    let back = match (state.status, state.canceling_from) {
-        (Status::AwaitingProcessing, _) if state.errors.is_some() => Some(Status::Incorrect),
-        (Status::AwaitingProcessing, _) => Some(Status::OnHold),
-        (Status::WaitingForCancel, _) => Some(Status::Canceled),
-        _ => None,
-    };
     let is_reported = state.status != Status::AwaitingProcessing
         && state.canceling_from != Some(Status::AwaitingProcessing);
     match (&outcome.answer, outcome.ask, handover) {
         (Answer::Refused(errors), Ask::Take, Handover::Sending) => {
-            let refused = to(Status::Incorrect, Handover::Refused);
-            After::State(State { errors: Some(errors.clone()), ..refused }, None)
+            let (status, errors, handover) =
+                (Status::Incorrect, Some(errors.clone()), Some(Handover::Refused));
+            After::State(State { status, errors, canceling_from: None, handover, ..state.clone() }, None)
         }
-        (Answer::Refused(_), Ask::Take, Handover::Withdrawing) => match back.filter(|_| !is_reported) {
-            Some(status) => After::State(to(status, Handover::Refused), None),
-            None => After::PutEnded,
-        },
+        (Answer::Refused(_), Ask::Take, Handover::Withdrawing) if is_reported => After::PutEnded,
+        // the warehouse does not have it
+        (Answer::Refused(_), Ask::Take, Handover::Withdrawing) => {
+            After::State(State { handover: Some(Handover::Refused), ..given_back(state) }, None)
+        }
         (Answer::GivenBack, Ask::GiveBack, Handover::Withdrawing) => After::State(given_back(state), None),
         (Answer::Kept, Ask::GiveBack, Handover::Withdrawing) => {
             After::State(kept(state), Some(KEPT.to_owned()))

@@ -3,11 +3,12 @@
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::clock;
 use longshore_shared::partner::send_out::{Extent, changes};
-use longshore_testkit::baselinker::{BaseLinker, Mischief, WAREHOUSE};
+use longshore_testkit::baselinker::{BaseLinker, WAREHOUSE};
 use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use super::lost::lose_answers;
 use super::{AGAIN, UPDATE, accept, count_stock, count_stock_quietly, dispatch, last_job, sent, start};
 use crate::job::support::World;
 use crate::partner::baselinker::store_setting;
@@ -60,9 +61,7 @@ async fn a_product_that_leaves_the_e_shop_is_sent_as_zero_once_and_its_quantity_
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn zero_is_sent_again_if_its_answer_was_lost(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start_with_seven(&options).await;
-    for _ in 0..3 {
-        partner.next(UPDATE, Mischief::Cut);
-    }
+    lose_answers(&partner);
     world.execute(DETACH).await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!(world.count(WITHDRAWN).await, 1);

@@ -1,6 +1,5 @@
 //! The list of the partner's items, which a send-out reads before it sends.
 
-use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::push::Push;
@@ -13,6 +12,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{AGAIN, UPDATE, accept, count_stock, die, dispatch, last_job, start};
+use crate::job::claim::claim;
 use crate::job::support::World;
 use crate::partner::baselinker::{pull, store_setting};
 use crate::partner::support::DUE;
@@ -172,9 +172,7 @@ async fn items_of_a_former_account_are_not_recorded(_: PgPoolOptions, options: P
     let (world, partner) = start(&options, 1).await;
     let eshop = world.tenant.eshop;
     let job = accept(&world, Extent::Everything).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
-        panic!("no other worker runs it");
-    };
+    let claim = claim(&world, job).await;
     let listing = listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().unwrap();
     store_setting(&world, partner.url(), json!({"credentials": {"token": "another"}})).await;
     let page = listing::Page {

@@ -1,6 +1,5 @@
 //! Calls whose answer is lost: the partner may have taken the counts, or not.
 
-use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::send_out::{self, Extent, StockToSend, changes};
@@ -8,6 +7,7 @@ use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{AGAIN, UPDATE, accept, count_stock, count_stock_quietly, die, dispatch, last_job, start};
+use crate::job::claim::claim;
 use crate::job::support::World;
 use crate::partner::support::DUE;
 
@@ -25,7 +25,7 @@ async fn start_with_three(options: &PgConnectOptions) -> (World, BaseLinker) {
 }
 
 /// Makes the partner take the counts of each try of a turn, and cut its answers.
-fn lose_answers(partner: &BaseLinker) {
+pub(super) fn lose_answers(partner: &BaseLinker) {
     for _ in 0..3 {
         partner.next(UPDATE, Mischief::Cut);
     }
@@ -98,9 +98,7 @@ async fn the_successor_of_a_worker_that_died_in_a_call_sends_a_stock_that_return
 async fn no_call_is_made_under_a_claim_that_was_lost(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, _partner) = start_with_three(&options).await;
     let job = accept(&world, Extent::Everything).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
-        panic!("no other worker runs it");
-    };
+    let claim = claim(&world, job).await;
     let stocks = [StockToSend {
         warehouse: WAREHOUSE.to_owned(),
         inventory: INVENTORY.to_owned(),
