@@ -12,13 +12,26 @@ use anyhow::Context as _;
 /// How many lines are kept.
 const LINES: usize = 60;
 
+/// Of these, how many at most say why tests failed.
+const REASONS: usize = 40;
+
+/// Lines of a failed test that are kept, with its name.
+const OF_A_TEST: usize = 8;
+
 /// How long output may arrive after its program has ended: what that left running may hold the pipe open for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The last lines of the check that runs.
-static LAST: Mutex<Option<VecDeque<String>>> = Mutex::new(None);
+/// A line.
+struct Kept {
+    text: String,
+    /// Whether it says why a test failed.
+    is_reason: bool,
+}
 
-fn last() -> MutexGuard<'static, Option<VecDeque<String>>> {
+/// The last lines of the check that runs.
+static LAST: Mutex<Option<VecDeque<Kept>>> = Mutex::new(None);
+
+fn last() -> MutexGuard<'static, Option<VecDeque<Kept>>> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -29,7 +42,7 @@ pub(crate) fn begin() {
 
 /// The last lines since [`begin`].
 pub(crate) fn end() -> Vec<String> {
-    last().take().unwrap_or_default().into()
+    last().take().unwrap_or_default().into_iter().map(|line| line.text).collect()
 }
 
 /// The output of a program, which passes through here.
@@ -65,17 +78,47 @@ pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Child, Option<Thro
 fn pass_on(reader: PipeReader) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
+    let mut of_failed = 0;
     while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         // The program must not wait for a reader that has gone.
         _ = stdout().write_all(&line);
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if text.starts_with("---- ") && text.ends_with(" stdout ----") {
+            of_failed = OF_A_TEST;
+        }
+        let is_reason = text.ends_with("... FAILED") || of_failed > 0;
+        of_failed = of_failed.saturating_sub(1);
         if let Some(last) = last().as_mut() {
-            if last.len() == LINES {
-                // The names of failed tests, which many lines may follow, stay.
-                let oldest = last.iter().position(|line| !line.ends_with("... FAILED")).unwrap_or(0);
-                last.remove(oldest);
-            }
-            last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+            keep(last, Kept { text, is_reason });
         }
         line.clear();
+    }
+}
+
+/// Keeps a line; what many lines may follow stays: the names of failed tests, and why they failed.
+fn keep(last: &mut VecDeque<Kept>, line: Kept) {
+    if last.len() == LINES {
+        let reasons = last.iter().filter(|line| line.is_reason).count();
+        let oldest = last.iter().position(|line| !line.is_reason || reasons > REASONS).unwrap_or(0);
+        last.remove(oldest);
+    }
+    last.push_back(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_kept_and_why_tests_failed() {
+        let mut last = VecDeque::new();
+        for number in 0..500 {
+            keep(&mut last, Kept { text: number.to_string(), is_reason: number < 100 });
+        }
+        let kept: Vec<&str> = last.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(kept.len(), LINES);
+        assert_eq!(kept[..REASONS].first(), Some(&"60"));
+        assert_eq!(kept[REASONS - 1..=REASONS], ["99", "480"]);
+        assert_eq!(kept.last(), Some(&"499"));
     }
 }

@@ -9,9 +9,7 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::kernel::access::Permission;
-use longshore_shared::operate::attention::{
-    self, Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff,
-};
+use longshore_shared::operate::attention::{Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -58,12 +56,12 @@ const OF_A_KIND: usize = 5;
 
 /// `GET /console/attention`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
-    let (_, found, off) = attention::with_switched_off(visit.services(), visit.scope()).await?;
+    let (look, found) = visit.app.snapshots.attention(visit.services(), visit.scope()).await?;
     let content = html! {
         p.trail { a href="/console" { "Overview" } }
         h1 { "Needs attention" }
         (parts(&visit, &found, Place::All))
-        (off::all(&off, visit.now()))
+        (off::all(&look.off, visit.now()))
     };
     Ok(visit.page(Section::Overview, "Needs attention", &content))
 }
@@ -103,17 +101,25 @@ fn parts<P>(visit: &Visit<P>, found: &Attention, place: Place) -> Markup {
             }
             @if more > 0 { p { a href=(HERE) { (more) " more" } } }
             @if !seen.is_empty() {
-                h3 #acknowledged-title { "Acknowledged" }
+                (title(place, "acknowledged-title", "Acknowledged"))
                 ul.quiet aria-labelledby="acknowledged-title" { @for line in seen { (row(visit, line, place, now)) } }
             }
             @if !muted.is_empty() || !found.absent.is_empty() {
-                h3 #muted-title { "Muted" }
+                (title(place, "muted-title", "Muted"))
                 ul.quiet aria-labelledby="muted-title" {
                     @for line in muted { (row(visit, line, place, now)) }
                     @for silence in &found.absent { (absent(visit, silence, place, now)) }
                 }
             }
         }
+    }
+}
+
+/// The title of a group of lines, which are a section of the overview and elsewhere a page of their own.
+fn title(place: Place, id: &str, text: &str) -> Markup {
+    match place {
+        Place::Overview => html! { h3 id=(id) { (text) } },
+        Place::All | Place::Orders => html! { h2 id=(id) { (text) } },
     }
 }
 

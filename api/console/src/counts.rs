@@ -15,13 +15,14 @@ pub(super) const ID: &str = "counts";
 
 /// The counts of a caller, from those that the process keeps; nothing for one who may not see them.
 pub(super) async fn read(app: &App, caller: &Caller) -> Markup {
-    let counts = if sees_any(caller) { app.counts.of(&app.services, &caller.scope).await } else { None };
+    let counts =
+        if sees_any(caller) { app.snapshots.counts(&app.services, &caller.scope).await } else { None };
     counts.map_or_else(|| html! {}, |counts| draw(&counts, caller))
 }
 
 /// The last counts of a caller, where nothing may be waited for.
 pub(super) fn last(app: &App, caller: &Caller) -> Markup {
-    let counts = app.counts.last(&caller.scope).filter(|_| sees_any(caller));
+    let counts = app.snapshots.last_counts(&caller.scope).filter(|_| sees_any(caller));
     counts.map_or_else(|| html! {}, |counts| draw(&counts, caller))
 }
 

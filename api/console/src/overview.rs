@@ -46,7 +46,7 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
-    let found = operate::attention::with_switched_off(visit.services(), scope);
+    let found = visit.app.snapshots.attention(visit.services(), scope);
     let postgres = async { Ok(postgres(db).await) };
     let span = course::span(&visit.asked);
     let past = async {
@@ -56,9 +56,10 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         }
     };
     let lately = operate::course::read(db, scope, Span::Hour);
-    let ((stands, attention, off), postgres, lately, past, workers) =
+    let ((look, attention), postgres, lately, past, workers) =
         tokio::try_join!(found, postgres, lately, past, workers::read(visit))?;
     let past = past.as_ref().unwrap_or(&lately);
+    let stands = &look.standing;
     let standing = html! {
         div.strip {
             @for queue in &stands.queues {
@@ -76,7 +77,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         }
     };
     Ok(vec![
-        ("attention".into(), attention::draw(visit, &attention, &off)),
+        ("attention".into(), attention::draw(visit, &attention, &look.off)),
         ("figures".into(), figures::draw(&lately)),
         ("standing".into(), standing),
         ("course".into(), course::draw(&visit.asked, past, scope.organisations().is_none())),

@@ -89,8 +89,8 @@ impl<P: Permit> FromRequest<App> for Act<P> {
         if !is_same(given, &form_token(&visit.token)) {
             return Err(Problem::new(&FORBIDDEN, OTHER_SESSION).into());
         }
-        // what the action changes is in the counts of the next page
-        visit.app.counts.outdate(visit.scope());
+        // what the action changes is on the next page
+        visit.app.snapshots.outdate(visit.scope());
         Ok(Self { visit, form })
     }
 }

@@ -11,7 +11,7 @@ use longshore_shared::job::watch::JobWatch;
 use longshore_shared::kernel::origin::Origins;
 use longshore_shared::kernel::proxy::Proxies;
 use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::counts::Snapshots;
+use longshore_shared::operate::snapshots::Snapshots;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
@@ -33,8 +33,8 @@ pub struct Parts {
     pub orders: Orders,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
-    /// How much is in each state, for the pages of the console.
-    pub counts: Snapshots,
+    /// What is kept for the pages of the console.
+    pub snapshots: Snapshots,
     /// The limits of one caller.
     pub limits: Limits,
     /// Settings about the environment of the process.
@@ -78,14 +78,14 @@ impl App {
         let (stopping, closing) = (CancellationToken::new(), CancellationToken::new());
         let services = Arc::new(services);
         let (products, orders) = (Batcher::default(), Orders::default());
-        let counts = Snapshots::default();
+        let snapshots = Snapshots::default();
         Self(Arc::new(Parts {
             services,
             tokens,
             products,
             orders,
             jobs,
-            counts,
+            snapshots,
             limits,
             surroundings,
             stopping,

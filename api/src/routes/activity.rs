@@ -14,7 +14,7 @@ use crate::routes::view;
 
 /// `GET /api/counts`: as the pages of the console have them.
 pub async fn read_counts(State(app): State<App>, may: May<permit::ReadQueues>) -> Result<Response, Failure> {
-    Ok(view::json(app.counts.list(&app.services, may.scope()).await?))
+    Ok(view::json(app.snapshots.list_counts(&app.services, may.scope()).await?))
 }
 
 /// `GET /api/job/activity/{span}`.

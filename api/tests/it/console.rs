@@ -68,6 +68,14 @@ impl<'a> Browser<'a> {
         self.api.send(self.request("GET", path).body(Body::empty()).unwrap()).await
     }
 
+    /// The overview, as it is a second after any other page: so long it may show what that showed.
+    pub(crate) async fn overview(&self) -> String {
+        let (_, token) = self.cookie.split_once('=').unwrap();
+        let caller = self.api.app.tokens.authenticate(token).await.unwrap();
+        self.api.app.snapshots.outdate(&caller.scope);
+        self.open("/console").await.expect(200).text
+    }
+
     /// Sends a form like a page of the console, but without its token.
     pub(crate) async fn send_bare(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
         self.send_from("same-origin", path, fields).await

@@ -42,7 +42,7 @@ async fn the_api_stays_ready_accepts_jobs_and_reports_that_redis_is_down(
     let well = ready().await;
     assert_eq!((&well["redis"], &well["redisReason"]), (&json!("up"), &Value::Null));
     let browser = Browser::new(&api, &api.viewer);
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(overview.contains("Queue transport · ") && overview.contains(" of 4.0 MB used · "), "{overview}");
 
     redis.fill().await.unwrap();
@@ -61,7 +61,7 @@ async fn the_api_stays_ready_accepts_jobs_and_reports_that_redis_is_down(
         (&json!("redis_down"), &json!(true), &json!(0))
     );
     assert_eq!((&chunk["recorded"]["open"], &chunk["recorded"]["due"]), (&json!(1), &json!(1)));
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     let tile = overview.split("id=\"tile-redis\"").nth(1).unwrap().split("</div>").next().unwrap();
     assert!(
         tile.contains("refuses writes") && tile.contains("of 4.0 MB used") && tile.contains("OOM"),
@@ -97,7 +97,7 @@ async fn a_nearly_full_redis_is_reported_before_it_refuses_writes(
     let (api, redis) = with_little_redis(&options).await;
     redis.nearly_fill().await.unwrap();
     assert_eq!(api.get("", "/health/ready").await.expect(200).json()["redis"], "up");
-    let overview = Browser::new(&api, &api.viewer).open("/console").await.expect(200).text;
+    let overview = Browser::new(&api, &api.viewer).overview().await;
     assert!(overview.contains(">nearly full<") && overview.contains("Redis is nearly full ("), "{overview}");
 }
 

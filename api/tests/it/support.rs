@@ -61,6 +61,7 @@ pub async fn send_again(services: &Services, job: JobId) {
 
 /// The service, with one tenant and a token of each role.
 pub struct Api {
+    pub app: App,
     pub router: Router,
     pub services: Services,
     pub tenant: Tenant,
@@ -139,8 +140,8 @@ impl Api {
             tokens.push(tenant.token(&services, role).await.unwrap());
         }
         let [superadmin, user, connector, viewer] = tokens.try_into().unwrap();
-        let router = router::build(app);
-        Self { router, services, tenant, superadmin, user, connector, viewer }
+        let router = router::build(app.clone());
+        Self { app, router, services, tenant, superadmin, user, connector, viewer }
     }
 
     /// Sends a request.

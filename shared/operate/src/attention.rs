@@ -30,9 +30,12 @@ pub use silence::{
     body_to_mute, end, mute, settle,
 };
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use longshore_kernel::access::Scope;
 use longshore_kernel::crypto::sha256;
+use longshore_kernel::database::Database;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{NOT_FOUND, Problem};
 use longshore_kernel::services::Services;
@@ -257,47 +260,53 @@ fn id_of(kind: Kind, subject: &str) -> Uuid {
     Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// Everything that needs the attention of a caller with this scope, with a state of the queues that is known.
-pub async fn read(services: &Services, scope: &Scope, stands: &Standing) -> Result<Attention, Problem> {
-    let of_service = lines::of_service(services, scope, stands);
-    let (of_service, others) = tokio::try_join!(of_service, lines::others(services, scope))?;
-    together(services, scope, of_service, others).await
+/// What was found at a look: the lines, without what was said about them, and what people switched off.
+#[derive(Debug)]
+pub struct Look {
+    /// The state of the queues.
+    pub standing: Arc<Standing>,
+    /// What people switched off.
+    pub off: Vec<SwitchedOff>,
+    /// The lines, the worst first.
+    lines: Vec<Line>,
+    counted: Counted,
 }
 
-/// The same with the state of the queues now, on which only the lines about the service wait.
-pub async fn now(services: &Services, scope: &Scope) -> Result<(Standing, Attention), Problem> {
+impl Look {
+    /// The lines, with what was said about them until now.
+    pub async fn attention(&self, db: &Database, scope: &Scope) -> Result<Attention, Problem> {
+        let found = silence::with_silences(db, scope, self.lines.clone()).await?;
+        Ok(Attention { counted: self.counted, ..found })
+    }
+}
+
+/// Looks for a caller with this scope, with a state of the queues, on which only the lines about the service wait.
+pub async fn look(
+    services: &Services,
+    scope: &Scope,
+    standing: impl Future<Output = Result<Arc<Standing>, Problem>>,
+) -> Result<Look, Problem> {
     let of_service = async {
-        let stands = standing::read(services).await?;
-        let found = lines::of_service(services, scope, &stands).await?;
-        Ok((stands, found))
+        let standing = standing.await?;
+        let lines = lines::of_service(services, scope, &standing).await?;
+        Ok((standing, lines))
     };
-    let ((stands, of_service), others) = tokio::try_join!(of_service, lines::others(services, scope))?;
-    Ok((stands, together(services, scope, of_service, others).await?))
-}
-
-/// The same, and what people switched off.
-pub async fn with_switched_off(
-    services: &Services,
-    scope: &Scope,
-) -> Result<(Standing, Attention, Vec<SwitchedOff>), Problem> {
-    let ((stands, found), things) =
-        tokio::try_join!(now(services, scope), switched_off::things(&services.db, scope))?;
-    let off = switched_off::queues(&stands)?.into_iter().chain(things).collect();
-    Ok((stands, found, off))
-}
-
-/// All lines, the worst first, with what was said about them.
-async fn together(
-    services: &Services,
-    scope: &Scope,
-    of_service: Vec<Line>,
-    (others, counted): (Vec<Line>, Counted),
-) -> Result<Attention, Problem> {
-    let mut lines = of_service;
+    let ((standing, mut lines), (others, counted), things) = tokio::try_join!(
+        of_service,
+        lines::others(services, scope),
+        switched_off::things(&services.db, scope)
+    )?;
     lines.extend(others);
     lines.sort_by_key(|line| line.severity);
-    let found = silence::with_silences(&services.db, scope, lines).await?;
-    Ok(Attention { counted, ..found })
+    let off = switched_off::queues(&standing)?.into_iter().chain(things).collect();
+    Ok(Look { standing, off, lines, counted })
+}
+
+/// Looks now.
+async fn now(services: &Services, scope: &Scope) -> Result<(Look, Attention), Problem> {
+    let look = look(services, scope, async { standing::read(services).await.map(Arc::new) }).await?;
+    let attention = look.attention(&services.db, scope).await?;
+    Ok((look, attention))
 }
 
 /// What of it is about orders.
@@ -311,10 +320,10 @@ pub async fn of_orders(services: &Services, scope: &Scope) -> Result<Attention, 
 
 /// Everything as JSON (`GET /api/attention`).
 pub async fn list(services: &Services, scope: &Scope) -> Result<String, Problem> {
-    let (_, attention, off) = with_switched_off(services, scope).await?;
+    let (look, attention) = now(services, scope).await?;
     let lines: Vec<Value> = attention.lines.iter().map(Line::fields).collect();
     let absent: Vec<Value> = attention.absent.iter().map(Silence::fields).collect();
-    let off: Vec<Value> = off.iter().map(SwitchedOff::fields).collect();
+    let off: Vec<Value> = look.off.iter().map(SwitchedOff::fields).collect();
     Ok(json!({"lines": lines, "absent": absent, "switchedOff": off}).to_string())
 }
 

@@ -17,6 +17,7 @@ pub mod product;
 pub mod queue;
 pub mod rotation;
 pub mod schedule;
+pub mod snapshots;
 pub mod standing;
 pub mod timeline;
 pub mod token;

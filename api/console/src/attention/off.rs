@@ -5,29 +5,25 @@ use longshore_shared::kernel::figure::AtLeast;
 use longshore_shared::operate::attention::{SwitchedOff, Thing, What};
 use maud::{Markup, html};
 
-use super::HERE;
+use super::{HERE, Place, title};
 use crate::piece::{Tone, badge, time};
 
 /// Things of a kind that the overview names.
 const ON_OVERVIEW: usize = 3;
 
-const TITLE: &str = "Switched off by people";
-
 /// All that is known, for the page with all lines.
 pub(super) fn all(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
-    let title = html! { h2 #switched-off-title { (TITLE) } };
-    draw(found, &title, usize::MAX, What::page, now)
+    draw(found, Place::All, usize::MAX, What::page, now)
 }
 
 /// The part of the overview; that page has the rest.
 pub(super) fn some(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
-    let title = html! { h3 #switched-off-title { (TITLE) } };
-    draw(found, &title, ON_OVERVIEW, |_| HERE, now)
+    draw(found, Place::Overview, ON_OVERVIEW, |_| HERE, now)
 }
 
 fn draw(
     found: &[SwitchedOff],
-    title: &Markup,
+    place: Place,
     most: usize,
     rest: impl Fn(What) -> &'static str,
     now: DateTime<Utc>,
@@ -35,7 +31,7 @@ fn draw(
     html! {
         @if !found.is_empty() {
             div.attention {
-                (title)
+                (title(place, "switched-off-title", "Switched off by people"))
                 ul.quiet aria-labelledby="switched-off-title" {
                     @for off in found {
                         @for thing in off.things.iter().take(most) { (row(off.what, thing, now)) }

@@ -67,7 +67,7 @@ async fn refreshed(visit: &Asking) -> Result<Parts, Problem> {
 async fn parts(visit: &Asking, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
     let counts = async {
         let app = &visit.app;
-        Ok(app.counts.of_deliveries(&app.services, visit.scope()).await)
+        Ok(app.snapshots.deliveries(&app.services, visit.scope()).await)
     };
     let (counts, list) = tokio::try_join!(counts, list(visit, wanted))?;
     Ok([("states".into(), states(&visit.asked, counts.as_deref())), list])

@@ -197,7 +197,8 @@ async fn logins_work_without_redis(_: PgPoolOptions, options: PgConnectOptions) 
     let mut services = services::for_test(&options).unwrap();
     let nowhere = RedisSettings { redis_url: "redis://127.0.0.1:1".to_owned(), queue_prefix: "x".to_owned() };
     services.queues = Queues::open(&nowhere).unwrap();
-    let world = World { api: Api { router: router::build(App::new(services)), ..world.api }, ..world };
+    let app = App::new(services);
+    let world = World { api: Api { router: router::build(app.clone()), app, ..world.api }, ..world };
     world.login("ann").await;
 }
 

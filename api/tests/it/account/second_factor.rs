@@ -42,8 +42,9 @@ impl Moved {
         services.clock =
             Clock::from_fn(move || clock.now() + chrono::TimeDelta::seconds(by.load(Ordering::Relaxed)));
         let surroundings = Surroundings { requires_second_factor, ..Surroundings::default() };
-        let router = router::build(App::among(surroundings, services.clone(), Limits::default()));
-        world.api = Api { router, services, ..world.api };
+        let app = App::among(surroundings, services.clone(), Limits::default());
+        let router = router::build(app.clone());
+        world.api = Api { app, router, services, ..world.api };
         Self { world, ahead }
     }
 

@@ -58,7 +58,7 @@ async fn exhausted_deliveries_are_a_line_until_they_are_sent_again(
     );
     let said = "hooks.alpine.example (Gifts shop): 1 delivery exhausted, the last 60 min ago. Replay sends them again.";
     assert_eq!(one["sentence"], said);
-    let page = Browser::new(api, &admin).open("/console").await.expect(200).text;
+    let page = Browser::new(api, &admin).overview().await;
     assert!(
         page.contains("): 1 delivery exhausted, ") && page.contains(&format!("/console/webhook/{hook}")),
         "{page}"

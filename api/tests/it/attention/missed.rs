@@ -288,7 +288,7 @@ async fn what_people_switched_off_is_listed_with_who_and_when_and_counted_nowher
     let (stranger, _) = world.stranger().await;
     let theirs = stranger.token(&api.services, Role::Admin).await.unwrap();
     let browser = Browser::new(api, &api.viewer);
-    assert!(!browser.open("/console").await.expect(200).text.contains("Switched off by people"));
+    assert!(!browser.overview().await.contains("Switched off by people"));
     let before = lines(&world, &api.viewer).await.len();
     let hook = webhook(api, "https://shop.example/in").await;
     sqlx::query(
@@ -386,7 +386,7 @@ async fn much_that_is_switched_off_is_counted_and_the_last_is_named(
         (&json!("https://host-1.example/ (Gifts shop)"), &Value::Null)
     );
     let browser = Browser::new(api, &api.viewer);
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     assert!(page.contains("host-3.example") && !page.contains("host-4.example"), "{page}");
     assert!(page.contains("<a href=\"/console/attention\"><span>and 23 more webhooks</span></a>"), "{page}");
     let page = browser.open("/console/attention").await.expect(200).text;

@@ -12,7 +12,7 @@ use crate::attention::{FAILS, RECOVERS, execute};
 /// The part of a page with a title, up to the next one.
 fn group<'p>(page: &'p str, title: &str) -> &'p str {
     let part = page.split(&format!("id=\"{title}\"")).nth(1).unwrap_or_default();
-    part.split("<h3").next().unwrap().split("</section>").next().unwrap()
+    part.split("<h").next().unwrap().split("</section>").next().unwrap()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -31,19 +31,19 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
     let line = lines.iter().find(|line| line["kind"] == "destination").unwrap()["id"].as_str().unwrap();
     let path = |action: &str| format!("/console/attention/{line}/{action}");
 
-    let page = admin.open("/console").await.expect(200).text;
+    let page = admin.overview().await;
     assert!(page.contains(&format!("href=\"{}\" data-ask", path("acknowledge"))), "{page}");
     assert!(
         page.contains(&format!("href=\"{}\" data-ask", path("mute"))) && !page.contains("acknowledged-title")
     );
     // who may not has no button, and lines of the service have none for an admin
-    let shown = Browser::new(api, &api.viewer).open("/console").await.expect(200).text;
+    let shown = Browser::new(api, &api.viewer).overview().await;
     assert!(shown.contains("hooks.alpine.example (") && !shown.contains("data-ask"), "{shown}");
     assert_eq!(page.matches("/acknowledge\"").count(), 1, "{page}");
 
     let reply = admin.act(&path("acknowledge"), &[("note", "<b>they move</b>")]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console?done=acknowledged"));
-    let page = admin.open("/console").await.expect(200).text;
+    let page = admin.overview().await;
     let seen = group(&page, "acknowledged-title");
     assert!(
         seen.contains("hooks.alpine.example (") && seen.contains("admin of a test has seen it"),
@@ -74,11 +74,11 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
     assert_eq!(reply.header("location"), Some("/console?done=line-over"));
     let page = admin.open("/console?done=line-over").await.expect(200).text;
     assert!(page.contains("The line is over") && !page.contains("acknowledged-title"), "{page}");
-    let page = admin.open("/console").await.expect(200).text;
+    let page = admin.overview().await;
     assert!(group(&page, "muted-title").contains("not there now"), "{page}");
     let reply = admin.act(&path("end"), &[]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console?done=silence-ended"));
-    assert!(!admin.open("/console").await.expect(200).text.contains("muted-title"));
+    assert!(!admin.overview().await.contains("muted-title"));
     // what is over leads to no form, but back, and another organisation has neither line
     let (stranger, _) = world.stranger().await;
     let token = stranger.token(&api.services, Role::Admin).await.unwrap();
@@ -104,7 +104,7 @@ async fn the_overview_shows_the_first_new_lines_of_a_kind_and_leads_to_the_rest(
     }
     let browser = Browser::new(api, &api.superadmin);
     let shown = |page: &str| page.matches(".example (").count() / 3;
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     assert_eq!(shown(&page), 5, "{page}");
     assert!(page.contains("<a href=\"/console/attention\">2 more</a>"), "{page}");
     let all = browser.open("/console/attention").await.expect(200).text;
@@ -117,7 +117,7 @@ async fn the_overview_shows_the_first_new_lines_of_a_kind_and_leads_to_the_rest(
         let path = format!("/api/attention/{}/acknowledge", line["id"].as_str().unwrap());
         api.put(&api.superadmin, &path, Value::Null).await.expect(200);
     }
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     assert!(!page.contains(" more</a>") && page.contains("host-7.example ("), "{page}");
     assert_eq!(group(&page, "acknowledged-title").matches("has seen it").count(), 4, "{page}");
 }

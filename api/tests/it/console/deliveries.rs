@@ -296,7 +296,7 @@ async fn figures_and_charts_lead_to_the_deliveries_of_their_period(
     activity.note_call(hook.into(), true, std::time::Duration::from_millis(40));
     activity.write(&api.services.db.main).await.unwrap();
     let browser = Browser::new(api, &api.viewer);
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(overview.contains("<a class=\"figure\" href=\"/console/delivery?hours=1\">"), "{overview}");
     let eshop = format!("/console/eshop/{}", api.tenant.eshop);
     for page in ["/console", "/console?span=week", "/console/queue/lane", eshop.as_str()] {

@@ -23,14 +23,13 @@ async fn a_backlog_without_a_worker_is_shown_as_such(_: PgPoolOptions, options: 
     let world = world(&options).await;
     let api = &world.api;
     let browser = Browser::new(api, &api.viewer);
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     assert!(page.contains("No worker reads this queue. No work is waiting."), "{page}");
     assert!(page.contains("No workers."), "{page}");
     job(&world, &api.tenant, "queued", None).await;
     api.services.queues.put(Queue::Chunk, &["x:0".to_owned()], Duration::from_secs(20)).await.unwrap();
-    for page in ["/console", "/console/queue"] {
-        let text = browser.open(page).await.expect(200).text;
-        assert!(text.contains("1 open, but no worker reads this queue."), "{page}: {text}");
+    for text in [browser.overview().await, browser.open("/console/queue").await.expect(200).text] {
+        assert!(text.contains("1 open, but no worker reads this queue."), "{text}");
     }
 }
 
@@ -51,7 +50,7 @@ async fn due_deliveries_are_a_backlog_even_if_redis_has_no_entry_for_them(
     .execute(&world.owner)
     .await
     .unwrap();
-    let page = Browser::new(api, &api.viewer).open("/console").await.expect(200).text;
+    let page = Browser::new(api, &api.viewer).overview().await;
     assert!(page.contains("Queue lane: 1 open, but no worker reads this queue."), "{page}");
     assert!(page.contains("1 delivery due, the oldest for 5 min."), "{page}");
 }
@@ -64,7 +63,7 @@ async fn without_redis_every_page_works_and_shows_the_outage(_: PgPoolOptions, o
     services.queues = Queues::open(&away).unwrap();
     let api = Api::over(services).await;
     let browser = Browser::new(&api, &api.superadmin);
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(
         overview.contains("Redis cannot be reached.") && overview.contains("Redis is away."),
         "{overview}"
@@ -102,7 +101,7 @@ async fn a_pause_of_upkeep_has_a_warning_and_is_shown_while_it_lasts(
         at.format("%Y-%m-%d %H:%M:%S UTC")
     );
     // although there is no worker either
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(overview.contains("Queue upkeep: Paused by superadmin of a test at "), "{overview}");
     assert!(overview.contains(&expected), "{overview}");
     let queues = browser.open("/console/queue").await.expect(200).text;
@@ -132,7 +131,7 @@ async fn a_queue_with_open_jobs_that_cannot_begin_is_not_shown_as_idle(
     for worker in ["box-1", "box-2"] {
         api.services.queues.beat(worker, &beat).await.unwrap();
     }
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     for said in ["<code>box-1</code>", ">alive<", "512 MB", ">0.0.9<"] {
         assert!(overview.contains(said), "{said}: {overview}");
     }

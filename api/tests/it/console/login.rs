@@ -97,7 +97,7 @@ async fn logging_out_revokes_the_token_and_removes_the_cookie(_: PgPoolOptions, 
     let cookie = reply.header("set-cookie").unwrap();
     let token = cookie.split(['=', ';']).nth(1).unwrap();
     let browser = Browser::new(&world.api, token);
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     let form_token = form_token(&page);
     browser.send_bare("/console/logout", &[("form_token", "wrong")]).await.expect(403);
     let reply =
@@ -255,7 +255,7 @@ async fn over_https_only_the_cookie_that_is_bound_to_the_host_counts(
         assert_eq!(open(&bound, over).await, 200, "{over:?}");
     }
     // a form names its origin, also behind a proxy that says nothing
-    let page = Browser::new(api, &token).open("/console").await.expect(200).text;
+    let page = Browser::new(api, &token).overview().await;
     let form_token = form_token(&page);
     let log_out = async |cookie: &str| {
         let request = Request::post("/console/logout")

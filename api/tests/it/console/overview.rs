@@ -32,7 +32,7 @@ async fn what_fails_is_named_with_its_answer_and_what_waits(_: PgPoolOptions, op
         job(&world, &api.tenant, "failed", Some("the feed answers HTTP 401")).await;
     }
     let browser = Browser::new(api, &api.viewer);
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     for said in [
         &format!("href=\"/console/webhook/{hook}\""),
         "hooks.alpine.example (",
@@ -49,12 +49,12 @@ async fn what_fails_is_named_with_its_answer_and_what_waits(_: PgPoolOptions, op
     );
     // a success ends it
     job(&world, &api.tenant, "succeeded", None).await;
-    let page = browser.open("/console").await.expect(200).text;
+    let page = browser.overview().await;
     assert!(!page.contains("has failed 3 times"), "{page}");
     // others see nothing of it
     let (stranger, _) = world.stranger().await;
     let token = stranger.token(&api.services, Role::Admin).await.unwrap();
-    let page = Browser::new(api, &token).open("/console").await.expect(200).text;
+    let page = Browser::new(api, &token).overview().await;
     assert!(!page.contains("alpine.example") && !page.contains("HTTP 401"), "{page}");
 }
 

@@ -123,7 +123,8 @@ async fn a_sync_that_refused_all_rows_is_found_without_reading_those_that_refuse
     insert_partial(&owner, &small, 50).await;
     let stands = standing::read(&services).await.unwrap();
     let before = published(&services, JOBS_READ).await;
-    let found = attention::read(&services, &Scope::Everything, &stands).await.unwrap();
+    let look = attention::look(&services, &Scope::Everything, async { Ok(stands.into()) }).await.unwrap();
+    let found = look.attention(&services.db, &Scope::Everything).await.unwrap();
     assert!(found.lines.iter().any(|line| line.sentence.contains("has refused all rows")), "{found:?}");
     let read = published(&services, JOBS_READ).await - before;
     assert!(read < 1_000, "{read}");

@@ -210,7 +210,7 @@ async fn wms_are_found_by_their_state_with_what_is_wrong(_: PgPoolOptions, optio
         assert!(shown.contains(said), "{said}: {shown}");
     }
     // what is wrong leads there
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(overview.contains(&format!("href=\"{page}\"")), "{overview}");
     let attention = browser.open("/console/order/attention").await.expect(200).text;
     assert!(attention.contains(&format!("href=\"{page}\"")), "{attention}");

@@ -103,7 +103,7 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     assert!(page.contains("one probe at a time") && page.contains("2 failed"), "{page}");
     let page = browser.open(&format!("/console/webhook/{}", hooks[2])).await.expect(200).text;
     assert!(page.contains("gone for good"), "{page}");
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(overview.contains("1 webhook is disabled.") && overview.contains("b.example ("));
     // the metric agrees
     let unwell = backlog::unwell(&api.services.db).await.unwrap();

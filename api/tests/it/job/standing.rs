@@ -80,7 +80,7 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
     let (first, second, _) = (push(&world, 1).await, push(&world, 1).await, push(&world, 1).await);
     let [first, second] = [first, second].map(|job| job["id"].as_str().unwrap().to_owned());
     let browser = Browser::new(&world.api, &world.api.superadmin);
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(!overview.contains("behind 1 product.sync"), "they have only just come");
     world
         .execute(
@@ -89,7 +89,7 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
              WHERE acceptance = (SELECT min(acceptance) FROM job)",
         )
         .await;
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     let sentence = "2 jobs wait behind 1 product.sync of Gifts shop, running for 29 min.";
     assert!(overview.contains(sentence) && overview.contains(&format!("/console/job/{first}")), "{overview}");
     let page = browser.open(&format!("/console/job/{second}")).await.expect(200).text;
@@ -105,7 +105,7 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
     let pause = "UPDATE queue SET paused = true WHERE name = 'chunk';
                  UPDATE job SET state = 'queued', started_at = NULL";
     world.execute(pause).await;
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     assert!(overview.contains("1 job is waiting for a paused queue."), "{overview}");
     let list = browser.open("/console/job").await.expect(200).text;
     assert!(list.contains("Waiting for a queue that is <a href=\"/console/queue\">paused</a>"), "{list}");

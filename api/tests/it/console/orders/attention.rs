@@ -48,7 +48,7 @@ async fn what_needs_attention_is_grouped_and_leads_to_its_orders(
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(shows(&shown, &waits) && shows(&shown, &picked), "{shown}");
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     for part in
         ["2 orders are incorrect.", "1 stock has waited for the allocator", "1 stock has fewer pieces"]
     {
@@ -106,7 +106,7 @@ async fn a_warehouse_that_does_not_answer_is_named_with_what_waits_for_it(
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(shows(&shown, &canceling) && !shows(&shown, &waits), "{shown}");
-    let overview = browser.open("/console").await.expect(200).text;
+    let overview = browser.overview().await;
     let said = "failing for 6 min, 1 order waiting, 1 cancel unanswered for over an hour: HTTP 500.";
     assert!(overview.contains(said), "{overview}");
     // of another organisation, nothing

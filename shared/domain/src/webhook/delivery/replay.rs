@@ -32,7 +32,7 @@ pub const WEBHOOKS: i64 = 10_000;
 /// Deliveries of each sort that are counted.
 pub const COUNTED: i64 = 100_000;
 /// The same for a page, which must not take long.
-pub const COUNTED_AT_ONCE: i64 = 10_000;
+pub const COUNTED_AT_ONCE: i64 = 5_000;
 
 /// Which deliveries are replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,7 +227,10 @@ pub(super) async fn matching(
         r#"WITH hook AS MATERIALIZED (
                -- where the destination fails, or asked for a pause, what is due waits for it
                SELECT id, coalesce((SELECT greatest(l.probe_at, l.held_until) > now() FROM webhook_lane l
-                                    WHERE l.webhook_id = named.id), false) AS is_held
+                                    WHERE l.webhook_id = named.id), false) AS is_held,
+                      (SELECT true FROM delivery d WHERE d.webhook_id = named.id AND d.redelivery_of IS NOT NULL LIMIT 1) IS TRUE
+                          OR (SELECT true FROM delivery_history d
+                              WHERE d.webhook_id = named.id AND d.redelivery_of IS NOT NULL LIMIT 1) IS TRUE AS has_resent
                FROM unnest($1::uuid[]) AS named (id)
            ), waiting AS MATERIALIZED (
                SELECT h.id, d.* FROM hook h CROSS JOIN LATERAL (
@@ -259,15 +262,18 @@ pub(super) async fn matching(
                ) AS d WHERE $5 LIMIT $6
            ), ended AS MATERIALIZED (
                -- each event once, however often it was sent
-               SELECT id, event_id, bool_or(failed) AS failed, bool_or(NOT failed) AS delivered,
-                      (max(delivery::text COLLATE "C") FILTER (WHERE failed))::uuid AS last_failed
+               SELECT id, event_id, bool_or(has_resent) AS has_resent, bool_or(failed) AS failed, bool_or(NOT failed) AS delivered,
+                      (max(delivery::text COLLATE "C") FILTER (WHERE failed AND has_resent))::uuid AS last_failed
                FROM (SELECT id, event_id, delivery, true AS failed FROM failed WHERE $4::text IS NULL OR event_type = $4
                      UNION ALL SELECT id, event_id, delivery, false FROM late WHERE $4::text IS NULL OR event_type = $4
                      UNION ALL SELECT id, event_id, delivery, false FROM prompt
-                     WHERE matches AND ($4::text IS NULL OR event_type = $4)) AS d
+                     WHERE matches AND ($4::text IS NULL OR event_type = $4)) AS d JOIN hook h USING (id)
                GROUP BY id, event_id
            ), resent AS MATERIALIZED (
-               -- as the steps of the job do (`resending`): what is on its way is left, and what failed if another delivery replaces it
+               SELECT id, CASE WHEN failed THEN 2 ELSE 3 END AS sort FROM ended WHERE NOT has_resent
+               UNION ALL
+               -- as the steps of the job do (`resending`): what is on its way is left, and what failed if another delivery replaces it;
+               -- where nothing was ever sent again, this is not asked event by event
                SELECT e.id, CASE WHEN e.failed AND later.sent IS NULL THEN 2 WHEN e.delivered THEN 3 END AS sort
                FROM ended e
                LEFT JOIN LATERAL (
@@ -280,7 +286,7 @@ pub(super) async fn matching(
                      -- after the event: the partitions before it are left out
                      AND d.id > e.event_id AND (d.state = 'delivered' OR d.id > e.last_failed) LIMIT 1
                ) later ON true
-               WHERE on_its_way.sent IS NULL
+               WHERE e.has_resent AND on_its_way.sent IS NULL
            ), counted AS MATERIALIZED (
                SELECT id, count(*) FILTER (WHERE sort = 1) AS waiting, count(*) FILTER (WHERE sort = 2) AS failed,
                       count(*) FILTER (WHERE sort = 3) AS delivered

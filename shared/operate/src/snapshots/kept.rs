@@ -4,7 +4,7 @@
 //! not wait for one as long as there is another that is not old: it shows that, and the next page shows the new one.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +15,7 @@ use longshore_kernel::clock::Clock;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::share::{self, Asker};
 
-/// A younger reading is shown as it is.
-pub(super) const FRESH: TimeDelta = TimeDelta::seconds(5);
-/// A younger one is shown while the next is read.
+/// A younger reading is shown while the next is read.
 const SHOWN: TimeDelta = TimeDelta::seconds(20);
 /// How long a page waits for a reading.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,6 +25,8 @@ const SCOPES: usize = 1_000;
 #[derive(Debug)]
 struct Reading<T> {
     at: DateTime<Utc>,
+    /// How often it had changed by then.
+    changes: u64,
     value: Arc<T>,
 }
 
@@ -36,39 +36,41 @@ pub(super) struct Kept<T> {
     last: Mutex<Option<Reading<T>>>,
     /// One reads at a time.
     turn: tokio::sync::Mutex<()>,
-    /// What it is about has changed since the last one began.
-    outdated: AtomicBool,
+    /// How often what it is about has changed, as far as this process knows.
+    changes: AtomicU64,
 }
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self { last: Mutex::default(), turn: tokio::sync::Mutex::default(), outdated: AtomicBool::default() }
+        Self { last: Mutex::default(), turn: tokio::sync::Mutex::default(), changes: AtomicU64::default() }
     }
 }
 
 impl<T> Kept<T> {
-    /// A reading that is fresh: the last one, else a new one.
+    /// A reading that is younger than this: the last one, else a new one.
     pub(super) async fn read<F: Future<Output = Result<T, Problem>>>(
         &self,
         clock: &Clock,
+        age: TimeDelta,
         read: impl FnOnce() -> F,
     ) -> Result<Arc<T>, Problem> {
+        let asked = clock.now();
         let _turn = self.turn.lock().await;
-        // another caller may have read meanwhile
-        if let Some(last) = self.younger(clock, FRESH) {
+        let at = clock.now();
+        // another caller may have begun to read meanwhile: what that found serves all who waited, however long it took
+        if let Some(last) = self.younger(clock, age.max(at - asked)) {
             return Ok(last);
         }
-        let at = clock.now();
-        self.outdated.store(false, Ordering::SeqCst);
-        let value = Arc::new(read().await.inspect_err(|_| self.outdate())?);
+        let changes = self.changes.load(Ordering::SeqCst);
+        let value = Arc::new(read().await?);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Reading { at, value: Arc::clone(&value) });
+            Some(Reading { at, changes, value: Arc::clone(&value) });
         Ok(value)
     }
 
     /// It has changed: the last reading is not shown any more while there can be another.
     pub(super) fn outdate(&self) {
-        self.outdated.store(true, Ordering::SeqCst);
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     fn last(&self) -> Option<Arc<T>> {
@@ -77,12 +79,10 @@ impl<T> Kept<T> {
     }
 
     fn younger(&self, clock: &Clock, than: TimeDelta) -> Option<Arc<T>> {
-        if self.outdated.load(Ordering::SeqCst) {
-            return None;
-        }
+        let changes = self.changes.load(Ordering::SeqCst);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let reading = last.as_ref().filter(|reading| clock.now() - reading.at < than)?;
-        Some(Arc::clone(&reading.value))
+        let is_young = |reading: &&Reading<T>| reading.changes == changes && clock.now() - reading.at < than;
+        last.as_ref().filter(is_young).map(|reading| Arc::clone(&reading.value))
     }
 }
 
@@ -97,16 +97,17 @@ impl<T> Default for ByScope<T> {
 }
 
 impl<T: Send + Sync + 'static> ByScope<T> {
-    /// A reading of a scope: one that is not old, else the one that `read` makes, for which a page waits for a second; else the last
-    /// one.
+    /// A reading of a scope: one that is younger than this, or is not old while `read` makes the next; else the one that `read` makes,
+    /// for which a page waits for a second; else the last one.
     pub(super) async fn get(
         &self,
         clock: &Clock,
         scope: &Scope,
+        age: TimeDelta,
         read: impl FnOnce() -> BoxFuture<'static, Result<T, Problem>>,
     ) -> Option<Arc<T>> {
         let kept = self.kept(scope);
-        if let Some(fresh) = kept.younger(clock, FRESH) {
+        if let Some(fresh) = kept.younger(clock, age) {
             return Some(fresh);
         }
         let shown = kept.younger(clock, SHOWN);
@@ -123,8 +124,8 @@ impl<T: Send + Sync + 'static> ByScope<T> {
                 asker.is(current.who());
             }
             share::as_asker(asker, async move {
-                if let Err(error) = kept.read(&clock, || read).await {
-                    tracing::debug!(%error, "cannot count for the pages yet");
+                if let Err(error) = kept.read(&clock, age, || read).await {
+                    tracing::debug!(%error, "cannot read for the pages yet");
                 }
             })
         });
@@ -136,14 +137,15 @@ impl<T: Send + Sync + 'static> ByScope<T> {
         kept.last()
     }
 
-    /// A reading of a scope that is fresh: the last one, else the one that `read` makes.
-    pub(super) async fn read(
+    /// A reading of a scope that is younger than this: the last one, else the one that `read` makes.
+    pub(super) async fn read<F: Future<Output = Result<T, Problem>>>(
         &self,
         clock: &Clock,
         scope: &Scope,
-        read: impl FnOnce() -> BoxFuture<'static, Result<T, Problem>>,
+        age: TimeDelta,
+        read: impl FnOnce() -> F,
     ) -> Result<Arc<T>, Problem> {
-        self.kept(scope).read(clock, read).await
+        self.kept(scope).read(clock, age, read).await
     }
 
     /// The last reading of a scope.
@@ -182,9 +184,12 @@ impl<T: Send + Sync + 'static> ByScope<T> {
 mod tests {
     use std::sync::atomic::AtomicI64;
 
+    use futures::FutureExt as _;
     use longshore_kernel::ids::{EshopId, OrganisationId};
 
     use super::*;
+
+    const AGE: TimeDelta = TimeDelta::seconds(5);
 
     /// A clock, and the seconds that it shows.
     fn clock() -> (Clock, Arc<AtomicI64>) {
@@ -203,7 +208,7 @@ mod tests {
         let (clock, seconds) = clock();
         let all = ByScope::<u32>::default();
         let get = async |scope: &Scope, read: u32| {
-            all.get(&clock, scope, || Box::pin(async move { Ok(read) })).await.map(|value| *value)
+            all.get(&clock, scope, AGE, || Box::pin(async move { Ok(read) })).await.map(|value| *value)
         };
         let other = Scope::Eshop { organisation: OrganisationId::nil(), eshop: EshopId::nil() };
         assert_eq!(get(&Scope::Everything, 1).await, Some(1));
@@ -213,7 +218,7 @@ mod tests {
         assert_eq!(get(&other, 8).await, Some(7));
         // a page does not wait for the next one
         seconds.fetch_add(4, Ordering::SeqCst);
-        let read = all.get(&clock, &Scope::Everything, || Box::pin(std::future::pending())).await;
+        let read = all.get(&clock, &Scope::Everything, AGE, || Box::pin(std::future::pending())).await;
         assert_eq!(read.as_deref(), Some(&1));
         assert_eq!(all.last(&other).as_deref(), Some(&7));
         seconds.fetch_add(60, Ordering::SeqCst);
@@ -225,7 +230,9 @@ mod tests {
         let (clock, _) = clock();
         let all = ByScope::<u32>::default();
         let get = async |read: Result<u32, Problem>| {
-            all.get(&clock, &Scope::Everything, || Box::pin(async move { read })).await.map(|value| *value)
+            all.get(&clock, &Scope::Everything, AGE, || Box::pin(async move { read }))
+                .await
+                .map(|value| *value)
         };
         assert_eq!(get(Ok(1)).await, Some(1));
         all.outdate(&Scope::Everything);
@@ -235,15 +242,60 @@ mod tests {
         assert_eq!(get(Ok(3)).await, Some(2));
     }
 
+    #[tokio::test]
+    async fn all_who_wait_for_a_slow_reading_share_it() {
+        let (clock, seconds) = clock();
+        let kept = Kept::<u32>::default();
+        let (begun, end) = (tokio::sync::Notify::new(), tokio::sync::Notify::new());
+        let slow = kept.read(&clock, AGE, || async {
+            begun.notify_one();
+            end.notified().await;
+            Ok(1)
+        });
+        let waits = async {
+            begun.notified().await;
+            let waiting = [2, 3].map(|read| kept.read(&clock, AGE, move || async move { Ok(read) }));
+            let ends = async {
+                seconds.fetch_add(60, Ordering::SeqCst);
+                end.notify_one();
+            };
+            let ([second, third], ()) = tokio::join!(
+                futures::future::join_all(waiting).map(|all| <[_; 2]>::try_from(all).unwrap()),
+                ends
+            );
+            (second, third)
+        };
+        let (first, (second, third)) = tokio::join!(slow, waits);
+        // they came after it began: they read again, and once
+        assert_eq!([first, second, third].map(|read| *read.unwrap()), [1, 2, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_nobody_waits_for_any_more_hides_no_change() {
+        let (clock, _) = clock();
+        let all = ByScope::<u32>::default();
+        let read = async |read| {
+            all.read(&clock, &Scope::Everything, AGE, || async move { Ok(read) }).await.map(|value| *value)
+        };
+        assert_eq!(read(1).await.unwrap(), 1);
+        all.outdate(&Scope::Everything);
+        let left = all.read(&clock, &Scope::Everything, AGE, std::future::pending);
+        assert!(left.now_or_never().is_none());
+        assert_eq!(read(2).await.unwrap(), 2);
+        assert_eq!(read(3).await.unwrap(), 2);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_page_does_not_wait_for_long() {
         let (clock, seconds) = clock();
         let all = ByScope::<u32>::default();
-        let slow = async || all.get(&clock, &Scope::Everything, || Box::pin(std::future::pending())).await;
+        let slow =
+            async || all.get(&clock, &Scope::Everything, AGE, || Box::pin(std::future::pending())).await;
         assert_eq!(slow().await, None);
         let all = ByScope::<u32>::default();
-        let slow = async || all.get(&clock, &Scope::Everything, || Box::pin(std::future::pending())).await;
-        assert!(all.get(&clock, &Scope::Everything, || Box::pin(async { Ok(1) })).await.is_some());
+        let slow =
+            async || all.get(&clock, &Scope::Everything, AGE, || Box::pin(std::future::pending())).await;
+        assert!(all.get(&clock, &Scope::Everything, AGE, || Box::pin(async { Ok(1) })).await.is_some());
         seconds.fetch_add(3_600, Ordering::SeqCst);
         assert_eq!(slow().await.as_deref(), Some(&1), "what is old is better than nothing");
     }
@@ -258,7 +310,7 @@ mod tests {
         };
         for n in 0..=SCOPES {
             seconds.fetch_add(1, Ordering::SeqCst);
-            all.get(&clock, &scope(n), || Box::pin(async move { Ok(n) })).await.unwrap();
+            all.get(&clock, &scope(n), AGE, || Box::pin(async move { Ok(n) })).await.unwrap();
         }
         assert_eq!(all.last(&scope(0)), None);
         assert_eq!(all.last(&scope(1)).as_deref(), Some(&1));
