@@ -106,7 +106,7 @@ impl Inner {
         age: TimeDelta,
     ) -> Result<(Arc<Look>, Attention), Problem> {
         let standing = self.standing.read(&services.clock, age, || standing::read(services));
-        let look = attention::look(services, scope, standing);
+        let look = Box::pin(attention::look(services, scope, standing));
         let look = self.looks.read(&services.clock, scope, age, || look).await?;
         let attention = look.attention(&services.db, scope).await?;
         Ok((look, attention))
