@@ -345,8 +345,7 @@ async fn what_people_switched_off_is_listed_with_who_and_when_and_counted_nowher
     for kind in ["webhook", "integration"] {
         assert_eq!(off(&world, &theirs, kind).await, None);
     }
-    for here in ["/console", "/console/attention"] {
-        let page = browser.open(here).await.expect(200).text;
+    for page in [browser.overview().await, browser.open("/console/attention").await.expect(200).text] {
         let part = page.split("Switched off by people").nth(1).unwrap();
         assert!(part.contains("https://shop.example/in (Gifts shop), 2 deliveries wait."), "{page}");
         assert!(part.contains("Integration feed of Gifts shop.") && part.contains("Queue chunk."), "{page}");
