@@ -59,10 +59,9 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let ((look, attention), postgres, lately, past, workers) =
         tokio::try_join!(found, postgres, lately, past, workers::read(visit))?;
     let past = past.as_ref().unwrap_or(&lately);
-    let stands = &look.standing;
     let standing = html! {
         div.strip {
-            @for queue in &stands.queues {
+            @for queue in &look.standing.queues {
                 @let (tone, word, sentence) = in_words(queue);
                 a.tile id={"tile-" (queue.wish.queue)} href={"/console/queue/" (queue.wish.queue)} {
                     span.name { (title(queue.wish.queue)) " " code.muted { (queue.wish.queue) } } (badge(tone, word))
@@ -73,7 +72,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         // whether they answer, and how fast
         div.strip {
             (postgres)
-            (tile("Redis", redis_in_a_word(&stands.redis), &redis_in_words(&stands.redis)))
+            (tile("Redis", redis_in_a_word(&look.standing.redis), &redis_in_words(&look.standing.redis)))
         }
     };
     Ok(vec![

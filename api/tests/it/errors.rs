@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::{Method, Request};
-use longshore_api::router;
 use longshore_http::app::App;
 use longshore_shared::kernel::database::Database;
 use longshore_testkit::services;
@@ -255,7 +254,7 @@ async fn a_missing_or_closed_database_is_reported_as_unavailable(
     for options in [options.clone().database("not-there"), options.clone().username("nobody")] {
         let mut services = api.services.clone();
         services.db = Database::from_options(&options, &services::database_settings().unwrap());
-        api.router = router::build(App::new(services));
+        api.serve(App::new(services));
         let reply = api.post(&api.user, "/api/product/list", Value::Null).await.expect(503);
         assert_eq!(reply.json()["code"], "unavailable");
         assert!(reply.header("retry-after").is_some());

@@ -7,7 +7,6 @@ use flate2::read::MultiGzDecoder;
 use futures::StreamExt as _;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
-use longshore_api::router;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
 use longshore_shared::kernel::origin::origins;
@@ -321,7 +320,7 @@ async fn open_to(options: &PgConnectOptions, list: &str) -> Api {
     let mut api = Api::new(options).await;
     let surroundings = Surroundings { origins: origins(list).unwrap(), ..Surroundings::default() };
     let services = services::for_test(options).unwrap();
-    api.router = router::build(App::among(surroundings, services, Limits::default()));
+    api.serve(App::among(surroundings, services, Limits::default()));
     api
 }
 
@@ -450,7 +449,7 @@ async fn a_process_that_stops_is_not_ready_but_still_serves(_: PgPoolOptions, op
     let services = services::for_test(&options).unwrap();
     let app = App::new(services.clone());
     let mut api = Api::over(services).await;
-    api.router = router::build(app.clone());
+    api.serve(app.clone());
     api.get("", "/health/ready").await.expect(200);
     app.stopping.cancel();
     let ready = api.get("", "/health/ready").await.expect(503).json();

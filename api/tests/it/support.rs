@@ -144,6 +144,12 @@ impl Api {
         Self { app, router, services, tenant, superadmin, user, connector, viewer }
     }
 
+    /// From now on, requests are sent to another app.
+    pub fn serve(&mut self, app: App) {
+        self.router = router::build(app.clone());
+        self.app = app;
+    }
+
     /// Sends a request.
     pub async fn send(&self, mut request: Request<Body>) -> Reply {
         // every client of HTTP/1.1 sends the host

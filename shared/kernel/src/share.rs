@@ -38,7 +38,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
-    static ASKER: Asker;
+    /// Nothing where what runs is no request's.
+    static ASKER: Option<Asker>;
 }
 
 /// Whose share counts; by default, that of a caller without a valid token, from an address that is not known.
@@ -90,7 +91,7 @@ impl Asker {
     /// The one of the running request.
     #[must_use]
     pub fn current() -> Option<Self> {
-        ASKER.try_with(Clone::clone).ok()
+        ASKER.try_with(Clone::clone).ok().flatten()
     }
 
     /// Sets the caller, now that it is known.
@@ -138,12 +139,17 @@ impl Asker {
 
 /// Sets the caller of the running request, now that it is known.
 pub fn current_is(who: Who) {
-    let _ = ASKER.try_with(|asker| asker.is(who));
+    let _ = ASKER.try_with(|asker| asker.as_ref().map(|asker| asker.is(who)));
 }
 
 /// Runs something on behalf of a request.
 pub async fn as_asker<F: Future>(asker: Asker, future: F) -> F::Output {
-    ASKER.scope(asker, future).await
+    ASKER.scope(Some(asker), future).await
+}
+
+/// Runs what serves all callers, one at a time: others would wait with a request that waits for its share.
+pub async fn for_all<F: Future>(future: F) -> F::Output {
+    ASKER.scope(None, future).await
 }
 
 /// Why a caller is refused.

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use longshore_kernel::access::Scope;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use longshore_kernel::share;
 
 use self::kept::{ByScope, Kept};
 use crate::attention::{self, Attention, Look};
@@ -30,7 +31,7 @@ pub struct Snapshots(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// That of the service is the same for all scopes.
+    /// That of the service is the same for all scopes, so no share of a caller counts.
     standing: Kept<Standing>,
     looks: ByScope<Look>,
     counts: ByScope<Counts>,
@@ -105,7 +106,7 @@ impl Inner {
         scope: &Scope,
         age: TimeDelta,
     ) -> Result<(Arc<Look>, Attention), Problem> {
-        let standing = self.standing.read(&services.clock, age, || standing::read(services));
+        let standing = self.standing.read(&services.clock, age, || share::for_all(standing::read(services)));
         let look = Box::pin(attention::look(services, scope, standing));
         let look = self.looks.read(&services.clock, scope, age, || look).await?;
         let attention = look.attention(&services.db, scope).await?;

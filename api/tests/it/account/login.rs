@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use http::{Method, Request};
-use longshore_api::router;
 use longshore_http::app::App;
 use longshore_http::extract::login::LIMIT;
 use longshore_shared::kernel::config::RedisSettings;
@@ -19,7 +18,6 @@ use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PASSWORD, World, email};
-use crate::support::Api;
 
 const LIST: &str = "/api/product/list";
 
@@ -192,13 +190,12 @@ async fn an_unknown_account_costs_what_a_wrong_password_costs(_: PgPoolOptions, 
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn logins_work_without_redis(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+    let mut world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let mut services = services::for_test(&options).unwrap();
     let nowhere = RedisSettings { redis_url: "redis://127.0.0.1:1".to_owned(), queue_prefix: "x".to_owned() };
     services.queues = Queues::open(&nowhere).unwrap();
-    let app = App::new(services);
-    let world = World { api: Api { router: router::build(app.clone()), app, ..world.api }, ..world };
+    world.api.serve(App::new(services));
     world.login("ann").await;
 }
 

@@ -7,7 +7,6 @@ use axum::body::Body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
-use longshore_api::router;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::extract::visitor::Peer;
 use longshore_http::limits::Limits;
@@ -22,7 +21,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use totp_rs::{Builder, Secret, Totp};
 
 use super::{MIGRATIONS, PASSWORD, World, email};
-use crate::support::{Api, Reply};
+use crate::support::Reply;
 
 const PATH: &str = "/api/account/totp";
 const LIST: &str = "/api/product/list";
@@ -42,9 +41,8 @@ impl Moved {
         services.clock =
             Clock::from_fn(move || clock.now() + chrono::TimeDelta::seconds(by.load(Ordering::Relaxed)));
         let surroundings = Surroundings { requires_second_factor, ..Surroundings::default() };
-        let app = App::among(surroundings, services.clone(), Limits::default());
-        let router = router::build(app.clone());
-        world.api = Api { app, router, services, ..world.api };
+        world.api.services = services.clone();
+        world.api.serve(App::among(surroundings, services, Limits::default()));
         Self { world, ahead }
     }
 
@@ -409,6 +407,6 @@ async fn the_secret_is_rotated_with_the_key_and_recovery_codes_need_no_key(
     moved.login_with("ann", PASSWORD, json!(codes[0])).await.expect(200);
     let mut services = moved.world.api.services.clone();
     services.vault = Vault::new(&new.into()).unwrap();
-    moved.world.api.router = router::build(App::new(services));
+    moved.world.api.serve(App::new(services));
     moved.login_with("ann", PASSWORD, json!(moved.code(&totp))).await.expect(200);
 }

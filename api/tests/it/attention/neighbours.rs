@@ -1,10 +1,14 @@
-//! Callers who see several organisations: one with many lines does not hide those of another.
+//! Beside an organisation that has many lines, or many requests.
 
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids::JobId;
+use std::time::Duration;
+
+use longshore_shared::kernel::access::{Role, Scope};
+use longshore_shared::kernel::ids::{self, JobId};
+use longshore_shared::kernel::share::{Asker, Who, as_asker};
 use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::exhausted::is_exhausted;
@@ -279,4 +283,34 @@ async fn many_failing_warehouses_do_not_hide_that_of_another(_: PgPoolOptions, o
              SELECT wms_id, 3, now() - make_interval(mins => $2), 'HTTP 503', now() FROM called", organisation, minutes).await;
     }
     each_is_listed(&world, &neighbour, "warehouse", 20, format!("/console/wms/{}", tenant.wms)).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn one_that_waits_for_its_share_delays_no_overview_of_another(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let (neighbour, _) = world.stranger().await;
+    let of = |tenant: &Tenant| {
+        let asker = Asker::default();
+        asker.is(Who { group: tenant.organisation.get(), account: ids::new_id() });
+        (asker, Scope::Organisations([tenant.organisation].into()))
+    };
+    let mut taken = Vec::new();
+    while let Ok(connection) =
+        timeout(Duration::from_secs(1), as_asker(of(&neighbour).0, api.services.db.main.acquire())).await
+    {
+        taken.push(connection.unwrap());
+    }
+    let look = async |tenant: &Tenant| {
+        let (asker, scope) = of(tenant);
+        as_asker(asker, api.app.snapshots.attention(&api.services, &scope)).await
+    };
+    tokio::select! {
+        biased;
+        found = look(&neighbour) => panic!("it has its share already: {found:?}"),
+        found = timeout(Duration::from_secs(3), look(&api.tenant)) => found.unwrap().unwrap(),
+    };
 }

@@ -43,7 +43,7 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
 
     let reply = admin.act(&path("acknowledge"), &[("note", "<b>they move</b>")]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console?done=acknowledged"));
-    let page = admin.overview().await;
+    let page = admin.open("/console").await.expect(200).text;
     let seen = group(&page, "acknowledged-title");
     assert!(
         seen.contains("hooks.alpine.example (") && seen.contains("admin of a test has seen it"),
@@ -74,11 +74,11 @@ async fn a_line_is_acknowledged_muted_and_shown_again_by_its_buttons(
     assert_eq!(reply.header("location"), Some("/console?done=line-over"));
     let page = admin.open("/console?done=line-over").await.expect(200).text;
     assert!(page.contains("The line is over") && !page.contains("acknowledged-title"), "{page}");
-    let page = admin.overview().await;
+    let page = admin.open("/console").await.expect(200).text;
     assert!(group(&page, "muted-title").contains("not there now"), "{page}");
     let reply = admin.act(&path("end"), &[]).await.expect(303);
     assert_eq!(reply.header("location"), Some("/console?done=silence-ended"));
-    assert!(!admin.overview().await.contains("muted-title"));
+    assert!(!admin.open("/console").await.expect(200).text.contains("muted-title"));
     // what is over leads to no form, but back, and another organisation has neither line
     let (stranger, _) = world.stranger().await;
     let token = stranger.token(&api.services, Role::Admin).await.unwrap();
@@ -117,7 +117,7 @@ async fn the_overview_shows_the_first_new_lines_of_a_kind_and_leads_to_the_rest(
         let path = format!("/api/attention/{}/acknowledge", line["id"].as_str().unwrap());
         api.put(&api.superadmin, &path, Value::Null).await.expect(200);
     }
-    let page = browser.overview().await;
+    let page = browser.open("/console").await.expect(200).text;
     assert!(!page.contains(" more</a>") && page.contains("host-7.example ("), "{page}");
     assert_eq!(group(&page, "acknowledged-title").matches("has seen it").count(), 4, "{page}");
 }

@@ -121,9 +121,9 @@ async fn a_sync_that_refused_all_rows_is_found_without_reading_those_that_refuse
     .unwrap();
     insert_partial(&owner, &large, 20_000).await;
     insert_partial(&owner, &small, 50).await;
-    let stands = standing::read(&services).await.unwrap();
+    let queues = standing::read(&services).await.unwrap();
     let before = published(&services, JOBS_READ).await;
-    let look = attention::look(&services, &Scope::Everything, async { Ok(stands.into()) }).await.unwrap();
+    let look = attention::look(&services, &Scope::Everything, async { Ok(queues.into()) }).await.unwrap();
     let found = look.attention(&services.db, &Scope::Everything).await.unwrap();
     assert!(found.lines.iter().any(|line| line.sentence.contains("has refused all rows")), "{found:?}");
     let read = published(&services, JOBS_READ).await - before;

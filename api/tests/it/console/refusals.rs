@@ -1,6 +1,5 @@
 //! Forms that are refused: they come back with what was typed, for whatever reason.
 
-use longshore_api::router;
 use longshore_http::app::App;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::database::Database;
@@ -234,7 +233,7 @@ async fn a_form_whose_page_cannot_be_read_is_on_the_page_of_the_error(
     let mut services = world.api.services.clone();
     let away = options.clone().database("not-there");
     services.db = Database::from_options(&away, &services::database_settings().unwrap());
-    world.api.router = router::build(App::new(services));
+    world.api.serve(App::new(services));
     let browser = Browser::new(&world.api, &world.api.superadmin);
     let fields = [("event", "*"), ("destination", "https://shop.example/<b>")];
     let page = send_opened(&browser, &edit, &opened, &fields).await.expect(503).text;

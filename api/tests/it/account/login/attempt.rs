@@ -2,7 +2,6 @@
 
 use axum::body::Body;
 use http::Request;
-use longshore_api::router;
 use longshore_http::app::App;
 use longshore_http::extract::visitor::Peer;
 use longshore_shared::account::login::limit::{
@@ -48,7 +47,7 @@ async fn attempts_on_an_account_have_to_wait_in_every_process_and_in_every_spell
         from(&world, &format!("192.0.2.{number}"), "admin", login, "wrong horse").await.expect(401);
     }
     // in another process
-    world.api.router = router::build(App::new(world.api.services.clone()));
+    world.api.serve(App::new(world.api.services.clone()));
     for login in &spellings {
         let refused = from(&world, "192.0.2.99", "admin", login, PASSWORD).await.expect(429);
         assert!((1..=2).contains(&wait(&refused)));
