@@ -111,12 +111,12 @@ const PARTITIONS: &str = "
     DO $$
     DECLARE
         kept text;
-        day timestamptz;
+        week timestamptz;
     BEGIN
         FOREACH kept IN ARRAY ARRAY['delivery_history', 'event'] LOOP
-            FOR day IN SELECT date_trunc('day', now()) - make_interval(days => n) FROM generate_series(1, 30) AS n LOOP
+            FOR week IN SELECT date_trunc('week', now()) - make_interval(weeks => n) FROM generate_series(1, 5) AS n LOOP
                 EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                    kept || to_char(day, '_YYYYMMDD'), kept, uuid_v7_floor(day), uuid_v7_floor(day + interval '1 day'));
+                    kept || to_char(week, '_YYYYMMDD'), kept, uuid_v7_floor(week), uuid_v7_floor(week + interval '1 week'));
             END LOOP;
         END LOOP;
     END

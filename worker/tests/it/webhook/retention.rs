@@ -1,5 +1,6 @@
 //! Retention of ended deliveries: in partitions, which are dropped as a whole.
 
+use chrono::{Datelike as _, Days, NaiveDate, Weekday};
 use longshore_shared::kernel::history;
 use longshore_shared::webhook::delivery;
 use serde_json::{Value, json};
@@ -36,6 +37,15 @@ BEGIN
 END
 $$";
 
+/// The partitions of deliveries, in their order: from which day until before which.
+async fn partitions(world: &World) -> Vec<[NaiveDate; 2]> {
+    let found = sqlx::query_as::<_, (NaiveDate, NaiveDate)>(
+        "SELECT to_date(right(name, 8), 'YYYYMMDD'), (uuid_v7_moment(ends_before) AT TIME ZONE 'UTC')::date
+         FROM history_partition WHERE table_name = 'delivery_history' AND ends_before IS NOT NULL ORDER BY 1",
+    );
+    found.fetch_all(&world.pool).await.unwrap().into_iter().map(|(from, until)| [from, until]).collect()
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn deliveries_are_kept_for_thirty_days_and_their_events_a_week_longer(
     _: PgPoolOptions,
@@ -56,19 +66,14 @@ async fn deliveries_are_kept_for_thirty_days_and_their_events_a_week_longer(
 async fn a_long_read_of_the_history_blocks_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     sqlx::query(PAST).execute(&world.pool).await.unwrap();
-    let partitions = async || {
-        let past = "SELECT to_jsonb(count(*)) FROM pg_inherits
-                    WHERE inhparent = 'delivery_history'::regclass AND inhrelid::regclass::text < $1";
-        let today = sqlx::query_scalar::<_, String>(
-            "SELECT 'delivery_history_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')",
-        );
-        let today = today.fetch_one(&world.pool).await.unwrap();
-        sqlx::query_scalar::<_, Value>(past).bind(today).fetch_one(&world.pool).await.unwrap()
+    let past = async || {
+        let today = world.services.clock.now().date_naive();
+        partitions(&world).await.iter().filter(|[_, until]| *until <= today).count()
     };
     let mut reader = world.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM delivery_history").execute(&mut *reader).await.unwrap();
     history::keep(&world.services.db.main).await.unwrap();
-    assert_eq!(partitions().await, 2, "what is read is left to a later minute");
+    assert_eq!(past().await, 2, "what is read is left to a later minute");
     let events = "SELECT count(*) FROM event WHERE data ? 'days'";
     assert_eq!(
         sqlx::query_scalar::<_, i64>(events).fetch_one(&world.pool).await.unwrap(),
@@ -77,7 +82,63 @@ async fn a_long_read_of_the_history_blocks_nothing(_: PgPoolOptions, options: Pg
     );
     reader.rollback().await.unwrap();
     history::keep(&world.services.db.main).await.unwrap();
-    assert_eq!(partitions().await, 1);
+    assert_eq!(past().await, 1);
+}
+
+async fn prepare(world: &World, span: &str, days: i64) {
+    sqlx::query("UPDATE history SET span = $1 WHERE table_name = 'delivery_history'")
+        .bind(span)
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    sqlx::query("SELECT history_prepare($1::int)").bind(days).execute(&world.pool).await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn partitions_follow_each_other_without_a_gap_whatever_the_span_was(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let monday = |date: NaiveDate| date.weekday() == Weekday::Mon;
+    let weeks = partitions(&world).await;
+    assert!(!weeks.is_empty() && weeks.iter().flatten().copied().all(monday), "{weeks:?}");
+    prepare(&world, "day", 17).await;
+    prepare(&world, "week", 40).await;
+    prepare(&world, "month", 100).await;
+    let all = partitions(&world).await;
+    assert!(all.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{all:?}");
+    let today = world.services.clock.now().date_naive();
+    assert!(all[0][0] <= today && all[all.len() - 1][1] > today + Days::new(100), "{all:?}");
+    let long = |days| all.iter().filter(|[from, until]| (*until - *from).num_days() == days).count();
+    assert!(long(7) >= 4 && long(1) >= 3 && long(31) >= 1, "{all:?}");
+    prepare(&world, "month", 100).await;
+    assert_eq!(partitions(&world).await, all, "they are there already");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_week_with_rows_in_the_default_partition_begins_after_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let [.., [_, end]] = partitions(&world).await[..] else { panic!("there are none") };
+    sqlx::query(
+        "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,
+             state, attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7_at($1::date::timestamp AT TIME ZONE 'UTC' + interval '30 hours'), gen_random_uuid(), gen_random_uuid(),
+             gen_random_uuid(), gen_random_uuid(), 'product_change', gen_random_uuid(), 'delivered', 1, '[]', now(), now()",
+    )
+    .bind(end)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    prepare(&world, "week", 20).await;
+    let added: Vec<_> = partitions(&world).await.into_iter().filter(|[from, _]| *from >= end).collect();
+    assert_eq!(added[0], [end + Days::new(2), end + Days::new(7)], "from the day after it, until Monday");
+    assert_eq!(added[1], [end + Days::new(7), end + Days::new(14)]);
+    let left = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM delivery_history_default");
+    assert_eq!(left.fetch_one(&world.pool).await.unwrap(), 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
