@@ -14,7 +14,7 @@ use longshore_shared::kernel::activity::CALLS_HOURS;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate;
-use longshore_shared::webhook::delivery::search;
+use longshore_shared::webhook::delivery::search::{self, Counts};
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
 
@@ -40,10 +40,9 @@ pub(super) async fn show(
     let webhook = visit.webhook(id).await?;
     let (wanted, refused) = Refused::of(delivery::wanted(&visit.asked))?;
     let db = visit.db();
-    let (past, [standing, calls, waiting], counts, ended) = tokio::try_join!(
+    let (past, ([standing, calls, waiting], counts), ended) = tokio::try_join!(
         operate::course::of_webhook(db, id, course::span(&visit.asked)),
         parts(&visit, &webhook),
-        search::counts(db, id),
         async {
             if refused.is_empty() {
                 search::ended(db, id, &wanted).await
@@ -77,24 +76,26 @@ pub(super) async fn follow(Id(id): Id<WebhookId>, mut visit: Visit<permit::ReadW
 async fn refreshed(visit: &Visit<permit::ReadWebhooks>) -> Result<Parts, Problem> {
     let id = visit.subject.ok_or_else(|| Problem::not_found("webhook"))?;
     let webhook = visit.webhook(id.into()).await?;
-    Ok(parts(visit, &webhook).await?.into())
+    let (parts, _) = parts(visit, &webhook).await?;
+    Ok(parts.into())
 }
 
-/// What of the page changes while the webhook is called: its health, the last attempts, what waits.
-async fn parts(visit: &Visit<permit::ReadWebhooks>, webhook: &Webhook) -> Result<[Part; 3], Problem> {
+/// What of the page changes while the webhook is called: its health, the last attempts, what waits. And how many deliveries have ended
+/// in each state.
+async fn parts(
+    visit: &Visit<permit::ReadWebhooks>,
+    webhook: &Webhook,
+) -> Result<([Part; 3], Counts), Problem> {
     let (db, id) = (visit.db(), webhook.id);
-    let (record, calls, waiting) = tokio::try_join!(
-        health::record(db, id),
-        health::last_calls(db, id, CALLS),
-        search::waiting(db, id),
-    )?;
+    let (record, waiting) = tokio::try_join!(health::record(db, id, CALLS), search::waiting(db, id))?;
     let now = visit.now();
     let may = visit.can(Permission::WriteWebhooks);
-    Ok([
+    let parts = [
         ("standing".into(), standing(webhook, &record, may, now)),
-        ("calls".into(), last_calls(&calls, now)),
+        ("calls".into(), last_calls(&record.last_calls, now)),
         ("waiting".into(), delivery::waiting(id, &waiting, webhook.waiting, now)),
-    ])
+    ];
+    Ok((parts, record.counts))
 }
 
 fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -> Markup {

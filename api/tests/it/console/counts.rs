@@ -13,7 +13,7 @@ use longshore_shared::kernel::clock::Clock;
 use longshore_shared::kernel::ids::WebhookId;
 use longshore_shared::operate::delivery;
 use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::delivery::search;
+use longshore_shared::webhook::health;
 use longshore_shared::webhook::lane::backlog;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
@@ -307,6 +307,6 @@ async fn the_states_of_deliveries_are_counted_up_to_a_bound(_: PgPoolOptions, op
     for count in ["exhausted 203<", "cancelled 0<", "delivered 1,000+<", "all 1,203+<"] {
         assert!(page.contains(count), "{count}: {page}");
     }
-    let counts = search::counts(&api.services.db, WebhookId::from(hook)).await.unwrap();
+    let counts = health::record(&api.services.db, WebhookId::from(hook), 0).await.unwrap().counts;
     assert_eq!((counts.newest, counts.unsuccessful()), (1_000, 203));
 }

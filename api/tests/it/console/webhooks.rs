@@ -352,12 +352,14 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     .execute(&world.owner)
     .await
     .unwrap();
-    let calls = health::last_calls(&api.services.db, hook.into(), 4).await.unwrap();
+    let last_calls =
+        async |count| health::record(&api.services.db, hook.into(), count).await.unwrap().last_calls;
+    let calls = last_calls(4).await;
     let attempts: Vec<_> =
         calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
     assert_eq!(attempts[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
     assert_eq!(attempts[3].1, 500);
-    assert_eq!(health::last_calls(&api.services.db, hook.into(), 100).await.unwrap().len(), 30 + 2 + 2);
+    assert_eq!(last_calls(100).await.len(), 30 + 2 + 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -4,9 +4,12 @@ pub mod exhausted;
 mod list;
 
 use chrono::{DateTime, Utc};
+use serde::Deserialize;
 use serde_json::Value;
+use sqlx::types::Json;
 
 pub use self::list::{Filter, Line, Sort, page};
+use super::delivery::search;
 pub use crate::list::fields::subscription::Health;
 use longshore_kernel::access::Scope;
 use longshore_kernel::activity::CALLS_HOURS;
@@ -21,8 +24,6 @@ pub const COUNTED: i64 = 1_000;
 /// Webhooks of all organisations that fail, or failed until they were deactivated, that are looked at: those that have failed for
 /// longest, twice as many as an organisation may have.
 const LOOKED_AT: i64 = 20_000;
-/// Ended deliveries that say how long calls of a webhook take: the newest.
-const SAMPLE: i64 = 500;
 /// Waiting deliveries that are counted.
 pub const WAITING: i64 = 10_000;
 
@@ -290,7 +291,7 @@ pub struct Record {
     pub calls: i64,
     /// Of these, those that delivered.
     pub delivered: i64,
-    /// The newest deliveries that ended, as many as were looked at.
+    /// The newest deliveries that ended by a call, as many as were looked at.
     pub ended: i64,
     /// Since when these ended.
     pub since: Option<DateTime<Utc>>,
@@ -298,38 +299,14 @@ pub struct Record {
     pub median_ms: Option<f64>,
     /// 95 % of their last calls took no longer.
     pub p95_ms: Option<f64>,
-}
-
-/// Reads the counts of the workers, and the newest ended deliveries. The caller must have access to that webhook.
-pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem> {
-    let found = sqlx::query_as!(
-        Record,
-        r#"WITH newest AS (
-               SELECT state, finished_at, (attempts -> -1 ->> 'durationMs')::float8 AS ms
-               FROM delivery_history
-               WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT (SELECT $2::bigint)
-           )
-           SELECT newest.ended AS "ended!", newest.since, newest.median_ms, newest.p95_ms,
-                  called.calls AS "calls!", called.delivered AS "delivered!"
-           FROM (SELECT count(*) FILTER (WHERE state <> 'cancelled') AS ended, min(finished_at) AS since,
-                        percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms,
-                        percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95_ms
-                 FROM newest) AS newest
-           CROSS JOIN (SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls,
-                              coalesce(sum(delivered), 0)::bigint AS delivered
-                       FROM webhook_activity
-                       WHERE webhook_id <= $1 AND (webhook_id, minute) > ($1, now() - make_interval(hours => $3))) AS called"#,
-        webhook.get(),
-        SAMPLE,
-        CALLS_HOURS,
-    )
-    .fetch_one(&db.main)
-    .await?;
-    Ok(found)
+    /// How many ended in each state.
+    pub counts: search::Counts,
+    /// The last calls, newest first.
+    pub last_calls: Vec<Call>,
 }
 
 /// A call to the destination, for any delivery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Call {
     /// The delivery.
     pub delivery: DeliveryId,
@@ -337,41 +314,72 @@ pub struct Call {
     pub attempt: Value,
 }
 
-/// The last calls of a webhook, newest first, of failed and of ended deliveries. The caller must have access to it.
+/// Reads the counts of the workers, the newest deliveries that ended, and as many of the last calls. The caller must have access to
+/// that webhook.
 ///
-/// No index has the time of a call. So it reads a thousand of each kind that may contain the last ones, each with an index,
+/// No index has the time of a call. So it reads [`search::OF_STATES`] of each kind that may contain the last ones, each with an index,
 /// independent of the backlog: of the failed, waiting deliveries the newest and the oldest (probes and ordered lanes take
-/// these); of the ended ones the newest, and the last exhausted ones.
-pub async fn last_calls(db: &Database, webhook: WebhookId, count: i64) -> Result<Vec<Call>, Problem> {
+/// these); of the ended ones the newest, and the last that did not succeed.
+pub async fn record(db: &Database, webhook: WebhookId, last_calls: i64) -> Result<Record, Problem> {
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
-    let found = sqlx::query_as!(
-        Call,
-        r#"WITH looked_at AS (
-               (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
-                ORDER BY created_at DESC, id DESC LIMIT 1000)
-               UNION ALL
-               (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
-                ORDER BY created_at, id LIMIT 1000)
-               UNION ALL
-               (SELECT id, attempts FROM delivery_history
-                WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT (SELECT 1000))
-               UNION ALL
-               (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
-                ORDER BY finished_at DESC LIMIT 1000)
+    let found = sqlx::query!(
+        r#"WITH newest AS MATERIALIZED (
+               SELECT id, state, finished_at, attempts FROM delivery_history
+               WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT (SELECT 1000)
+           ), unsuccessful AS MATERIALIZED (
+               SELECT id, state, attempts FROM delivery_history
+               WHERE webhook_id = $1 AND state <> 'delivered' ORDER BY finished_at DESC LIMIT 1000
            ), tried AS (
                SELECT DISTINCT ON (id) id, attempts, (attempts -> -1 ->> 'at')::timestamptz AS at
-               FROM looked_at WHERE attempts -> -1 IS NOT NULL ORDER BY id
+               FROM ((SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                      ORDER BY created_at DESC, id DESC LIMIT 1000)
+                     UNION ALL
+                     (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                      ORDER BY created_at, id LIMIT 1000)
+                     UNION ALL SELECT id, attempts FROM newest
+                     UNION ALL SELECT id, attempts FROM unsuccessful) AS looked_at
+               WHERE attempts -> -1 IS NOT NULL ORDER BY id
            ), last AS (
                -- so many calls are of no more deliveries than that
                SELECT id, attempts FROM tried ORDER BY at DESC, id DESC LIMIT $2
+           ), call AS (
+               SELECT last.id, call.attempt, row_number() OVER (ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC) AS place
+               FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
            )
-           SELECT last.id AS "delivery!", call.attempt AS "attempt!"
-           FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
-           ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC LIMIT $2"#,
+           SELECT n.newest AS "newest!", n.delivered AS "delivered!", n.ended AS "ended!", n.since, n.median_ms, n.p95_ms,
+                  u.exhausted AS "exhausted!", u.cancelled AS "cancelled!", called.calls AS "calls!", called.good AS "good!",
+                  (SELECT coalesce(jsonb_agg(jsonb_build_object('delivery', id, 'attempt', attempt) ORDER BY place), '[]')
+                   FROM call WHERE place <= $2) AS "last_calls!: Json<Vec<Call>>"
+           FROM (SELECT count(*) AS newest, count(*) FILTER (WHERE state = 'delivered') AS delivered,
+                        count(*) FILTER (WHERE state <> 'cancelled') AS ended, min(finished_at) AS since,
+                        percentile_cont(0.5) WITHIN GROUP (ORDER BY (attempts -> -1 ->> 'durationMs')::float8) AS median_ms,
+                        percentile_cont(0.95) WITHIN GROUP (ORDER BY (attempts -> -1 ->> 'durationMs')::float8) AS p95_ms
+                 FROM newest) AS n
+           CROSS JOIN (SELECT count(*) FILTER (WHERE state = 'exhausted') AS exhausted,
+                              count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+                       FROM unsuccessful) AS u
+           CROSS JOIN (SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls, coalesce(sum(delivered), 0)::bigint AS good
+                       FROM webhook_activity
+                       WHERE webhook_id <= $1 AND (webhook_id, minute) > ($1, now() - make_interval(hours => $3))) AS called"#,
         webhook.get(),
-        count,
+        last_calls,
+        CALLS_HOURS,
     )
-    .fetch_all(&db.main)
+    .fetch_one(&db.main)
     .await?;
-    Ok(found)
+    Ok(Record {
+        calls: found.calls,
+        delivered: found.good,
+        ended: found.ended,
+        since: found.since,
+        median_ms: found.median_ms,
+        p95_ms: found.p95_ms,
+        counts: search::Counts {
+            newest: found.newest,
+            delivered: found.delivered,
+            exhausted: found.exhausted,
+            cancelled: found.cancelled,
+        },
+        last_calls: found.last_calls.0,
+    })
 }

@@ -326,7 +326,7 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
     let db = &world.services.db;
     let counted = async |hook: &Hook| {
         world.services.metrics.activity().write(&db.main).await.unwrap();
-        let record = health::record(db, hook.id).await.unwrap();
+        let record = health::record(db, hook.id, 0).await.unwrap();
         (record.delivered, record.calls)
     };
     assert_eq!(counted(&flapping).await, (0, 0));

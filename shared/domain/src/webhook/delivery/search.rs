@@ -90,13 +90,13 @@ pub struct Line {
 pub async fn waiting(db: &Database, webhook: WebhookId) -> Result<Vec<Line>, Problem> {
     let found = sqlx::query_as!(
         Line,
-        r#"SELECT d.id, 'pending' AS "state!: DeliveryState", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
-                  (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity,
-                  (SELECT coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber')
-                   FROM event e WHERE e.id = d.event_id) AS name, d.attempt_count,
+        r#"SELECT d.id, 'pending' AS "state!: DeliveryState", e.type AS "event?", e.entity_id AS "entity?",
+                  coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber') AS name, d.attempt_count,
                   d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
                   NULL::timestamptz AS finished_at
-           FROM delivery d WHERE d.webhook_id = $1 ORDER BY d.next_attempt_at, d.id LIMIT $2"#,
+           FROM (SELECT * FROM delivery WHERE webhook_id = $1 ORDER BY next_attempt_at, id LIMIT $2) AS d
+           LEFT JOIN LATERAL (SELECT type, entity_id, data FROM event WHERE event.id = d.event_id OFFSET 0) AS e ON true
+           ORDER BY d.next_attempt_at, d.id"#,
         webhook.get(),
         i64::try_from(PAGE).map_err(Problem::internal)?,
     )
@@ -163,58 +163,40 @@ pub async fn ended(db: &Database, webhook: WebhookId, wanted: &Filter) -> Result
     Ok(Page { deliveries, cut_short: next.is_some(), next })
 }
 
-/// Ended deliveries of a webhook that are counted for its page: the newest, and the newest of those that did not succeed.
+/// Ended deliveries of a webhook that are counted: the newest, and the newest of those that did not succeed. The query names it as a
+/// number.
 pub const OF_STATES: i64 = 1_000;
 
 /// How many deliveries of a webhook have ended in each state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    states: Vec<(DeliveryState, i64)>,
     /// The newest that were looked at, up to [`OF_STATES`].
     pub newest: i64,
+    /// Of these, those that were delivered.
+    pub delivered: i64,
+    /// Those that were exhausted, among the newest that did not succeed.
+    pub exhausted: i64,
+    /// Those that were cancelled, among the same.
+    pub cancelled: i64,
 }
 
 impl Counts {
     /// Those that did not succeed, up to [`OF_STATES`].
     #[must_use]
     pub fn unsuccessful(&self) -> i64 {
-        self.of(DeliveryState::Exhausted) + self.of(DeliveryState::Cancelled)
+        self.exhausted + self.cancelled
     }
 
     /// Those in a state; of those that were delivered, the ones among the newest.
     #[must_use]
     pub fn of(&self, state: DeliveryState) -> i64 {
-        self.states.iter().find(|(of, _)| *of == state).map_or(0, |(_, deliveries)| *deliveries)
-    }
-}
-
-/// Counts them: what did not succeed has an index. The order names the webhook, so that only its own index has it. The caller must
-/// have access to the webhook.
-pub async fn counts(db: &Database, webhook: WebhookId) -> Result<Counts, Problem> {
-    let found = sqlx::query!(
-        r#"WITH newest AS MATERIALIZED (
-               SELECT state FROM delivery_history WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT $2
-           ), failed AS MATERIALIZED (
-               SELECT state FROM delivery_history WHERE webhook_id = ANY (ARRAY[$1::uuid]) AND state <> 'delivered'
-               ORDER BY webhook_id DESC, finished_at DESC LIMIT $2
-           )
-           SELECT state AS "state?: DeliveryState", count(*) AS "deliveries!" FROM (
-               SELECT state FROM failed UNION ALL SELECT state FROM newest WHERE state = 'delivered'
-           ) AS s GROUP BY state
-           UNION ALL SELECT NULL, count(*) FROM newest"#,
-        webhook.get(),
-        OF_STATES,
-    )
-    .fetch_all(&db.main)
-    .await?;
-    let mut counts = Counts::default();
-    for row in found {
-        match row.state {
-            Some(state) => counts.states.push((state, row.deliveries)),
-            None => counts.newest = row.deliveries,
+        match state {
+            DeliveryState::Pending => 0,
+            DeliveryState::Delivered => self.delivered,
+            DeliveryState::Exhausted => self.exhausted,
+            DeliveryState::Cancelled => self.cancelled,
         }
     }
-    Ok(counts)
 }
 
 /// A delivery with what was sent and what was answered.
