@@ -214,16 +214,7 @@ pub async fn answer(
     };
     if let Some((limit, most)) = short {
         let first = Request { limit: Some(limit), ..request.clone() };
-        let mut connection = services.db.lists.acquire().await?;
-        let statement = Statement::new(scope, &first)?;
-        let rows = match limit {
-            0 => Some(Vec::new()),
-            _ => statement.rows(&mut connection, scope, &first, GATHERED).await?,
-        };
-        if let Some(rows) = rows
-            && count(&rows) <= most
-        {
-            let total = statement.total(&mut connection, &first, count(&rows)).await?;
+        if let Some((rows, total)) = read(services, scope, &first, most, GATHERED).await? {
             return Ok(Listed::Whole(envelope(&rows, first.offset, total)));
         }
     }
@@ -238,14 +229,34 @@ pub async fn answer(
 
 /// Answers a page, whole: `{"results":[…],"paging":{…}}`. For callers within the service.
 pub async fn page(services: &Services, scope: &Scope, request: &Request) -> Result<String, Problem> {
-    let statement = Statement::new(scope, request)?;
-    let mut connection = services.db.lists.acquire().await?;
-    let rows = match request.limit {
-        Some(0) => Vec::new(),
-        _ => statement.rows(&mut connection, scope, request, usize::MAX).await?.unwrap_or_default(),
-    };
-    let total = statement.total(&mut connection, request, count(&rows)).await?;
+    let (rows, total) = read(services, scope, request, i64::MAX, usize::MAX).await?.unwrap_or_default();
     Ok(envelope(&rows, request.offset, total))
+}
+
+/// The rows of a page, and how many match; nothing where there are more than `most`, or where they have more than `bytes`.
+///
+/// Of an e-shop that is new since the last analysis, Postgres expects no rows. Nested loops then compare each of its rows with each,
+/// and a list ends at its time limit. Without them, a plan takes as long as there are rows, whatever was expected.
+async fn read(
+    services: &Services,
+    scope: &Scope,
+    request: &Request,
+    most: i64,
+    bytes: usize,
+) -> Result<Option<(Vec<Row>, i64)>, Problem> {
+    let statement = Statement::new(scope, request)?;
+    let read = {
+        let mut connection = services.db.lists.acquire().await?;
+        statement.page(&mut connection, scope, request, most, bytes).await
+    };
+    match read {
+        Err(problem) if problem.is_cancelled() => {
+            let mut tx = services.db.lists.transaction(Some("BEGIN READ ONLY")).await?;
+            sqlx::raw_sql("SET LOCAL enable_nestloop = off").execute(&mut *tx).await?;
+            statement.page(&mut tx, scope, request, most, bytes).await.map_err(refused)
+        }
+        read => read,
+    }
 }
 
 fn count(rows: &[Row]) -> i64 {

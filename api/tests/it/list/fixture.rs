@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::kernel::context::Origin;
 use longshore_shared::kernel::ids;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -102,6 +103,11 @@ pub fn at(text: &str) -> DateTime<Utc> {
 
 /// Stores this many plain products.
 pub async fn store_many(api: &Api, count: i32) {
+    store_many_of(api, &api.tenant, count).await;
+}
+
+/// The same of any organisation.
+pub async fn store_many_of(api: &Api, tenant: &Tenant, count: i32) {
     sqlx::query(
         "WITH made AS (
              INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
@@ -113,8 +119,8 @@ pub async fn store_many(api: &Api, count: i32) {
          )
          INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $2 FROM made",
     )
-    .bind(api.tenant.organisation)
-    .bind(api.tenant.eshop)
+    .bind(tenant.organisation)
+    .bind(tenant.eshop)
     .bind(count)
     .execute(&api.services.db.main)
     .await

@@ -1,15 +1,19 @@
 //! Pages, orders and selections.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::statistics;
 use longshore_shared::list::Request;
 use longshore_shared::list::fields::product::PRODUCT;
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
-use super::fixture::{Good, MIGRATIONS, at, list, store_many};
+use super::fixture::{Good, MIGRATIONS, at, list, store_many, store_many_of};
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -134,4 +138,36 @@ async fn a_list_without_a_body_returns_everything(_: PgPoolOptions, options: PgC
     }
     let empty = list(&api, &api.user, "product", json!({"offset": 5})).await;
     assert_eq!(empty, json!({"results": [], "paging": {"returned": 0, "from": 5, "to": 5, "total": 0}}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_first_catalogue_of_an_eshop_is_listed_whatever_the_statistics_know(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const PRODUCTS: i32 = 20_000;
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    services::analyse_by_hand(&owner).await.unwrap();
+    // what is known is the large catalogue of another organisation
+    let earlier = Tenant::create(&api.services, "Earlier").await.unwrap();
+    store_many_of(&api, &earlier, 150_000).await;
+    sqlx::raw_sql("ANALYZE product, product_eshop").execute(&owner).await.unwrap();
+    store_many(&api, PRODUCTS).await;
+
+    let criteria = json!({"eshops": {"eq": api.tenant.eshop}});
+    let list = async |limit: i32| {
+        let body = json!({"criteria": criteria, "select": ["id"], "limit": limit});
+        let found = api.post(&api.connector, "/api/product/list", body).await.expect(200).json();
+        assert_eq!(found["results"].as_array().unwrap().len(), usize::try_from(limit).unwrap());
+        assert_eq!(found["paging"]["total"], PRODUCTS);
+    };
+    list(10).await;
+    list(300).await;
+
+    // a worker asks for it every second
+    assert!(statistics::refresh(&api.services.db.main).await.unwrap() >= 1);
+    let started = Instant::now();
+    list(10).await;
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }

@@ -13,7 +13,6 @@ use super::sql::{Alias, Binder, Sql};
 use super::{EVERYTHING, LIMIT, Request};
 use longshore_kernel::access::Scope;
 use longshore_kernel::problem::{Problem, UNAVAILABLE};
-use longshore_kernel::sqlstate::is_cancelled;
 
 /// A request as SQL: an inner query picks rows in their order, an outer one makes records of what it picked, so that what
 /// `offset` skips costs no record.
@@ -54,6 +53,28 @@ impl Statement {
         Ok(Self { rows, order: order.outer, arguments, total, total_arguments, shape })
     }
 
+    /// The rows of a page, and how many match; `None` where there are more than `most`, or where they have more than `bytes`.
+    pub(super) async fn page(
+        &self,
+        connection: &mut PgConnection,
+        scope: &Scope,
+        request: &Request,
+        most: i64,
+        bytes: usize,
+    ) -> Result<Option<(Vec<Row>, i64)>, Problem> {
+        let rows = match request.limit {
+            Some(0) => Some(Vec::new()),
+            _ => self.rows(connection, scope, request, bytes).await?,
+        };
+        let Some(rows) = rows else { return Ok(None) };
+        let returned = i64::try_from(rows.len()).map_err(Problem::internal)?;
+        if returned > most {
+            return Ok(None);
+        }
+        let total = self.total(connection, request, returned).await?;
+        Ok(Some((rows, total)))
+    }
+
     /// The rows of a page, with their related records where they are wanted; `None` where they have more than `most` bytes.
     pub(super) async fn rows(
         &self,
@@ -65,7 +86,7 @@ impl Statement {
         let (sql, arguments) = self.bounded(request.limit, request.offset)?;
         let mut found = sqlx::query_with(sql.finish(), arguments).fetch(&mut *connection);
         let (mut rows, mut bytes) = (Vec::new(), 0);
-        while let Some(row) = found.try_next().await.map_err(refused)? {
+        while let Some(row) = found.try_next().await? {
             let row = self.shape.read(&row)?;
             bytes += row.json.len();
             if bytes > most {
@@ -116,7 +137,7 @@ impl Statement {
             return Ok(request.offset + returned);
         }
         let query = sqlx::query_scalar_with(self.total.clone().finish(), self.total_arguments.clone());
-        let total: i64 = query.fetch_one(connection).await.map_err(refused)?;
+        let total: i64 = query.fetch_one(connection).await?;
         // rows that were added in the meantime are counted too; removed rows must not make the page inconsistent
         let seen = if returned > 0 { request.offset + returned } else { 0 };
         Ok(total.max(seen))
@@ -124,15 +145,13 @@ impl Statement {
 }
 
 /// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
-pub(super) fn refused(error: sqlx::Error) -> Problem {
-    match &error {
-        error if is_cancelled(error) => Problem::new(
-            &UNAVAILABLE,
-            "the list takes too long; narrow its criteria or request fewer records",
-        )
-        .retry_after(Duration::from_secs(5)),
-        _ => error.into(),
+pub(super) fn refused(problem: impl Into<Problem>) -> Problem {
+    let problem = problem.into();
+    if !problem.is_cancelled() {
+        return problem;
     }
+    let detail = "the list takes too long; narrow its criteria or request fewer records";
+    Problem::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(5))
 }
 
 #[cfg(test)]

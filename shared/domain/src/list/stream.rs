@@ -36,8 +36,8 @@ const NESTED_BATCH: usize = 64;
 /// How long the rows of a batch may take: to be found, and to be sent to a reader that takes its time.
 const BATCH_PATIENCE: &str = "SET LOCAL statement_timeout = '60s'";
 
-/// How long the count may take.
-const COUNT_PATIENCE: &str = "SET LOCAL statement_timeout = '5s'";
+/// How long the count may take. Without nested loops it takes as long as there are rows, whatever Postgres expects (`read` in `list`).
+const COUNT_PATIENCE: &str = "SET LOCAL statement_timeout = '5s'; SET LOCAL enable_nestloop = off";
 
 /// The answer, in pieces.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ enum End {
 
 impl From<Problem> for End {
     fn from(problem: Problem) -> Self {
-        Self::Failed(problem)
+        Self::Failed(refused(problem))
     }
 }
 
