@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::{MIGRATIONS, World};
 
@@ -105,6 +106,11 @@ async fn late_parcels_are_told_all_together_and_a_change_of_the_status_is_told_a
     let after = world.report(&order, at).await.expect(200).json();
     let events = world.events(&order, before + 2).await;
     assert_eq!(events[0].1["fields"], json!({"packedAt": after["packedAt"]}));
+    let audited = sqlx::query_scalar::<_, Value>(
+        "SELECT changes -> 'packedAt' -> 1 FROM audit WHERE entity_id = $1 ORDER BY id DESC LIMIT 1",
+    );
+    let id: Uuid = order["id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(audited.bind(id).fetch_one(&world.api.services.db.main).await.unwrap(), after["packedAt"]);
     // nothing new, no event
     world.report(&order, report("2")).await.expect(200);
     assert_eq!(world.events(&order, before + 3).await, []);

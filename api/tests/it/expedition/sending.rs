@@ -92,8 +92,8 @@ async fn what_is_no_longer_active_or_stocked_is_named_with_its_value(
     let expected = [
         format!("carrier inactive {}", world.carrier),
         format!("items[1].product inactive {}", world.lamp),
-        // a part is sold where its bundle is
-        format!("items[2].product inactive {part}"),
+        // a part is sold where its bundle is, which is what was ordered
+        format!("items[2].product inactive {set}"),
     ];
     assert_eq!(errors(&sent), expected);
     // what it says can be read from the event, too

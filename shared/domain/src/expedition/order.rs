@@ -97,8 +97,8 @@ pub(super) struct Item {
     pub(super) stock: Option<StockId>,
     /// Whether the product is physical.
     pub(super) is_physical: bool,
-    /// Whether it is active, and sold in the e-shop; of a part of a bundle, the bundle is.
-    pub(super) is_sold: bool,
+    /// What was ordered (it, or the bundle that it is a part of), where that is not active, or not sold in the e-shop.
+    pub(super) unsold: Option<ProductId>,
 }
 
 impl Order {
@@ -140,7 +140,7 @@ impl Order {
             path => {
                 let position = path.strip_prefix("items[")?.split_once(']')?.0.parse::<i32>().ok()?;
                 let item = self.items.iter().find(|item| item.position == position)?;
-                Some(item.product.get())
+                Some(item.unsold.filter(|_| item.is_physical).unwrap_or(item.product).get())
             }
         }
     }
@@ -151,7 +151,7 @@ impl Order {
             let path = format!("items[{}].product", item.position);
             if !item.is_physical {
                 violations.push(Violation::new(path, "not_stocked", "is not physical, so it has no stock"));
-            } else if !item.is_sold {
+            } else if item.unsold.is_some() {
                 violations.push(Violation::new(path, "inactive", "is not active, or not sold in the e-shop"));
             }
         }
@@ -292,8 +292,9 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                               'id', i.id, 'position', i.position, 'product', i.product_id,
                               'productSku', coalesce(p.product_sku, ''), 'quantity', i.quantity, 'stock', k.id,
                               'is_physical', coalesce(p.type = 'physical', false),
-                              'is_sold', coalesce(b.active AND EXISTS (
-                                  SELECT FROM product_eshop x WHERE x.product_id = b.id AND x.eshop_id = e.eshop_id), false))
+                              'unsold', CASE WHEN (b.active AND EXISTS (
+                                  SELECT FROM product_eshop x WHERE x.product_id = b.id AND x.eshop_id = e.eshop_id)) IS NOT TRUE
+                                  THEN coalesce(u.product_id, i.product_id) END)
                           ORDER BY i.position)
                    FROM expedition_item i
                    LEFT JOIN product p ON p.id = i.product_id

@@ -187,7 +187,7 @@ impl Items {
         });
         let position = i32::try_from(self.list.len()).unwrap_or(i32::MAX);
         let id = ExpeditionItemId::new();
-        Item { id, position, product, product_sku, quantity, stock, is_physical: true, is_sold: true }
+        Item { id, position, product, product_sku, quantity, stock, is_physical: true, unsold: None }
     }
 }
 

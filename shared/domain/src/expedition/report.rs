@@ -1,7 +1,7 @@
 //! What reports of a warehouse have in common, by hand ([`super::progress`]) or as news ([`super::news`]): parcels, errors, and
 //! when a status was reached.
 
-use chrono::{DateTime, Duration, Utc};
+use chrono::{DateTime, Duration, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use crate::list::fields::expedition::ExpeditionStatus as Status;
@@ -70,6 +70,13 @@ pub(super) struct Times {
 }
 
 impl Times {
+    /// By the names of their fields, as the record shows them.
+    pub(super) fn shown(&self) -> [(&'static str, Value); 3] {
+        let show =
+            |at: Option<DateTime<Utc>>| json!(at.map(|at| at.to_rfc3339_opts(SecondsFormat::Micros, false)));
+        [("packedAt", show(self.packed)), ("sentAt", show(self.sent)), ("deliveredAt", show(self.delivered))]
+    }
+
     /// A status of the line was reached at a moment: so were those before it, at the latest.
     pub(super) fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
         let earliest = |known: Option<DateTime<Utc>>, from: Status| match known {

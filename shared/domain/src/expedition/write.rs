@@ -159,14 +159,11 @@ pub(super) fn booked_event(order: &Order, status: Status) -> Value {
     data(order, status, &["items".to_owned()], &json!({"items": order.booked_items(status)}))
 }
 
-/// Fields that are points in time.
-const MOMENTS: &[&str] = &["eshopOrderDate", "packedAt", "sentAt", "deliveredAt"];
-
 /// The value of a field that changed, as the record shows it.
 fn shown(order: &Order, status: Status, change: &FieldChange) -> Value {
     match (change.field, change.new.as_str()) {
         ("items", _) => order.booked_items(status),
-        (field, Some(text)) if MOMENTS.contains(&field) => match DateTime::parse_from_rfc3339(text) {
+        ("eshopOrderDate", Some(text)) => match DateTime::parse_from_rfc3339(text) {
             Ok(at) => json!(at.to_utc().to_rfc3339_opts(SecondsFormat::Micros, false)),
             Err(_) => change.new.clone(),
         },

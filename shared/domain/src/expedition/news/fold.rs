@@ -119,9 +119,7 @@ impl<'o> Fold<'o> {
             return self.take_of_canceled(row);
         }
         match self.standing(row.number) {
-            Standing::NotYet => {
-                return Err(Refused::new("expedition", "not_handed_over", "was not handed over"));
-            }
+            Standing::NotYet => return Err(not_handed_over(row.number)),
             Standing::Old(number) => return Err(self.take_of_old(row, number)),
             Standing::Has => {}
         }
@@ -155,7 +153,7 @@ impl<'o> Fold<'o> {
     /// One that is cancelled does not come back: what was packed has left the stock nevertheless.
     fn take_of_canceled(&mut self, row: &Row) -> Result<(), Refused> {
         if row.number.is_some_and(|number| number > self.fixed.number.unwrap_or(0)) {
-            return Err(Refused::new("expedition", "not_handed_over", "was not handed over by this number"));
+            return Err(not_handed_over(row.number));
         }
         if row.is_packed() {
             let number = row.number.or(self.fixed.number).unwrap_or(0);
@@ -402,8 +400,21 @@ fn fill(items: &[Item], gone: &mut [Gone], index: usize, sent: &Sent) -> Result<
     Ok(())
 }
 
+fn not_handed_over(number: Option<i32>) -> Refused {
+    let (path, message) = match number {
+        Some(number @ 1..) => {
+            ("number", format!("must not be {number}: the order was not handed over by that number"))
+        }
+        _ => ("expedition", "was not handed over".to_owned()),
+    };
+    Refused::new(path, "not_handed_over", message)
+}
+
 fn old_number(number: i32) -> Refused {
-    let message = format!("must not be {number}: the warehouse has given it back, or refused it");
+    let message = match number {
+        0 => "must not be 0: the order was handed over by a call, whose number is greater".to_owned(),
+        number => format!("must not be {number}: the warehouse has given it back, or refused it"),
+    };
     Refused::new("number", "old_number", message)
 }
 

@@ -219,7 +219,7 @@ async fn former(
             quantity: row.quantity,
             stock: row.stock,
             is_physical: row.stock.is_some(),
-            is_sold: false,
+            unsold: None,
         };
         former.entry(row.expedition).or_default().entry(row.number).or_default().push(item);
     }

@@ -113,9 +113,9 @@ fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
     };
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));
-    add("packedAt", json!(had.times.packed), json!(known.times.packed));
-    add("sentAt", json!(had.times.sent), json!(known.times.sent));
-    add("deliveredAt", json!(had.times.delivered), json!(known.times.delivered));
+    for ((field, old), (_, new)) in had.times.shown().into_iter().zip(known.times.shown()) {
+        add(field, old, new);
+    }
     let numbers: Vec<_> = parcels::new_parcels(fold).map(|parcel| &parcel.number).collect();
     if !numbers.is_empty() {
         add("parcels", Value::Null, json!(numbers));

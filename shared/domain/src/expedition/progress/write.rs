@@ -45,9 +45,9 @@ pub(super) async fn write(
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));
     add("handover", json!(old.handover), json!(state.handover));
-    add("packedAt", json!(step.had.packed), json!(step.times.packed));
-    add("sentAt", json!(step.had.sent), json!(step.times.sent));
-    add("deliveredAt", json!(step.had.delivered), json!(step.times.delivered));
+    for ((field, old), (_, new)) in step.had.shown().into_iter().zip(step.times.shown()) {
+        add(field, old, new);
+    }
     if !step.parcels.is_empty() {
         let numbers: Vec<_> = step.parcels.iter().map(|parcel| &parcel.number).collect();
         add("parcels", Value::Null, json!(numbers));

@@ -62,10 +62,11 @@ const FIELDS: &[Field] = &[
     Field::boolean("reported", "({t}.id IS NOT NULL)"),
     Field::text("wmsInternalId", "NULL::text").or_null(),
     Field::one("inboundReceipt", "{t}.receipt_id", &INBOUND_RECEIPT).or_null(),
-    // that of its order, under the same id
+    // that of its order, under the same id; what left although the order was canceled has none
     Field::one(
         "outboundReceipt",
-        concat!("(CASE WHEN {t}.kind = 'expedited' THEN ", of_own_eshop!("expedition_id"), " END)"),
+        "(SELECT x.id FROM expedition x WHERE {t}.kind = 'expedited' AND x.id = {t}.expedition_id
+              AND x.packed_at IS NOT NULL AND ({e} IS NULL OR x.eshop_id = {e}))",
         &OUTBOUND_RECEIPT,
     )
     .or_null(),

@@ -1,7 +1,10 @@
 //! Answers to a cancel, and what is quicker. The cancel is made as the hand-over leaves it: `waiting_for_cancel`.
 
+use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
+use longshore_shared::list::{self, Request};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -136,6 +139,12 @@ async fn what_was_packed_though_it_is_canceled_leaves_the_stock_once(
     .await
     .unwrap();
     assert_eq!(left, [(-1, true)]);
+    let completed = json!({"criteria": {"movementSubType": {"eq": "completion"}}, "select": ["expedition", "outboundReceipt"]});
+    let completed = Request::read(&STOCK_MOVEMENT, Some(completed)).unwrap();
+    let page = list::page(&place.world.services, &Scope::Everything, &completed).await.unwrap();
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let moved = json!([{"expedition": order, "outboundReceipt": null}]);
+    assert_eq!(page["results"], moved, "an order that is not packed has no receipt");
     let (_, errors) = tell(&place, &[news("4", order, json!({"status": "take_out"}))]).await;
     assert_eq!(errors, ["0 4 old_number"]);
     place.must_hold().await;

@@ -81,6 +81,12 @@ async fn an_order_that_the_warehouse_cannot_do_is_incorrect_and_its_number_is_ol
         news("5", order, json!({"number": 2, "status": "take_out"})),
     ];
     assert_eq!(tell(&place, &late).await.1, ["0 3 old_number", "1 4 old_number", "2 5 not_handed_over"]);
+    let message: String =
+        sqlx::query_scalar("SELECT message FROM job_item_error WHERE code = 'not_handed_over'")
+            .fetch_one(&place.world.owner)
+            .await
+            .unwrap();
+    assert_eq!(message, "number must not be 2: the order was not handed over by that number");
     is_at(&place, order, "accepted").await;
     // the pieces of the old number have left, and the order is still to be packed
     let packed = news(

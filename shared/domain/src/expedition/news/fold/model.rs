@@ -30,7 +30,7 @@ fn order(status: Status, handover: Option<HandoverState>) -> Order {
         quantity: QUANTITIES[place],
         stock: Some(StockId::from_u128(product)),
         is_physical: true,
-        is_sold: true,
+        unsold: None,
     };
     Order {
         id: ExpeditionId::from_u128(1),
