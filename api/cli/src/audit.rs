@@ -11,7 +11,7 @@ pub(super) struct Audit {
     /// Only this action, such as `queue.pause`.
     #[arg(long)]
     action: Option<String>,
-    /// Only changes by the account or token with this name.
+    /// Only changes by the account or token with this name or id.
     #[arg(long)]
     actor: Option<String>,
     /// Only changes of this record.
@@ -27,7 +27,7 @@ pub(super) struct Audit {
     #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
     /// Only changes since a time, a date, or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 6h.
-    #[arg(long, value_parser = read::moment)]
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: Option<DateTime<Utc>>,
     #[command(flatten)]
     part: Part<20>,
@@ -35,14 +35,19 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        let by = if self.actor.as_deref().is_some_and(|actor| read::id(actor).is_ok()) {
+            "actor.id"
+        } else {
+            "actor.name"
+        };
         let mut query = ListQuery::new()
             .equal("action", self.action)
-            .equal("actor.name", self.actor)
+            .equal(by, self.actor)
             .equal("requestId", self.request)
             .equal("entity.id", self.entity)
             .equal("job", self.job)
             .equal("organisation", self.organisation)
-            .sort("at", Order::Descending);
+            .sort("id", Order::Descending);
         if let Some(since) = self.since {
             query = query.filter("at", "gte", since);
         }

@@ -46,7 +46,7 @@ pub(super) struct List {
     #[arg(long)]
     event: Option<String>,
     /// Only deliveries since a time, a date, or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 6h.
-    #[arg(long, value_parser = read::moment)]
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: Option<DateTime<Utc>>,
     #[command(flatten)]
     part: Part<20>,
@@ -89,10 +89,10 @@ pub(super) struct Replay {
     #[arg(long)]
     host: Option<String>,
     /// Only deliveries that ended since a time, a date (UTC), or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 90s, 15m, 6h, 2d.
-    #[arg(long, value_parser = read::moment)]
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: DateTime<Utc>,
     /// Only deliveries that ended before that time.
-    #[arg(long, value_parser = read::moment)]
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     until: Option<DateTime<Utc>>,
     /// Also deliveries that succeeded.
     #[arg(long)]
@@ -129,7 +129,7 @@ impl List {
             .equal("entity.id", self.entity)
             .among("state", &self.state)
             .equal("event", self.event)
-            .sort("createdAt", Order::Descending);
+            .sort("id", Order::Descending);
         if let Some(since) = self.since {
             query = query.filter("createdAt", "gte", since);
         }

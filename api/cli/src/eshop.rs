@@ -72,7 +72,11 @@ impl EshopCommand {
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let mut query =
-            ListQuery::new().equal("organisation", self.organisation).sort("name", Order::Ascending).nested();
+            ListQuery::new().equal("organisation", self.organisation).sort("name", Order::Ascending);
+        // a table has the name of the organisation; JSON is the record
+        if !self.part.is_json() {
+            query = query.nested();
+        }
         if let Some(name) = &self.name {
             query = query.filter("name", "like", name);
         }

@@ -10,7 +10,7 @@ use longshore_client::{
     Answer, Client, DateTime, Job, JobResult, JobState, ListQuery, Order, Outcome, Utc, Uuid, Value,
 };
 
-use crate::list::Part;
+use crate::list::{self, Part};
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -39,9 +39,9 @@ pub(super) struct List {
     /// Only jobs in these states, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(JobState::ALL))]
     state: Vec<String>,
-    /// Only jobs of this kind.
-    #[arg(long, value_parser = PossibleValuesParser::new(Job::KINDS))]
-    kind: Option<String>,
+    /// Only jobs of these kinds, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Job::KINDS))]
+    kind: Vec<String>,
     /// Only jobs of this organisation.
     #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
@@ -127,7 +127,7 @@ impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let query = ListQuery::new()
             .among("state", &self.state)
-            .equal("kind", self.kind)
+            .among("kind", &self.kind)
             .equal("organisation", self.organisation)
             .equal("eshop", self.eshop)
             .sort("createdAt", Order::Descending);
@@ -148,7 +148,7 @@ impl List {
         for (row, job) in rows.iter_mut().zip(answer["results"].as_array().into_iter().flatten()) {
             row.extend([waits_for(job).unwrap_or_else(|| "-".to_owned()), table::cell(job, "error")]);
         }
-        table::write(&mut stdout().lock(), &heads, &rows)?;
+        list::write_rows(&answer, &heads, &rows)?;
         Ok(Exit::Done)
     }
 }
@@ -179,9 +179,14 @@ async fn refused(client: &Client, job: Uuid, failed: u64) -> anyhow::Result<()> 
     let rows = table::rows(&refused["results"], &OF_REFUSED);
     let mut out = stdout().lock();
     table::write(&mut out, &OF_REFUSED, &rows)?;
-    let more = failed.saturating_sub(rows.len().try_into()?);
+    let (written, kept) = (rows.len().try_into()?, refused["paging"]["total"].as_u64().unwrap_or(failed));
+    let more = failed.saturating_sub(written);
     if more > 0 {
-        writeln!(out, "… and {} more: longshore job errors {job} --all", HumanCount(more))?;
+        let kept = match kept.saturating_sub(written) {
+            kept if kept < more => format!(", of which {} are kept", HumanCount(kept)),
+            _ => String::new(),
+        };
+        writeln!(out, "… and {} more{kept}: longshore job errors {job} --all", HumanCount(more))?;
     }
     Ok(())
 }

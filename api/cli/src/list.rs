@@ -1,8 +1,9 @@
 //! Lists: how much of one is asked for, and its table.
 
-use std::io::{self, Write as _, stdout};
+use std::io::{self, Write as _, stderr, stdout};
 
 use clap::Args;
+use indicatif::HumanCount;
 use longshore_client::{Call, Client, ListQuery, Page, Value};
 
 use crate::remote::{self, Remote};
@@ -27,6 +28,11 @@ impl<const LIMIT: u32> Part<LIMIT> {
         self.remote.client()
     }
 
+    /// Whether it is written as JSON, as the service sends it.
+    pub(super) fn is_json(&self) -> bool {
+        self.remote.json
+    }
+
     /// Asks for it. `None` where it is written as JSON already.
     pub(super) async fn ask<T>(
         &self,
@@ -41,7 +47,10 @@ impl<const LIMIT: u32> Part<LIMIT> {
         query: &ListQuery,
         list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
     ) -> anyhow::Result<Option<Value>> {
-        let answer = remote::json(&list(&self.client()?, query).answer().await?)?;
+        let answer = list(&self.client()?, query).answer().await?;
+        // what has no records and does not say how many there are is no list
+        answer.read::<Page<Value>>()?;
+        let answer = remote::json(&answer)?;
         if self.remote.json {
             writeln!(stdout(), "{answer}")?;
             return Ok(None);
@@ -77,5 +86,17 @@ impl<const LIMIT: u32> Part<LIMIT> {
 
 fn write(answer: &Value, columns: &[(&str, &str)]) -> io::Result<()> {
     let (heads, paths): (Vec<_>, Vec<_>) = columns.iter().copied().unzip();
-    table::write(&mut stdout().lock(), &heads, &table::rows(&answer["results"], &paths))
+    write_rows(answer, &heads, &table::rows(&answer["results"], &paths))
+}
+
+/// Writes the rows of a list, and says where there are others.
+pub(super) fn write_rows(answer: &Value, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    table::write(&mut stdout().lock(), heads, rows)?;
+    let place = |name: &str| answer["paging"][name].as_u64().unwrap_or_default();
+    let (from, to, total) = (place("from"), place("to"), place("total"));
+    if to < total && from < to {
+        let (from, to, total) = (HumanCount(from + 1), HumanCount(to), HumanCount(total));
+        writeln!(stderr(), "{from} to {to} of {total}; --limit and --offset list others")?;
+    }
+    Ok(())
 }

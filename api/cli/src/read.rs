@@ -36,6 +36,8 @@ fn before(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         _ => {}
     }
     absolute(text).or_else(|| {
+        // `-6h` is how others write it
+        let text = text.strip_prefix('-').unwrap_or(text);
         let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
         let count: i64 = count.parse::<u32>().ok()?.into();
         let span = match unit {
@@ -62,6 +64,7 @@ mod tests {
             ("2027-01-31", "2027-01-31T00:00:00+00:00"),
             ("90s", "2027-03-01T11:58:30+00:00"),
             ("6h", "2027-03-01T06:00:00+00:00"),
+            ("-6h", "2027-03-01T06:00:00+00:00"),
             ("2d", "2027-02-27T12:00:00+00:00"),
             ("today", "2027-03-01T00:00:00+00:00"),
             ("yesterday", "2027-02-28T00:00:00+00:00"),
@@ -73,7 +76,7 @@ mod tests {
             "h",
             "6",
             "6x",
-            "-6h",
+            "--6h",
             "tomorrow",
             "2027-13-01",
             "99999999999d",

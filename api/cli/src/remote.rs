@@ -5,6 +5,7 @@ use std::fmt;
 use clap::error::ErrorKind;
 use clap::{Args, Command};
 use longshore_client::{Answer, Client, Error, Value};
+use serde_json::Map;
 
 use crate::Usage;
 use crate::profile;
@@ -65,7 +66,8 @@ impl Remote {
     }
 
     fn caller(&self) -> anyhow::Result<(String, Token)> {
-        if let Some(token) = &self.token {
+        // a variable that is set to nothing is not set
+        if let Some(token) = self.token.as_ref().filter(|token| !token.0.is_empty()) {
             return Ok((self.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()), token.clone()));
         }
         let name = shown(&self.profile);
@@ -90,9 +92,10 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     }
 }
 
-/// The response as JSON, for programs.
+/// The response as JSON, for programs. Every response that a command shows is an object: no body, or another value, is not of the
+/// service.
 pub(super) fn json(answer: &Answer) -> Result<Value, Error> {
-    answer.read()
+    answer.read::<Map<String, Value>>().map(Value::Object)
 }
 
 /// Why a command failed, without control characters of the service.

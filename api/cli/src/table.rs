@@ -7,19 +7,41 @@ use serde_json::Value;
 
 use crate::read::now;
 
-/// Writes rows under their headings, in columns as wide as necessary.
+/// The widest that a column stays where its table does not fit: an id, which people copy.
+const KEPT: usize = 36;
+
+/// Writes rows under their headings, in columns as wide as necessary; on a terminal, in lines that fit.
 pub(super) fn write(out: &mut impl Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let terminal = console::Term::stdout();
+    let room = terminal.is_term().then(|| terminal.size_checked()).flatten();
+    write_within(out, heads, rows, room.map(|(_, columns)| columns.into()))
+}
+
+fn write_within(
+    out: &mut impl Write,
+    heads: &[&str],
+    rows: &[Vec<String>],
+    room: Option<usize>,
+) -> io::Result<()> {
     let heads: Vec<String> = heads.iter().map(|head| head.to_uppercase()).collect();
     let width = |column: usize| {
         let cells = std::iter::once(&heads).chain(rows).filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let needed = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    while let Some(excess) = room.and_then(|room| needed(&widths).checked_sub(room + 1)) {
+        // the widest is cut first; what then still does not fit is wrapped by the terminal
+        let Some(widest) = widths.iter_mut().filter(|width| **width > KEPT).max() else { break };
+        *widest = KEPT.max(widest.saturating_sub(excess + 1));
+    }
     for row in std::iter::once(&heads).chain(rows) {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            let cut = (cell.chars().count() > *width)
+                .then(|| cell.chars().take(width.saturating_sub(1)).chain(['…']).collect::<String>());
             // no spaces behind the last column
             let width = if column + 1 == row.len() { 0 } else { *width };
-            coloured(cell, &format!("{cell:<width$}"))
+            coloured(cell, &format!("{:<width$}", cut.as_ref().unwrap_or(cell)))
         });
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  "))?;
     }
@@ -119,6 +141,22 @@ mod tests {
     }
 
     #[test]
+    fn on_a_terminal_the_widest_cells_are_cut_and_ids_are_not() {
+        let id = "0192a1b2-7000-7000-8000-000000000008";
+        let rows = [vec![id.to_owned(), "x".repeat(90), "y".repeat(50)], vec!["-".to_owned(); 3]];
+        let line = |room| {
+            let mut text = Vec::new();
+            write_within(&mut text, &["id", "error", "more"], &rows, room).unwrap();
+            String::from_utf8(text).unwrap().lines().nth(1).unwrap().to_owned()
+        };
+        assert_eq!(line(None), format!("{id}  {}  {}", "x".repeat(90), "y".repeat(50)));
+        assert_eq!(line(Some(200)), line(None));
+        assert_eq!(line(Some(150)), format!("{id}  {}…  {}", "x".repeat(59), "y".repeat(50)));
+        let least = format!("{id}  {}…  {}…", "x".repeat(35), "y".repeat(35));
+        assert_eq!((line(Some(112)), line(Some(40))), (least.clone(), least));
+    }
+
+    #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_a_missing_value_is_a_dash() {
         let answer = json!({"results": [
             {"id": 1, "progress": {"done": 10}, "error": null},
@@ -126,7 +164,7 @@ mod tests {
         ]});
         let mut text = Vec::new();
         let rows = rows(&answer["results"], &["id", "progress.done", "error", "none"]);
-        write(&mut text, &["id", "done", "error", "none"], &rows).unwrap();
+        write_within(&mut text, &["id", "done", "error", "none"], &rows, None).unwrap();
         let expected = "\
 ID    DONE  ERROR     NONE
 1     10    -         -

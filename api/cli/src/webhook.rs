@@ -106,7 +106,7 @@ pub(super) struct Recover {
     #[arg(value_parser = read::id)]
     id: Uuid,
     /// A time, a date (UTC), or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 90s, 15m, 6h, 2d.
-    #[arg(long, value_parser = read::moment)]
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: DateTime<Utc>,
     /// End as soon as the job is accepted, and print its id.
     #[arg(long)]

@@ -331,8 +331,13 @@ async fn a_refusal_is_shown_with_its_fields_and_has_its_own_exit_status(
     let missing = ["sync", "products", "/nowhere/products.ndjson", "--eshop", &nobody];
     let missing = world.run(&world.api.user, &missing).await.ends_with(1);
     assert!(missing.stderr.starts_with("error: /nowhere/products.ndjson: "), "{missing:?}");
-    // a missing token is a usage error
-    longshore(&["job", "list"], &[("LONGSHORE_URL", &world.server.url())]).await.ends_with(2);
+    // a missing token is a usage error, and so is an empty one
+    let url = world.server.url();
+    for environment in
+        [&[("LONGSHORE_URL", url.as_str())][..], &[("LONGSHORE_URL", &url), ("LONGSHORE_TOKEN", "")]]
+    {
+        longshore(&["job", "list"], environment).await.ends_with(2);
+    }
 }
 
 #[tokio::test]
@@ -348,6 +353,15 @@ async fn a_missing_or_different_service_is_distinguished_from_a_refusal() {
     let (url, environment) = (other.url(""), ("LONGSHORE_TOKEN", "t"));
     let strange = longshore(&["job", "list"], &[("LONGSHORE_URL", &url), environment]).await.ends_with(4);
     assert!(strange.stderr.contains("does not answer as Longshore does: status 404"), "{strange:?}");
+    // no body is no empty list, and neither is an object without one
+    let id = uuid::Uuid::from_u128(7).to_string();
+    for body in ["", "{}", "[]"] {
+        other.answer_all(Answer::Body(200, Bytes::from_static(body.as_bytes())));
+        for command in [&["job", "list"][..], &["audit", "--json"], &["job", "errors", &id, "--all"]] {
+            let strange = longshore(command, &[("LONGSHORE_URL", &url), environment]).await.ends_with(4);
+            assert!(strange.stderr.contains("does not answer as Longshore does: "), "{body:?} {strange:?}");
+        }
+    }
 }
 
 #[tokio::test]

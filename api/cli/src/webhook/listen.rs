@@ -42,7 +42,7 @@ pub(crate) struct Listen {
     #[arg(long, value_name = "URL", value_parser = destination)]
     forward_to: reqwest::Url,
     /// Start with the deliveries since a time, a date, or a span until now: 2027-01-31, yesterday, 6h. Without it, only new ones.
-    #[arg(long, value_parser = read::moment)]
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: Option<DateTime<Utc>>,
     /// Secret to sign with (`whsec_…`). Without it, a new one is made and printed.
     #[arg(long, env = "LONGSHORE_WEBHOOK_SECRET", hide_env_values = true)]

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::ids;
 use longshore_shared::kernel::statistics;
 use longshore_shared::list::Request;
+use longshore_shared::list::fields::delivery::DELIVERY;
 use longshore_shared::list::fields::product::PRODUCT;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
@@ -111,6 +113,65 @@ async fn an_index_provides_the_default_order_in_both_directions(_: PgPoolOptions
             plan.contains("using product_by_") && !plan.contains("Seq Scan"),
             "{field} {order}:\n{sql}\n{plan}"
         );
+    }
+}
+
+/// Rows of the part of a plan that has most of them.
+fn most_rows(plan: &Value) -> f64 {
+    let of_parts = plan["Plans"].as_array().into_iter().flatten().map(most_rows);
+    let own = plan["Actual Rows"].as_f64().unwrap() * plan["Actual Loops"].as_f64().unwrap();
+    of_parts.fold(own, f64::max)
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_page_of_deliveries_reads_no_more_than_a_page_of_each_table(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const EACH: &str = "10000";
+    let api = Api::new(&options).await;
+    let noisy = Tenant::create(&api.services, "Noisy").await.unwrap();
+    let owner = PgPool::connect_with(options).await.unwrap();
+    services::analyse_by_hand(&owner).await.unwrap();
+    let hook = ids::new_id();
+    let fill = format!(
+        "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+         VALUES ('{hook}', '{own}', '{eshop}', '*', 'https://shop.example', true, 'none', ''),
+                (uuid_v7(), '{other}', '{others}', '*', 'https://noisy.example', true, 'none', '');
+         ANALYZE webhook, delivery, delivery_history;
+         CREATE TEMP TABLE made AS
+             SELECT w.*, n FROM webhook w, generate_series(1, {EACH}) AS n WHERE w.id <> '{hook}' OR n <= 30;
+         INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+             SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() FROM made;
+         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+                                       attempt_count, attempts, created_at, finished_at)
+             SELECT uuid_v7(), id, eshop_id, organisation_id, uuid_v7(), 'product_change', uuid_v7(), 'delivered', 1, '[]', now(),
+                    now()
+             FROM made",
+        own = api.tenant.organisation,
+        eshop = api.tenant.eshop,
+        other = noisy.organisation,
+        others = noisy.eshop,
+    );
+    sqlx::raw_sql(AssertSqlSafe(fill)).execute(&owner).await.unwrap();
+    let plan = async |scope: &Scope, body: Value, values: &[String]| {
+        let mut sql = Request::read(&DELIVERY, Some(body)).unwrap().sql(scope).unwrap();
+        for (number, value) in values.iter().enumerate().rev() {
+            sql = sql.replace(&format!("${}", number + 1), value);
+        }
+        let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}");
+        let plan: Value = sqlx::query_scalar(AssertSqlSafe(explain)).fetch_one(&owner).await.unwrap();
+        most_rows(&plan[0]["Plan"])
+    };
+    let own = Scope::Organisations([api.tenant.organisation].into());
+    let organisation = format!("'{}'::uuid", api.tenant.organisation);
+    let page = ["10", "10", "0"].map(str::to_owned);
+    for order in ["ASC", "DESC"] {
+        let body = json!({"sort": [{"field": "id", "order": order}], "limit": 10});
+        let all = plan(&Scope::Everything, body.clone(), &page).await;
+        assert!(all <= 20.0, "{order}: of all, {all} rows were read for a page of 10");
+        let own = plan(&own, body, &[&[organisation.clone()], page.as_slice()].concat()).await;
+        assert!(own <= 60.0, "{order}: beside a noisy neighbour, {own} rows were read for a page of 10");
     }
 }
 

@@ -64,8 +64,7 @@ async fn a_field_may_be_null_exactly_where_its_column_may(pool: PgPool) {
     let mut checked = 0;
     for resource in TABLES {
         // some tables of fields show only some rows of a table
-        let table = resource.table.strip_prefix("(SELECT * FROM ").unwrap_or(resource.table);
-        let table = table.split(' ').next().unwrap();
+        let table = resource.tables[0].trim_start_matches("(SELECT * FROM ").split(' ').next().unwrap();
         for (field, column) in columns(resource.fields) {
             let not_null: bool = sqlx::query_scalar(
                 "SELECT attnotnull FROM pg_attribute WHERE attrelid = $1::regclass AND attname = $2",

@@ -271,7 +271,7 @@ fn contained(reader: &mut Reader, value: Value) -> Option<String> {
 pub(super) struct Level {
     /// The row that paths start from.
     pub(super) row: Alias,
-    /// The text after `FROM`.
+    /// The text after the table in `FROM`.
     pub(super) from: Sql,
     /// The text after `WHERE true`.
     pub(super) conditions: Sql,
@@ -283,7 +283,7 @@ impl Level {
     pub(super) fn root(binder: &mut Binder<'_>, resource: &'static Resource) -> Self {
         let row = Alias::ROOT;
         let mut level = Self { row, from: Sql::default(), conditions: Sql::default(), joins: Vec::new() };
-        level.from.push(resource.table).push(" ").alias(row);
+        level.from.push(" ").alias(row);
         binder.limit(&mut level.conditions, &resource.tenancy, row);
         level
     }
@@ -300,7 +300,7 @@ impl Level {
             return *known;
         }
         let alias = binder.alias();
-        self.from.push(" LEFT JOIN ").push(related.table).push(" ").alias(alias);
+        self.from.push(" LEFT JOIN ").table(related).push(" ").alias(alias);
         self.from.push(" ON ").alias(alias).push(".id = ").expression(field.sql, row);
         // what the caller may not see is as if it were not there
         binder.limit(&mut self.from, &related.tenancy, alias);
@@ -328,8 +328,8 @@ impl Level {
             }
             Step::Many(link, related) => {
                 let (linked, alias) = (binder.alias(), binder.alias());
-                let mut inner = Self::exists(link, linked);
-                inner.from.push(" JOIN ").push(related.table).push(" ").alias(alias);
+                let mut inner = Self::exists(linked);
+                inner.from.push(" JOIN ").table(related).push(" ").alias(alias);
                 inner.from.push(" ON ").alias(alias).push(".id = ").linked(link.id, row, linked);
                 binder.limit(&mut inner.conditions, &related.tenancy, alias);
                 inner.descend(binder, alias, rest, condition);
@@ -337,21 +337,25 @@ impl Level {
             }
             Step::Row(link) => {
                 let linked = binder.alias();
-                let mut inner = Self::exists(link, linked);
+                let mut inner = Self::exists(linked);
                 inner.descend(binder, linked, rest, condition);
                 self.close(&inner, link, row, linked);
             }
         }
     }
 
-    fn exists(link: &'static Link, linked: Alias) -> Self {
+    fn exists(linked: Alias) -> Self {
         let mut from = Sql::default();
-        from.push(link.table).push(" ").alias(linked);
+        from.push(" ").alias(linked);
         Self { row: linked, from, conditions: Sql::default(), joins: Vec::new() }
     }
 
     fn close(&mut self, inner: &Self, link: &'static Link, row: Alias, linked: Alias) {
-        self.conditions.push(" AND EXISTS (SELECT 1 FROM ").piece(&inner.from).push(" WHERE ");
+        self.conditions
+            .push(" AND EXISTS (SELECT 1 FROM ")
+            .push(link.table)
+            .piece(&inner.from)
+            .push(" WHERE ");
         self.conditions.linked(link.of, row, linked).piece(&inner.conditions).push(")");
     }
 }

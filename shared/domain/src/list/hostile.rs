@@ -53,7 +53,7 @@ fn learn(resource: &'static Resource, known: &mut HashSet<&'static str>, seen: &
     if seen.insert(resource.name) {
         let tenancy = resource.tenancy;
         let tenancy = [Some(tenancy.organisation), tenancy.several, tenancy.eshop, tenancy.wms];
-        for text in [resource.table, resource.version].into_iter().chain(tenancy.into_iter().flatten()) {
+        for text in resource.tables.iter().chain([&resource.version]).chain(tenancy.iter().flatten()) {
             known.extend(words(text));
         }
         learn_fields(resource.fields, known, seen);

@@ -222,7 +222,7 @@ async fn fetch(
     let row = Alias::ROOT;
     let mut sql = Sql::default();
     sql.push("SELECT ").alias(row).push(".id, ").object(select::all(resource).into_iter(), row);
-    sql.push("::text FROM ").push(resource.table).push(" ").alias(row).push(" WHERE ").alias(row);
+    sql.push("::text FROM ").table(resource).push(" ").alias(row).push(" WHERE ").alias(row);
     sql.push(".id = ANY(").piece(&wanted).push(")");
     binder.limit(&mut sql, &resource.tenancy, row);
     binder.settle(&mut sql);

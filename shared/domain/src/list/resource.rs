@@ -12,8 +12,9 @@ use std::sync::OnceLock;
 pub struct Resource {
     /// Its name in messages, as in "there is no such product".
     pub name: &'static str,
-    /// The text after `FROM`: a table, or a query in brackets. It has an `id`.
-    pub table: &'static str,
+    /// The text after `FROM`: a table, or a query in brackets. It has an `id`. Several have the same columns, and their rows
+    /// together are the records: a page is picked from each in its order, and then from what was picked.
+    pub tables: &'static [&'static str],
     /// Field that it is sorted by unless the caller says otherwise.
     pub order: &'static str,
     /// The number that is its entity tag: a `bigint` that changes with what the record shows.
@@ -447,7 +448,9 @@ mod tests {
             assert_eq!(marks(resource.tenancy.several.unwrap_or("{t}{o}")), HashSet::from(["t", "o"]));
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
             assert_eq!(marks(resource.tenancy.wms.unwrap_or("{t}{w}")), HashSet::from(["t", "w"]));
-            assert!(marks(resource.table).is_empty());
+            assert!(
+                !resource.tables.is_empty() && resource.tables.iter().all(|table| marks(table).is_empty())
+            );
         }
     }
 }

@@ -51,6 +51,17 @@ impl Sql {
         self
     }
 
+    /// All rows of a resource, wherever they are.
+    pub(super) fn table(&mut self, resource: &'static Resource) -> &mut Self {
+        if let [only] = resource.tables {
+            return self.push(only);
+        }
+        for (position, table) in resource.tables.iter().enumerate() {
+            self.push(if position > 0 { " UNION ALL " } else { "(" }).push(table);
+        }
+        self.push(")")
+    }
+
     /// The number of a sort key.
     pub(super) fn number(&mut self, number: usize) -> &mut Self {
         let _ = write!(self.0, "{number}");
@@ -311,7 +322,7 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
         sql.push("SELECT ").alias(row).push(".id, ").object(resource.shown(), row).push("::text, ");
         sql.expression(resource.version, row);
         // by its key, independent of the statistics
-        sql.push(" FROM unnest($1::uuid[]) AS wanted (id) JOIN ").push(resource.table).push(" ").alias(row);
+        sql.push(" FROM unnest($1::uuid[]) AS wanted (id) JOIN ").table(resource).push(" ").alias(row);
         sql.push(" ON ").alias(row).push(".id = ANY (ARRAY[wanted.id]) WHERE ($2::uuid[] IS NULL OR ");
         sql.expression(resource.tenancy.organisation, row);
         if resource.tenancy.organisation != Tenancy::COMMON

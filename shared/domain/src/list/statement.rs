@@ -18,8 +18,10 @@ use longshore_kernel::problem::{Problem, UNAVAILABLE};
 /// `offset` skips costs no record.
 #[derive(Debug)]
 pub(super) struct Statement {
-    /// up to the end of the inner query's order
-    rows: Sql,
+    /// what the outer query makes of a row
+    columns: Sql,
+    /// the inner query, up to the end of its order: one for each table
+    picks: Vec<Sql>,
     /// the order in terms of the inner query's result
     order: Sql,
     arguments: PgArguments,
@@ -38,19 +40,25 @@ impl Statement {
             level.require(&mut binder, condition);
         }
         let mut total = Sql::default();
-        total.push("SELECT count(*) FROM ").piece(&level.from).push(" WHERE true").piece(&level.conditions);
+        total.push("SELECT count(*) FROM ").table(resource).piece(&level.from);
+        total.push(" WHERE true").piece(&level.conditions);
         binder.settle(&mut total);
         let total_arguments = binder.arguments()?;
         let order = Order::new(&mut binder, &mut level, &request.sort);
-        let mut rows = Sql::default();
-        rows.push("SELECT ");
-        shape.columns(&mut rows);
-        rows.push(" FROM (SELECT ").alias(Alias::ROOT).push(".*").piece(&order.keys);
-        rows.push(" FROM ").piece(&level.from).push(" WHERE true").piece(&level.conditions);
-        rows.push(" ORDER BY ").piece(&order.inner);
-        binder.settle(&mut rows);
+        let mut columns = Sql::default();
+        shape.columns(&mut columns);
+        binder.settle(&mut columns);
+        let pick = |table: &&'static str| {
+            let mut pick = Sql::default();
+            pick.push("SELECT ").alias(Alias::ROOT).push(".*").piece(&order.keys);
+            pick.push(" FROM ").push(table).piece(&level.from).push(" WHERE true").piece(&level.conditions);
+            pick.push(" ORDER BY ").piece(&order.inner);
+            binder.settle(&mut pick);
+            pick
+        };
+        let picks = resource.tables.iter().map(pick).collect();
         let arguments = binder.arguments()?;
-        Ok(Self { rows, order: order.outer, arguments, total, total_arguments, shape })
+        Ok(Self { columns, picks, order: order.outer, arguments, total, total_arguments, shape })
     }
 
     /// The rows of a page, and how many match; `None` where there are more than `most`, or where they have more than `bytes`.
@@ -116,7 +124,21 @@ impl Statement {
     }
 
     fn picked(&self, limit: i64, offset: i64) -> Result<(Sql, PgArguments), Problem> {
-        let (mut sql, mut arguments) = (self.rows.clone(), self.arguments.clone());
+        let (mut sql, mut arguments) = (Sql::default(), self.arguments.clone());
+        sql.push("SELECT ").piece(&self.columns).push(" FROM (");
+        if let [only] = &*self.picks {
+            sql.piece(only);
+        } else {
+            // a page of all is within the first rows of each
+            arguments.add(offset.saturating_add(limit)).map_err(Problem::internal)?;
+            let most = arguments.len();
+            sql.push("SELECT * FROM (");
+            for (position, pick) in self.picks.iter().enumerate() {
+                sql.push(if position > 0 { " UNION ALL (" } else { "(" });
+                sql.piece(pick).push(" LIMIT $").number(most).push(")");
+            }
+            sql.push(") ").alias(Alias::ROOT).push(" ORDER BY ").piece(&self.order);
+        }
         for (words, value) in [(" LIMIT $", limit), (" OFFSET $", offset)] {
             arguments.add(value).map_err(Problem::internal)?;
             sql.push(words).number(arguments.len());
@@ -170,7 +192,7 @@ mod tests {
 
     fn sql(scope: &Scope, body: Value) -> String {
         let statement = Statement::new(scope, &Request::read(&PRODUCT, Some(body)).unwrap()).unwrap();
-        format!("{}; {}; {}", statement.rows.text(), statement.order.text(), statement.total.text())
+        format!("{}; {}; {}", statement.picks[0].text(), statement.order.text(), statement.total.text())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// Admins. An admin of some organisations sees the admins of the same organisations.
 pub static ADMIN: Resource = Resource {
     name: "admin",
-    table: "admin",
+    tables: &["admin"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -8,7 +8,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Records without an organisation (of queues, say) are only for callers who see everything.
 pub static AUDIT: Resource = Resource {
     name: "audit record",
-    table: "audit",
+    tables: &["audit"],
     order: "id",
     version: "(extract(epoch FROM {t}.at) * 1000000)::bigint",
     // no e-shop: a connector has no part in the audit

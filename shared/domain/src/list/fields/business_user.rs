@@ -6,7 +6,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Business users.
 pub static BUSINESS_USER: Resource = Resource {
     name: "business_user",
-    table: "business_user",
+    tables: &["business_user"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },

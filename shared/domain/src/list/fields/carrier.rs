@@ -7,7 +7,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// Carriers.
 pub static CARRIER: Resource = Resource {
     name: "carrier",
-    table: "carrier",
+    tables: &["carrier"],
     order: "name",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -1,6 +1,7 @@
 //! What a delivery shows (`docs/reference/deliveries.md#delivery`).
 
 use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::event;
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
@@ -19,25 +20,36 @@ words! {
     }
 }
 
-/// Deliveries: the live queue and what has ended. Their ids are made in the order of time, and so is their order: the
-/// key of every partition gives it.
+/// The live queue.
+const WAITING: &str = "(
+    SELECT d.id, d.webhook_id, w.eshop_id, w.organisation_id, d.event_id,
+        (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event_type,
+        (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity_id,
+        'pending' AS state, d.attempt_count, d.attempts, d.next_attempt_at, d.redelivery_of, d.created_at,
+        NULL::timestamptz AS finished_at, d.next_attempt_at AS version
+    FROM delivery d JOIN webhook w ON w.id = d.webhook_id
+)";
+
+/// What has ended.
+const ENDED: &str = "(
+    SELECT h.id, h.webhook_id, h.eshop_id, h.organisation_id, h.event_id, h.event_type, h.entity_id, h.state,
+        h.attempt_count, h.attempts, NULL::timestamptz AS next_attempt_at, h.redelivery_of, h.created_at, h.finished_at,
+        h.finished_at AS version
+    FROM delivery_history h
+)";
+
+/// Deliveries. Their ids are made in the order of time, and so is their order: the key of every partition gives it.
 pub static DELIVERY: Resource = Resource {
     name: "delivery",
-    table: "(
-        SELECT d.id, d.webhook_id, w.eshop_id, w.organisation_id, d.event_id,
-            (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event_type,
-            (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity_id,
-            'pending' AS state, d.attempt_count, d.attempts, d.next_attempt_at, d.redelivery_of, d.created_at,
-            NULL::timestamptz AS finished_at, d.next_attempt_at AS version
-        FROM delivery d JOIN webhook w ON w.id = d.webhook_id
-        UNION ALL
-        SELECT h.id, h.webhook_id, h.eshop_id, h.organisation_id, h.event_id, h.event_type, h.entity_id, h.state,
-            h.attempt_count, h.attempts, NULL::timestamptz, h.redelivery_of, h.created_at, h.finished_at, h.finished_at
-        FROM delivery_history h
-    )",
+    tables: &[WAITING, ENDED],
     order: "id",
     version: "(extract(epoch FROM {t}.version) * 1000000)::bigint",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.eshop_id = {e}"), wms: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("{t}.eshop_id = {e}"),
+        wms: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };
@@ -51,7 +63,7 @@ const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("webhook", "{t}.webhook_id", &WEBHOOK),
     Field::one("eshop", "{t}.eshop_id", &ESHOP),
-    Field::text("event", "{t}.event_type"),
+    Field::text("event", "{t}.event_type").among(event::NAMES),
     Field::object("entity", ENTITY),
     Field::text("state", "{t}.state").among(&DeliveryState::WORDS),
     Field::json("attempts", "{t}.attempts").alone(),

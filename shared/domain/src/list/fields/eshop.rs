@@ -7,7 +7,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// E-shops.
 pub static ESHOP: Resource = Resource {
     name: "e-shop",
-    table: "eshop",
+    tables: &["eshop"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

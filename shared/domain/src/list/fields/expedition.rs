@@ -148,7 +148,9 @@ pub(super) const OF_WMS: &str = "{t}.wms_id = {w} AND is_handed_over({t}.status,
 pub static EXPEDITION: Resource = Resource {
     name: "expedition",
     // left, so that what needs no detail, such as a count by status, does not look for it
-    table: "(expedition LEFT JOIN expedition_detail USING (id, eshop_id) LEFT JOIN expedition_handover USING (id))",
+    tables: &[
+        "(expedition LEFT JOIN expedition_detail USING (id, eshop_id) LEFT JOIN expedition_handover USING (id))",
+    ],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -38,7 +38,7 @@ const TENANCY: Tenancy = Tenancy {
 /// Items of orders.
 pub static EXPEDITION_ITEM: Resource = Resource {
     name: "expedition item",
-    table: TABLE,
+    tables: &[TABLE],
     order: "createdAt",
     version: "1::bigint",
     tenancy: TENANCY,
@@ -49,7 +49,7 @@ pub static EXPEDITION_ITEM: Resource = Resource {
 /// Reservations.
 pub static RESERVATION: Resource = Resource {
     name: "reservation",
-    table: RESERVED,
+    tables: &[RESERVED],
     order: "createdAt",
     version: "1::bigint",
     tenancy: TENANCY,

@@ -8,7 +8,7 @@ use longshore_kernel::words;
 /// Jobs.
 pub static JOB: Resource = Resource {
     name: "job",
-    table: "job",
+    tables: &["job"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

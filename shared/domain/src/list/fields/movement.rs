@@ -11,7 +11,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Movements of pieces that are there: announcements move none.
 pub static STOCK_MOVEMENT: Resource = Resource {
     name: "stock movement",
-    table: "(SELECT * FROM stock_movement WHERE quantity <> 0)",
+    tables: &["(SELECT * FROM stock_movement WHERE quantity <> 0)"],
     order: "createdAt",
     version: "1::bigint",
     tenancy: Tenancy {

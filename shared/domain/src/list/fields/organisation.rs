@@ -7,7 +7,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// Organisations.
 pub static ORGANISATION: Resource = Resource {
     name: "organisation",
-    table: "organisation",
+    tables: &["organisation"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.id", several: None, eshop: None, wms: None },

@@ -5,7 +5,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Packaging options.
 pub static PACKAGING_OPTION: Resource = Resource {
     name: "packaging option",
-    table: "packaging_option",
+    tables: &["packaging_option"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: Tenancy::COMMON, several: None, eshop: None, wms: None },

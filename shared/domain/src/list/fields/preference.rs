@@ -9,7 +9,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Carrier preferences. An e-shop sees its own and those of its organisation, which its orders may be shipped by.
 pub static CARRIER_PREFERENCE: Resource = Resource {
     name: "carrier_preference",
-    table: "carrier_preference",
+    tables: &["carrier_preference"],
     order: "position",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -7,7 +7,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// Products.
 pub static PRODUCT: Resource = Resource {
     name: "product",
-    table: "product",
+    tables: &["product"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

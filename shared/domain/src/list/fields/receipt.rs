@@ -11,7 +11,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Of each order that is packed: an order has one, under its own id.
 pub static OUTBOUND_RECEIPT: Resource = Resource {
     name: "outbound receipt",
-    table: "(SELECT * FROM expedition WHERE packed_at IS NOT NULL)",
+    tables: &["(SELECT * FROM expedition WHERE packed_at IS NOT NULL)"],
     order: "issuedAt",
     version: "1::bigint",
     tenancy: Tenancy {
@@ -28,7 +28,7 @@ pub static OUTBOUND_RECEIPT: Resource = Resource {
 /// Of each time that goods of a stock advice came.
 pub static INBOUND_RECEIPT: Resource = Resource {
     name: "inbound receipt",
-    table: "inbound_receipt",
+    tables: &["inbound_receipt"],
     order: "createdAt",
     version: "1::bigint",
     tenancy: Tenancy {

@@ -6,7 +6,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Carrier services.
 pub static CARRIER_SERVICE: Resource = Resource {
     name: "carrier service",
-    table: "carrier_service",
+    tables: &["carrier_service"],
     order: "name",
     version: "{t}.version",
     tenancy: Tenancy {

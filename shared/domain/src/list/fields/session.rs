@@ -6,12 +6,12 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// has the accounts whose sessions a caller may see.
 pub static SESSION: Resource = Resource {
     name: "session",
-    table: "(SELECT s.*, CASE WHEN s.admin_id IS NULL THEN 'business_user' ELSE 'admin' END AS account_type,
+    tables: &["(SELECT s.*, CASE WHEN s.admin_id IS NULL THEN 'business_user' ELSE 'admin' END AS account_type,
                     coalesce(a.first_name || ' ' || a.last_name, u.first_name || ' ' || u.last_name) AS account_name
              FROM session s
              LEFT JOIN admin a ON a.id = s.admin_id
              LEFT JOIN business_user u ON u.id = s.business_user_id
-             WHERE s.ended_at IS NULL AND s.expires_at > now())",
+             WHERE s.ended_at IS NULL AND s.expires_at > now())"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.account_id", several: None, eshop: None, wms: None },

@@ -9,7 +9,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Stock rows.
 pub static PRODUCT_STOCK: Resource = Resource {
     name: "product stock",
-    table: "product_stock",
+    tables: &["product_stock"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -47,7 +47,7 @@ pub(super) use of_own_products;
 /// Stock advices. A connector of an e-shop reads those that announce a product of it.
 pub static STOCK_ADVICE: Resource = Resource {
     name: "stock advice",
-    table: "stock_advice",
+    tables: &["stock_advice"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -8,7 +8,7 @@ use longshore_kernel::words;
 /// Webhooks.
 pub static WEBHOOK: Resource = Resource {
     name: "webhook",
-    table: "webhook",
+    tables: &["webhook"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -6,7 +6,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Suppliers.
 pub static SUPPLIER: Resource = Resource {
     name: "supplier",
-    table: "supplier",
+    tables: &["supplier"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },

@@ -8,7 +8,7 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Access tokens with their own role and scope, without login tokens.
 pub static ACCESS_TOKEN: Resource = Resource {
     name: "access_token",
-    table: "(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)",
+    tables: &["(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {

@@ -8,7 +8,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// Warehouses.
 pub static WAREHOUSE: Resource = Resource {
     name: "warehouse",
-    table: "warehouse",
+    tables: &["warehouse"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },

@@ -7,7 +7,7 @@ use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 /// Wms.
 pub static WMS: Resource = Resource {
     name: "wms",
-    table: "wms",
+    tables: &["wms"],
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
