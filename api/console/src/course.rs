@@ -4,6 +4,7 @@
 use chrono::TimeDelta;
 use longshore_shared::kernel::activity::{Course, Point, Span, Steps, Waiting};
 use longshore_shared::kernel::ids::EshopId;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::course::{Kinds, Narrow, OfWorker, Runs, Workers};
 use maud::{Markup, html};
 
@@ -23,8 +24,8 @@ fn name(span: Span) -> &'static str {
 }
 
 /// The span that is asked for.
-pub(super) fn span(asked: &Asked) -> Span {
-    asked.get("span").and_then(|word| word.parse().ok()).unwrap_or(Span::Hour)
+pub(super) fn span(asked: &Asked) -> Result<Span, Problem> {
+    Ok(asked.among("span", |word| word.parse().ok())?.unwrap_or(Span::Hour))
 }
 
 /// What a page needs to draw charts by script.

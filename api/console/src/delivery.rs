@@ -145,8 +145,8 @@ fn held(webhook: Option<&Webhook>, now: DateTime<Utc>) -> Markup {
             ". Kept until the webhook is activated"
         } @else if let Some(until) = webhook.held_until {
             ". Held" (piece::until_asked(until, now))
-        } @else if let Some(probe) = webhook.probe_at.filter(|probe| *probe > now) {
-            ". Held by the breaker, which probes the destination " (time(probe, now))
+        } @else if let Some(probe) = webhook.probe_at {
+            ". Held by the breaker, which probes the destination " @if probe > now { (time(probe, now)) } @else { "now" }
         }
     }
 }

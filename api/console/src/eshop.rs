@@ -112,7 +112,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
     let itself = Scope::Eshop { organisation: eshop.organisation_id, eshop: id };
-    let span = course::span(&visit.asked);
+    let span = course::span(&visit.asked)?;
     let (
         (setting, test),
         runs,

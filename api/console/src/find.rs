@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use longshore_http::extract::{Failure, permit};
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::find::{self, Group, Hit, Kind, SHOWN};
 use maud::{Markup, html};
 use url::form_urlencoded;
@@ -17,7 +18,11 @@ const ADVICE: &str = "A SKU, the beginning of a product's name, an order or trac
 
 /// `GET /console/find?q=`: the page of the only hit, or all hits.
 pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
-    let text = visit.asked.text("q")?.unwrap_or_default();
+    let text = visit.asked.text("q").map_err(|_| {
+        let message = "what is looked for must have at most 200 characters and must not contain U+0000";
+        Problem::violation("", "invalid_length", message)
+    })?;
+    let text = text.unwrap_or_default();
     let groups = find::find(visit.db(), visit.may.caller.role, visit.scope(), &text).await?;
     if let [(kind, hits)] = &groups[..]
         && let [hit] = &hits[..]

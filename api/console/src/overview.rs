@@ -32,7 +32,7 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
         content = html! { (content) div #(id) { (part) } };
     }
     let content = html! { (content) (course::script()) };
-    let live = match course::span(&visit.asked) {
+    let live = match course::span(&visit.asked)? {
         Span::Hour => "/console/live".to_owned(),
         other => format!("/console/live?span={other}"),
     };
@@ -48,7 +48,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
     let found = visit.app.snapshots.attention(visit.services(), scope);
     let postgres = async { Ok(postgres(db).await) };
-    let span = course::span(&visit.asked);
+    let span = course::span(&visit.asked)?;
     let past = async {
         match span {
             Span::Hour => Ok(None),

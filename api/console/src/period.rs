@@ -1,6 +1,7 @@
 //! The periods until now that one click chooses: `hours=6` in the address of a list, or of a replay.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::form::Asked;
@@ -17,9 +18,17 @@ const PERIODS: [(&str, i64, &str); 4] = [
 ];
 
 /// When the chosen period begins.
-pub(super) fn since(asked: &Asked, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let (_, hours, _) = PERIODS.iter().find(|(word, ..)| asked.get(FIELD) == Some(*word))?;
-    Some(now - TimeDelta::hours(*hours))
+pub(super) fn since(asked: &Asked, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
+    asked.among(FIELD, |chosen| {
+        let (_, hours, _) = PERIODS.iter().find(|(word, ..)| *word == chosen)?;
+        Some(now - TimeDelta::hours(*hours))
+    })
+}
+
+/// When a search begins: at the moment that was written down, or with the chosen period.
+pub(super) fn or_since(asked: &Asked, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
+    let chosen = since(asked, now)?;
+    Ok(asked.moment("since")?.or(chosen))
 }
 
 /// The choice; the rest of the search is kept, but not `without`.

@@ -55,7 +55,7 @@ pub(super) async fn show_one(
     visit: Visit<permit::ReadQueues>,
 ) -> Result<Response, Failure> {
     let here = format!("/console/queue/{name}");
-    let span = course::span(&visit.asked);
+    let span = course::span(&visit.asked)?;
     let (db, scope) = (visit.db(), visit.scope());
     let (parts, past, kinds) =
         tokio::try_join!(parts(&visit), operate::course::read(db, scope, span), async {

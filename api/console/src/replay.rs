@@ -32,7 +32,7 @@ type Asking = Visit<permit::WriteWebhooks>;
 
 /// `GET /console/replay?webhooks=…`: the form, and the count of what it says.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
-    let asked = with_period(&visit.asked, visit.now());
+    let asked = with_period(&visit.asked, visit.now())?;
     let is_new = asked.get("since").is_none() && !visit.asked.0.iter().any(|(name, _)| name == "since");
     // nothing is counted for a form that is new, nor for a replay that was refused
     if is_new || !visit.refused.is_empty() {
@@ -63,12 +63,12 @@ async fn refuse(visit: &Asking, asked: &Asked, problem: Problem) -> Result<Respo
 }
 
 /// What was asked, where a period was chosen with its beginning.
-fn with_period(asked: &Asked, now: DateTime<Utc>) -> Asked {
+fn with_period(asked: &Asked, now: DateTime<Utc>) -> Result<Asked, Problem> {
     let fields = asked.0.iter().filter(|(name, _)| FIELDS.contains(&name.as_str())).cloned();
-    let Some(since) = period::since(asked, now) else { return Asked(fields.collect()) };
+    let Some(since) = period::since(asked, now)? else { return Ok(Asked(fields.collect())) };
     let fields = fields.filter(|(name, _)| name != "since" && name != "until");
     let since = since.format("%Y-%m-%dT%H:%M:%S").to_string();
-    Asked(fields.chain([("since".to_owned(), since)]).collect())
+    Ok(Asked(fields.chain([("since".to_owned(), since)]).collect()))
 }
 
 /// The body of the API that a form says.

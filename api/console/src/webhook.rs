@@ -41,7 +41,7 @@ pub(super) async fn show(
     let (wanted, refused) = Refused::of(delivery::wanted(&visit.asked))?;
     let db = visit.db();
     let (past, ([standing, calls, waiting], counts), ended) = tokio::try_join!(
-        operate::course::of_webhook(db, id, course::span(&visit.asked)),
+        operate::course::of_webhook(db, id, course::span(&visit.asked)?),
         parts(&visit, &webhook),
         async {
             if refused.is_empty() {

@@ -24,7 +24,7 @@ pub(super) fn address(name: &str) -> String {
 /// `GET /console/worker`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let found = by_worker(visit.db(), visit.scope(), course::span(asked)).await?;
+    let found = by_worker(visit.db(), visit.scope(), course::span(asked)?).await?;
     let sees_all = visit.scope().organisations().is_none();
     let rows = html! {
         @if !sees_all {
@@ -90,7 +90,7 @@ pub(super) async fn show_one(
 ) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let here = address(&name);
-    let found = of_worker(visit.db(), visit.scope(), &name, course::span(asked)).await?;
+    let found = of_worker(visit.db(), visit.scope(), &name, course::span(asked)?).await?;
     let content = html! {
         p.trail { a href="/console/queue" { "Queues" } " / " a href=(HERE) { "Workers" } }
         h1.address { (name) }

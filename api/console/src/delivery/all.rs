@@ -95,7 +95,7 @@ async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
         entities,
         eshop,
         destination: asked.text("destination")?,
-        since: asked.moment("since")?.or_else(|| period::since(asked, visit.now())),
+        since: period::or_since(asked, visit.now())?,
         until: asked.moment("until")?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
         oldest: is_oldest_first(asked)?,

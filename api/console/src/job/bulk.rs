@@ -20,8 +20,10 @@ type Acting = Act<permit::WriteJobs>;
 
 /// An action on jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+pub(super) enum Deed {
+    /// Those that have not ended.
     Cancel,
+    /// Those that have ended, and not all of whose items succeeded.
     Retry,
 }
 
@@ -34,7 +36,7 @@ impl Deed {
     }
 
     /// The states in which it is possible.
-    fn states(self) -> &'static [JobState] {
+    pub(super) fn states(self) -> &'static [JobState] {
         match self {
             Self::Cancel => &[JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying],
             Self::Retry => &[JobState::Failed, JobState::Succeeded],

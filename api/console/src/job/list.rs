@@ -11,6 +11,7 @@ use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::{self, named};
 use maud::{Markup, html};
 
+use super::bulk::Deed;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
@@ -46,7 +47,7 @@ pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let asked = &visit.asked;
     let (wanted, refused) = Refused::of(wanted(&visit, asked).await)?;
     let kinds = async {
-        let span = course::span(asked);
+        let span = course::span(asked)?;
         operate::course::by_kind(visit.db(), visit.scope(), span).await
     };
     let ([counts, list], kinds) =
@@ -107,7 +108,7 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
         state: asked.among("state", |word| word.parse().ok())?,
         entity: asked.id("entity")?,
         error: asked.text("error")?,
-        since: asked.moment("since")?.or_else(|| period::since(asked, visit.now())),
+        since: period::or_since(asked, visit.now())?,
         until: asked.moment("until")?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
         oldest: is_oldest_first(asked)?,
@@ -153,22 +154,25 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
 
 /// The jobs; where the visitor may, with check boxes and what can be done with those that are checked, or with all that match.
 fn list(visit: &Visit<permit::ReadJobs>, found: &Page) -> Markup {
-    let may = visit.can(Permission::WriteJobs) && !found.jobs.is_empty();
-    let table = table(&visit.asked, found, may, visit.now());
+    let asked = &visit.asked;
+    let state: Option<JobState> = asked.get("state").and_then(|word| word.parse().ok());
+    let can = |deed: Deed| state.is_none_or(|state| deed.states().contains(&state));
+    let (retry, cancel) = (can(Deed::Retry), can(Deed::Cancel));
+    let may = visit.can(Permission::WriteJobs) && !found.jobs.is_empty() && (retry || cancel);
+    let table = table(asked, found, may, visit.now());
     if !may {
         return table;
     }
-    let asked = &visit.asked;
     let all = |deed: &str| asked.address(&format!("{HERE}/{deed}"), &OF_PAGE, &[("all", "true")]);
     html! {
         form method="get" action={(HERE) "/retry"} data-ask="" {
             @for name in FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
             (table)
             div.buttons {
-                button type="submit" { "Retry selected" }
-                button type="submit" formaction={(HERE) "/cancel"} { "Cancel selected" }
-                a.button href=(all("retry")) data-ask="" { "Retry all that match" }
-                a.button href=(all("cancel")) data-ask="" { "Cancel all that match" }
+                @if retry { button type="submit" { "Retry selected" } }
+                @if cancel { button type="submit" formaction={(HERE) "/cancel"} { "Cancel selected" } }
+                @if retry { a.button href=(all("retry")) data-ask="" { "Retry all that match" } }
+                @if cancel { a.button href=(all("cancel")) data-ask="" { "Cancel all that match" } }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The figures of the recent past, each with its course.
 
 use longshore_shared::kernel::activity::{Course, Point, Waiting};
+use longshore_shared::kernel::figure::AtLeast;
+use longshore_shared::webhook::lane::backlog::COUNTED;
 use maud::{Markup, html};
 
 use crate::chart::spark;
@@ -52,7 +54,9 @@ pub(super) fn draw(course: &Course) -> Markup {
             Waiting { oldest_seconds: 0.0, .. } => "none waits for a worker".to_owned(),
             _ => format!("the oldest for {oldest}"),
         };
-        let (name, value) = ("Deliveries due", number(last.deliveries));
+        // of one webhook no more are counted
+        let due = AtLeast { count: last.deliveries, is_more: last.deliveries >= COUNTED };
+        let (name, value) = ("Deliveries due", due.in_words());
         let (course, page) = (of(|w| w.deliveries), "/console/delivery?state=pending&waits=due&sort=oldest");
         figures.push(Figure { name, value, more, class: "waiting", course, page });
     }

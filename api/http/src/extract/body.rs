@@ -10,6 +10,7 @@ use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::json::{self, BYTE_ORDER_MARK};
 use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
 use serde_json::Value;
+use url::form_urlencoded;
 
 use super::Failure;
 use super::arriving::{self, Arriving};
@@ -27,7 +28,8 @@ pub struct JsonBody<const LIMIT: usize = DEFAULT_LIMIT> {
     pub hash: [u8; 32],
 }
 
-/// An optional JSON body.
+/// An optional JSON body. An operation that takes one takes no query parameters: `?limit=5` would be ignored, and the list answer with
+/// everything.
 #[derive(Debug)]
 pub struct OptionalJson(pub Option<Value>);
 
@@ -74,6 +76,12 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+        if let Some((name, _)) =
+            form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).next()
+        {
+            let message = "is not a query parameter; send what the operation takes in the body";
+            return Err(Problem::violation(name, "unknown_field", message).into());
+        }
         let (headers, budget) = (request.headers().clone(), Budget::of(request.extensions()));
         let bytes = read(request, DEFAULT_LIMIT).await?;
         if bytes.is_empty() {

@@ -28,13 +28,15 @@ async fn selected_jobs_are_cancelled_or_retried_each_with_its_audit_record(
     let running =
         [job(&world, &api.tenant, "running", None).await, job(&world, &api.tenant, "running", None).await];
     let browser = Browser::new(api, &api.superadmin);
-    let list = browser.open(&format!("{LIST}?state=failed")).await.expect(200).text;
-    for part in [
-        format!("name=\"id\" value=\"{}\"", failed[0]),
-        "formaction=\"/console/job/cancel\"".to_owned(),
-        "Retry all that match".to_owned(),
-    ] {
-        assert!(list.contains(&part), "{part}: {list}");
+    // what can be done with the jobs that are shown, and nothing else
+    let [cancels, retries] = ["formaction=\"/console/job/cancel\"", "Retry all that match"];
+    for (state, cancel, retry) in
+        [("", true, true), ("failed", false, true), ("running", true, false), ("cancelled", false, false)]
+    {
+        let list = browser.open(&format!("{LIST}?state={state}")).await.expect(200).text;
+        assert_eq!((list.contains(cancels), list.contains(retries)), (cancel, retry), "{state}: {list}");
+        let chosen = format!("name=\"id\" value=\"{}\"", failed[0]);
+        assert_eq!(list.contains(&chosen), ["", "failed"].contains(&state), "{state}: {list}");
     }
     let chosen = format!("{LIST}/retry?id={}&id={}&id={}&state=failed", failed[0], failed[1], running[0]);
     let question = browser.open(&chosen).await.expect(200).text;

@@ -40,7 +40,17 @@ async fn jobs_are_found_by_each_criterion(_: PgPoolOptions, options: PgConnectOp
             assert_eq!(shown, expected.contains(&id), "{query}: {id}");
         }
     }
-    for refused in ["organisation=x", "since=yesterday", "state=broken", "kind=x", "after=x", "error=%00"] {
+    for refused in [
+        "organisation=x",
+        "since=yesterday",
+        "state=broken",
+        "kind=x",
+        "after=x",
+        "error=%00",
+        "hours=2",
+        "since=2026-01-01T00:00&hours=abc",
+        "span=nope",
+    ] {
         browser.open(&format!("/console/job?{refused}")).await.expect(400);
     }
     let long = format!("/console/job?error={}", "x".repeat(201));

@@ -195,3 +195,18 @@ async fn a_body_is_bounded_in_depth_and_in_fields(_: PgPoolOptions, options: PgC
     let refused = api.post(&api.user, "/api/product/list", json!({ "sort": keys })).await.expect(400);
     assert_eq!(refused.violations(), ["sort invalid_count"]);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_query_parameter_is_refused_and_not_answered_with_everything(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    for (path, body) in
+        [("/api/product/list?limit=5", Value::Null), ("/api/audit?limit=5", json!({"select": ["id"]}))]
+    {
+        let refused = api.post(&api.user, path, body).await.expect(400);
+        assert_eq!(refused.violations(), ["limit unknown_field"], "{path}");
+    }
+    api.post(&api.user, "/api/product/list?", Value::Null).await.expect(200);
+}

@@ -16,7 +16,7 @@ use super::command::location;
 use super::decision::wrong_status;
 use super::handover;
 use super::order::{self, Order, State};
-use super::report::{Parcel, Times, merged};
+use super::report::{Parcel, Times, Tracking, merged};
 use super::stocks;
 use super::write::ENTITY;
 use crate::list;
@@ -101,8 +101,7 @@ async fn times(connection: &mut PgConnection, id: Uuid) -> Result<Times, sqlx::E
 /// Where an order can be tracked, its parcels, and what left of it, as was reported before.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    tracking_number: Option<String>,
-    tracking_url: Option<String>,
+    tracking: Tracking,
     /// Those of the parcels that are reported again.
     parcels: Vec<Parcel>,
     /// What left of the items, if they are reported again.
@@ -140,8 +139,8 @@ impl Known {
             sqlx::query!("SELECT tracking_number, tracking_url FROM expedition_detail WHERE id = $1", id)
                 .fetch_one(connection)
                 .await?;
-        let (tracking_number, tracking_url) = (detail.tracking_number, detail.tracking_url);
-        Ok(Self { tracking_number, tracking_url, parcels: known, left })
+        let tracking = Tracking { number: detail.tracking_number, url: detail.tracking_url };
+        Ok(Self { tracking, parcels: known, left })
     }
 
     /// Those of parcels that say something new, each number once and in full.
@@ -159,9 +158,9 @@ struct Step {
     had: Times,
     /// Parcels that are new, or are known in another way since.
     parcels: Vec<Parcel>,
-    /// What the first parcel gives an order that did not say it.
-    tracking_number: Option<String>,
-    tracking_url: Option<String>,
+    /// Where it could be tracked, and where it can be now.
+    tracked: Tracking,
+    tracking: Tracking,
     ledger: Ledger,
     /// What left of each item, with its stock; present where it is packed now.
     left: Option<Vec<(ExpeditionItemId, StockId, i32)>>,
@@ -177,8 +176,8 @@ impl Step {
             times: had,
             had,
             parcels: Vec::new(),
-            tracking_number: None,
-            tracking_url: None,
+            tracked: Tracking::default(),
+            tracking: Tracking::default(),
             ledger,
             left: None,
             found: Vec::new(),
@@ -196,8 +195,7 @@ impl Step {
         shown(&self.state) != shown(&order.state)
             || self.times != self.had
             || !self.parcels.is_empty()
-            || self.tracking_number.is_some()
-            || self.tracking_url.is_some()
+            || self.tracking != self.tracked
     }
 
     /// Whether everything that was ordered has left.
@@ -278,11 +276,8 @@ fn decide(
         }
     }
     let parcels = known.unknown(&report.parcels);
-    let first = report.parcels.first();
-    let tracking_number =
-        first.filter(|_| known.tracking_number.is_none()).and_then(|p| p.package_tracking_number.clone());
-    let tracking_url = first.filter(|_| known.tracking_url.is_none()).and_then(|p| p.tracking_url.clone());
-    Ok(Step { state, times, had, parcels, tracking_number, tracking_url, ledger, left, found })
+    let tracking = known.tracking.after(&report.parcels, &known.parcels, &parcels);
+    Ok(Step { state, times, had, parcels, tracked: known.tracking.clone(), tracking, ledger, left, found })
 }
 
 /// What an order becomes whose warehouse answers, by hand, what it was asked for; nothing where it reports something else.

@@ -31,6 +31,30 @@ impl Parcel {
     }
 }
 
+/// Where an order can be tracked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tracking {
+    pub(super) number: Option<String>,
+    pub(super) url: Option<String>,
+}
+
+impl Tracking {
+    /// Where it can be tracked once parcels were reported, of which those in `before` are now those in `after`: what a parcel gave
+    /// follows the parcel, and what is missing comes from the first one.
+    pub(super) fn after(&self, reported: &[Parcel], before: &[Parcel], after: &[Parcel]) -> Self {
+        let of = |has: &Option<String>, said: fn(&Parcel) -> &Option<String>| {
+            let Some(has) = has else { return reported.first().and_then(|first| said(first).clone()) };
+            let gave = before.iter().find(|parcel| said(parcel).as_ref() == Some(has));
+            let now = gave.and_then(|gave| after.iter().find(|parcel| parcel.number == gave.number));
+            Some(now.and_then(|now| said(now).clone()).unwrap_or_else(|| has.clone()))
+        };
+        Self {
+            number: of(&self.number, |parcel| &parcel.package_tracking_number),
+            url: of(&self.url, |parcel| &parcel.tracking_url),
+        }
+    }
+}
+
 /// Parcels, each number once: what is given later wins.
 pub(super) fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
     let mut merged: Vec<Parcel> = Vec::with_capacity(parcels.len());

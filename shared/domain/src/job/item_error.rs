@@ -9,6 +9,8 @@ use longshore_kernel::input::{Reader, Rule, integer, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 
+use crate::list::{LIMIT, OFFSET};
+
 /// One refused item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemError {
@@ -130,14 +132,11 @@ async fn insert(tx: &mut PgConnection, job: JobId, errors: &[ItemError]) -> Resu
     Ok(())
 }
 
-/// The largest page, and what a page has unless the caller says otherwise.
-const PAGE: i64 = 10_000;
-
-/// The body of a request for a page: the limit and the offset.
+/// The body of a request for a page: the limit, without which a page is as large as one may be, and the offset.
 pub fn query() -> impl Rule<Out = (i64, i64)> {
     object(|object| {
-        let limit = object.optional_or("limit", integer(0..=PAGE), PAGE);
-        Some((limit, object.optional_or("offset", integer(0..=i64::MAX), 0)))
+        let limit = object.optional_or("limit", integer(0..=LIMIT), LIMIT);
+        Some((limit, object.optional_or("offset", integer(0..=OFFSET), 0)))
     })
 }
 

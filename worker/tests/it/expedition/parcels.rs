@@ -45,3 +45,26 @@ async fn events_tell_all_parcels_of_an_order_and_the_tracking_number_that_it_has
     assert!(events.iter().all(|fields| fields["trackingNumber"] == "T1"), "{events:?}");
     assert_eq!(record["trackingNumber"], "T1");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_tracking_of_an_order_follows_the_corrections_of_the_parcel_that_gave_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    place.count(&[(0, 5)]).await;
+    let order = place.send("A", &[(0, 1)]).await;
+    let parcel = |number: &str, tracking: &str| {
+        json!({"extPackageNumber": number, "extPackageTrackingNumber": tracking,
+               "trackingUrl": format!("https://t/{tracking}")})
+    };
+    let report = async |status: &str, parcels: Value| {
+        let record = place.report(order, json!({"status": status, "parcels": parcels})).await.unwrap();
+        (record["trackingNumber"].as_str().unwrap().to_owned(), record["trackingUrl"].clone())
+    };
+    let at = |tracking: &str| (tracking.to_owned(), json!(format!("https://t/{tracking}")));
+    assert_eq!(report("completion", json!([parcel("1", "T1"), parcel("2", "T2")])).await, at("T1"));
+    // of another parcel
+    assert_eq!(report("completion", json!([parcel("2", "T3")])).await, at("T1"));
+    assert_eq!(report("completion", json!([parcel("1", "T4")])).await, at("T4"));
+}

@@ -294,20 +294,15 @@ impl<'o> Fold<'o> {
     }
 
     fn merge_parcels(&mut self, row: &Row) {
-        let Some(first) = row.parcels.first() else { return };
         let known = &mut self.known;
+        let before = known.parcels.clone();
         for parcel in &row.parcels {
             match known.parcels.iter_mut().find(|known| known.number == parcel.number) {
                 Some(known) => known.take(parcel.clone()),
                 None => known.parcels.push(parcel.clone()),
             }
         }
-        if known.tracking_number.is_none() {
-            known.tracking_number.clone_from(&first.package_tracking_number);
-        }
-        if known.tracking_url.is_none() {
-            known.tracking_url.clone_from(&first.tracking_url);
-        }
+        known.tracking = known.tracking.after(&row.parcels, &before, &known.parcels);
     }
 
     /// The items that it had under that number.

@@ -44,22 +44,19 @@ pub(super) async fn write(connection: &mut PgConnection, folds: &[Fold<'_>]) -> 
     .map(|_| ())
 }
 
-/// Writes where orders can be tracked, where their parcels say it first.
+/// Writes where orders can be tracked, where parcels say it.
 pub(super) async fn write_tracking(
     connection: &mut PgConnection,
     folds: &[Fold<'_>],
 ) -> Result<(), sqlx::Error> {
-    let is_new = |fold: &&Fold<'_>| {
-        let (had, known) = (&fold.had, &fold.known);
-        had.tracking_number != known.tracking_number || had.tracking_url != known.tracking_url
-    };
+    let is_new = |fold: &&Fold<'_>| fold.had.tracking != fold.known.tracking;
     let tracked: Vec<&Fold<'_>> = folds.iter().filter(is_new).collect();
     if tracked.is_empty() {
         return Ok(());
     }
     let ids: Vec<Uuid> = tracked.iter().map(|fold| fold.order.id.get()).collect();
-    let numbers: Vec<_> = tracked.iter().map(|fold| fold.known.tracking_number.as_deref()).collect();
-    let urls: Vec<_> = tracked.iter().map(|fold| fold.known.tracking_url.as_deref()).collect();
+    let numbers: Vec<_> = tracked.iter().map(|fold| fold.known.tracking.number.as_deref()).collect();
+    let urls: Vec<_> = tracked.iter().map(|fold| fold.known.tracking.url.as_deref()).collect();
     sqlx::query!(
         "UPDATE expedition_detail d SET tracking_number = g.number, tracking_url = g.url
          FROM unnest($1::uuid[], $2::text[], $3::text[]) AS g (id, number, url) WHERE d.id = ANY (ARRAY[g.id])",

@@ -7,15 +7,14 @@ use uuid::Uuid;
 
 use super::row::{About, Row};
 use crate::expedition::order::{Item, Order};
-use crate::expedition::report::{Parcel, Times};
+use crate::expedition::report::{Parcel, Times, Tracking};
 use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, StockId, WmsId};
 
 /// What reports change of an order, besides its items and stocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Known {
     pub(super) times: Times,
-    pub(super) tracking_number: Option<String>,
-    pub(super) tracking_url: Option<String>,
+    pub(super) tracking: Tracking,
     pub(super) parcels: Vec<Parcel>,
     /// What the warehouse calls it.
     pub(super) internal_id: Option<String>,
@@ -117,8 +116,7 @@ pub(super) async fn read(
     let known = rows.into_iter().zip(&ids).map(|(row, id)| {
         let known = Known {
             times: Times { packed: row.packed_at, sent: row.sent_at, delivered: row.delivered_at },
-            tracking_number: row.tracking_number,
-            tracking_url: row.tracking_url,
+            tracking: Tracking { number: row.tracking_number, url: row.tracking_url },
             parcels: parcels.remove(id).unwrap_or_default(),
             internal_id: row.internal_id,
             handover_error: None,

@@ -120,8 +120,8 @@ fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
     if !numbers.is_empty() {
         add("parcels", Value::Null, json!(numbers));
     }
-    add("trackingNumber", json!(had.tracking_number), json!(known.tracking_number));
-    add("trackingUrl", json!(had.tracking_url), json!(known.tracking_url));
+    add("trackingNumber", json!(had.tracking.number), json!(known.tracking.number));
+    add("trackingUrl", json!(had.tracking.url), json!(known.tracking.url));
     changes
 }
 

@@ -52,8 +52,8 @@ pub(super) async fn write(
         let numbers: Vec<_> = step.parcels.iter().map(|parcel| &parcel.number).collect();
         add("parcels", Value::Null, json!(numbers));
     }
-    add("trackingNumber", Value::Null, json!(step.tracking_number));
-    add("trackingUrl", Value::Null, json!(step.tracking_url));
+    add("trackingNumber", json!(step.tracked.number), json!(step.tracking.number));
+    add("trackingUrl", json!(step.tracked.url), json!(step.tracking.url));
     let (event, data) = if old.status == state.status {
         let known = |change: &FieldChange| tracking.iter().find(|(name, _)| *name == change.field).cloned();
         let shown = changes.iter().filter(|change| change.field != "handover");
@@ -204,13 +204,12 @@ async fn write_parcels(connection: &mut PgConnection, order: &Order, step: &Step
         .execute(&mut *connection)
         .await?;
     }
-    if step.tracking_number.is_some() || step.tracking_url.is_some() {
+    if step.tracking != step.tracked {
         sqlx::query!(
-            "UPDATE expedition_detail
-             SET tracking_number = coalesce(tracking_number, $2), tracking_url = coalesce(tracking_url, $3) WHERE id = $1",
+            "UPDATE expedition_detail SET tracking_number = $2, tracking_url = $3 WHERE id = $1",
             order.id.get(),
-            step.tracking_number.as_deref(),
-            step.tracking_url.as_deref(),
+            step.tracking.number.as_deref(),
+            step.tracking.url.as_deref(),
         )
         .execute(connection)
         .await?;

@@ -243,4 +243,11 @@ async fn late_parcels_are_merged_in_any_status(_: PgPoolOptions, options: PgConn
     assert_eq!((kind.as_str(), &data["version"]), ("expedition_change", &after["version"]));
     assert_eq!(data["changedFields"], json!(["parcels", "trackingUrl"]));
     assert_eq!(data["fields"]["parcels"].as_array().unwrap().len(), 2);
+    // what a parcel gave follows its corrections
+    take(&place, &[news("6", order, parcel("2", "extPackageTrackingNumber", "T3"))]).await;
+    let corrected = read(&place, order).await;
+    assert_eq!(
+        (&corrected["trackingNumber"], &corrected["trackingUrl"]),
+        (&json!("T3"), &json!("https://t/1"))
+    );
 }

@@ -155,7 +155,7 @@ fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> E
         status: order.state.status,
         handover: order.state.handover,
         times: known.times,
-        has_tracking: (known.tracking_number.is_some(), known.tracking_url.is_some()),
+        has_tracking: (known.tracking.number.is_some(), known.tracking.url.is_some()),
         parcels: known.parcels,
         left,
         internal_id: known.internal_id,
