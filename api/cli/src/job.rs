@@ -212,7 +212,7 @@ fn waits_for(job: &Value) -> Option<String> {
     let waits = job.get("waitsFor").filter(|waits| waits.is_object())?;
     Some(match waits["reason"].as_str() {
         Some("earlier_job") => format!("job {}", table::cell(waits, "job")),
-        Some("partner") => "its partner".to_owned(),
+        Some("partner") => format!("its partner, until {}", table::cell(waits, "until")),
         Some("turn") => "its organisation's turn".to_owned(),
         Some("paused") => "a paused queue".to_owned(),
         _ => table::cell(waits, "reason"),

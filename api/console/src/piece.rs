@@ -28,7 +28,9 @@ pub(super) use longshore_shared::kernel::figure::{counted, milliseconds, number,
 pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
     let since = html! { span.muted { " since " (time(waits.since, now)) } };
     match (waits.reason.as_str(), waits.job) {
-        ("partner", _) => html! { "Waiting for the partner" (since) },
+        ("partner", _) => html! {
+            "Waiting for the partner" @if let Some(until) = waits.until { ", which is called again " (time(until, now)) "," } (since)
+        },
         ("turn", _) => html! { "Waiting for its turn: the organisation uses its share of the queue" (since) },
         ("paused", _) => {
             html! { "Waiting for a queue that is " a href="/console/queue" { "paused" } (since) }

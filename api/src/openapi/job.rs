@@ -264,6 +264,7 @@ fn waits_for() -> Said {
         .required("job", or_null(id()))
         .required("eshop", or_null(id()))
         .required("since", timestamp())
+        .required("until", or_null(timestamp()))
         .explain(&[
             (
                 "reason",
@@ -272,6 +273,7 @@ fn waits_for() -> Said {
             ("job", "The earlier job; null for other reasons."),
             ("eshop", "The e-shop of the earlier job or of the partner; otherwise null."),
             ("since", "When the wait began."),
+            ("until", "When the partner may be called again; null for other reasons."),
         ])
         .called("JobWaitsFor")
 }

@@ -82,7 +82,6 @@ pub struct Activity(Arc<Counted>);
 struct Counted {
     done: Pending<Key, i64>,
     calls: Pending<WebhookId, Tallied>,
-    exhausted: Pending<WebhookId, i64>,
     kinds: Pending<&'static str, Tallied>,
     worker: Doing,
 }
@@ -117,9 +116,6 @@ impl Activity {
         let is_delivered = outcome == "delivered";
         self.note_call(webhook, is_delivered, took);
         self.0.worker.called(is_delivered);
-        if outcome == "exhausted" {
-            self.0.exhausted.add(webhook, 1);
-        }
     }
 
     /// Counts a call of a destination.
@@ -131,7 +127,6 @@ impl Activity {
     pub async fn write(&self, db: &PgPool) -> Result<(), Problem> {
         self.0.done.write(|done| write_done(db, done)).await?;
         self.0.calls.write(|calls| runs::write_calls(db, calls)).await?;
-        self.0.exhausted.write(|exhausted| write_exhausted(db, exhausted)).await?;
         self.0.kinds.write(|kinds| runs::write_kinds(db, kinds)).await?;
         self.0.worker.write(db).await
     }
@@ -166,20 +161,6 @@ async fn write_done(db: &PgPool, counted: Vec<(Key, i64)>) -> Result<(), sqlx::E
         &subjects as &[&str],
         &outcomes as &[&str],
         &slots,
-        &counts,
-    )
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
-async fn write_exhausted(db: &PgPool, counted: Vec<(WebhookId, i64)>) -> Result<(), sqlx::Error> {
-    let (webhooks, counts): (Vec<WebhookId>, Vec<i64>) = counted.into_iter().unzip();
-    sqlx::query!(
-        "INSERT INTO exhausted_activity AS a (minute, webhook_id, deliveries)
-         SELECT date_trunc('minute', now()), given.* FROM unnest($1::uuid[], $2::bigint[]) AS given
-         ON CONFLICT (minute, webhook_id) DO UPDATE SET deliveries = a.deliveries + excluded.deliveries",
-        &webhooks as &[WebhookId],
         &counts,
     )
     .execute(db)

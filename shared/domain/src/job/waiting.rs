@@ -20,6 +20,8 @@ pub struct WaitsFor {
     pub job: Option<JobId>,
     /// Since when it waits.
     pub since: DateTime<Utc>,
+    /// Until when, where that is known.
+    pub until: Option<DateTime<Utc>>,
 }
 
 /// A job that others wait for.

@@ -158,8 +158,11 @@ impl World {
         let waits: Option<Value> =
             sqlx::query_scalar("SELECT job_waits_for($1)").bind(id).fetch_one(&self.owner).await.unwrap();
         let waits = waits?;
-        let since = waits["since"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap();
-        assert!(since <= self.services.clock.now(), "{waits}");
+        let moment =
+            |name: &str| waits[name].as_str().map(|at| at.parse::<chrono::DateTime<chrono::Utc>>().unwrap());
+        let now = self.services.clock.now();
+        assert!(moment("since").unwrap() <= now, "{waits}");
+        assert_eq!(moment("until").is_some_and(|until| until > now), waits["reason"] == "partner", "{waits}");
         let job = waits["job"].as_str().map(|id| id.parse().unwrap());
         Some((waits["reason"].as_str().unwrap().to_owned(), job))
     }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::ids::EventId;
 use longshore_shared::operate::backlog;
 use longshore_shared::webhook::delivery::search;
-use longshore_shared::webhook::health;
+use longshore_shared::webhook::health::{self, exhausted};
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
@@ -157,6 +158,12 @@ async fn a_failure_is_retried_by_the_schedule_and_finally_exhausted(
     assert_eq!(attempts[9]["response"], "no\u{fffd}pe");
     let ids = world.receiver.counts_by("webhook-id");
     assert_eq!(ids.into_values().collect::<Vec<_>>(), [10]);
+    // what needs attention knows it at once: it does not depend on counts that the worker has still to store
+    let missed = exhausted::read(&world.services.db, &Scope::Everything, 10).await.unwrap();
+    assert_eq!(
+        missed.iter().map(|missed| (missed.id, missed.deliveries)).collect::<Vec<_>>(),
+        [(hook.id, 1)]
+    );
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -40,7 +40,7 @@ pub struct Exhausted {
 
 /// So many active webhooks of a scope that have such deliveries of the last [`DAYS`], with equal shares for organisations.
 ///
-/// The counts of the workers say where to look. An event counts once: a redelivery, on its way or ended, replaces what was before it.
+/// The counts of what was exhausted say where to look. An event counts once: a redelivery, on its way or ended, replaces what was before it.
 pub async fn read(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Exhausted>, Problem> {
     let found = sqlx::query_as!(
         Exhausted,

@@ -162,7 +162,7 @@ pub async fn retrying(db: &Database, scope: &Scope) -> Result<i64, Problem> {
     Ok(retrying)
 }
 
-/// The deliveries of a scope that were exhausted in the last [`EXHAUSTED_HOURS`], as workers counted them.
+/// The deliveries of a scope that were exhausted in the last [`EXHAUSTED_HOURS`].
 pub async fn exhausted(db: &Database, scope: &Scope) -> Result<i64, Problem> {
     let exhausted = sqlx::query_scalar!(
         r#"SELECT coalesce(sum(a.deliveries), 0)::bigint AS "exhausted!" FROM exhausted_activity a

@@ -350,6 +350,12 @@ impl<'o> Columns<'o> {
                    SELECT id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
                           attempt_count, attempts, redelivery_of, created_at, now()
                    FROM ended
+               ), missed AS (
+                   -- with what it counts, so that no line of what needs attention is lost
+                   INSERT INTO exhausted_activity AS a (minute, webhook_id, deliveries)
+                   SELECT date_trunc('minute', now()), webhook_id, count(*) FROM ended WHERE state = 'exhausted'
+                   GROUP BY webhook_id ORDER BY webhook_id
+                   ON CONFLICT (minute, webhook_id) DO UPDATE SET deliveries = a.deliveries + excluded.deliveries
                ), retried AS (
                    UPDATE delivery d
                    SET attempt_count = d.attempt_count + 1, attempts = d.attempts || t.attempts::jsonb,
