@@ -65,7 +65,8 @@ fn coloured(word: &str, cell: &str) -> String {
 pub(super) fn cell(record: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(record, |value, name| value.get(name));
     let name = path.rsplit('.').next().unwrap_or(path);
-    let is_time = ["at", "since", "until"].contains(&name) || name.ends_with("At") || name.ends_with("Since");
+    let is_time = ["at", "since", "until"].contains(&name)
+        || ["At", "Since", "Until"].iter().any(|end| name.ends_with(end));
     match found {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) if is_time => {

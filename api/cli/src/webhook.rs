@@ -270,11 +270,12 @@ async fn untried(client: &Client, webhook: &Webhook) -> Result<String, Error> {
         return Ok(no_worker());
     };
     let first = client.delivery(first.id).send().await?;
-    Ok(format!(
-        "held by the breaker: the destination fails, and is asked by delivery {} first; {}",
-        first.id,
-        last_answer(&first),
-    ))
+    let (id, answer) = (first.id, last_answer(&first));
+    Ok(if webhook.ordered {
+        format!("behind delivery {id}, since the webhook is ordered; the last attempt of that: {answer}")
+    } else {
+        format!("held by the breaker: the destination fails, and is asked by delivery {id} first; {answer}")
+    })
 }
 
 /// The delivery after an attempt, or its current state when the time is over.
@@ -309,7 +310,8 @@ mod tests {
     fn a_test_that_is_not_sent_says_what_it_waits_for() {
         let webhook = |active: bool, held_until: Option<&str>| {
             let of = json!({"id": Uuid::nil(), "eshop": Uuid::nil(), "event": "*", "destination": "https://shop.example/",
-                            "active": active, "health": "healthy", "disabledReason": null, "heldUntil": held_until});
+                            "active": active, "health": "healthy", "disabledReason": null, "heldUntil": held_until,
+                            "ordered": false});
             kept(&serde_json::from_value(of).unwrap())
         };
         let until = Some("2026-01-31T12:30:00.654321+00:00");

@@ -97,6 +97,8 @@ pub struct Webhook {
     pub disabled_reason: Option<String>,
     /// Until when nothing is sent, because its destination asked for a pause.
     pub held_until: Option<DateTime<Utc>>,
+    /// Whether it makes one call at a time, and a failure holds the next ones.
+    pub ordered: bool,
 }
 
 impl Webhook {

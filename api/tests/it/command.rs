@@ -289,6 +289,9 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
         .unwrap();
     let printed = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
     assert!(printed.contains("is held by the breaker") && printed.contains("status 503, 41 ms"), "{printed}");
+    sqlx::query("UPDATE webhook SET ordered = true").execute(&owner).await.unwrap();
+    let printed = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
+    assert!(printed.contains(&format!("behind delivery {}", sent["id"].as_str().unwrap())), "{printed}");
     world
         .api
         .put(&world.api.user, &format!("/api/eshop-webhook/deactivate/{id}"), json!(null))

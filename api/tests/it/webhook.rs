@@ -268,7 +268,7 @@ async fn an_update_changes_the_given_fields_and_only_differences_count(
         api.call_with(&api.user, Method::PUT, &path, Value::Null, &stale).await.expect(412);
     }
     let moved = api.put(&api.user, &path, json!({"eshop": Uuid::nil()})).await.expect(400);
-    assert_eq!(moved.violations(), ["eshop immutable"]);
+    assert_eq!(moved.violations(), ["eshop not_allowed"]);
     let cleared = api.put(&api.user, &path, json!({"authentication": null})).await.expect(200).json();
     assert_eq!(cleared["authentication"], json!({"type": "none"}));
     let masked = json!({"authentication": {"type": "bearer", "token": "***"}});

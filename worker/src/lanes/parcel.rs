@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, SET_COOKIE};
+use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_shared::kernel::crypto::random_offset;
 use longshore_shared::kernel::ids::{DeliveryId, EventId};
@@ -305,7 +305,9 @@ impl Verdict {
         let error = match &reply.fault {
             Some(fault) => Some(storable(&fault.to_string())),
             None if reply.status.is_success() => None,
-            None if reply.status.is_redirection() => Some("redirects are not followed".to_owned()),
+            None if reply.status.is_redirection() && reply.headers.contains_key(LOCATION) => {
+                Some("redirects are not followed".to_owned())
+            }
             None => Some(format!("answered {}", reply.status.as_u16())),
         };
         let response = (!reply.body.is_empty()).then(|| kept(&reply.body));

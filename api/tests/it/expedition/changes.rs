@@ -50,13 +50,14 @@ async fn a_body_that_changes_an_order_is_told_as_the_record_shows_it_and_nothing
         "items",
         "note",
         "priority",
+        "sumOfQuantity",
         "value",
     ];
     assert_eq!(names(data), expected);
     let fields = data["fields"].as_object().unwrap();
     let shown: Vec<_> = fields.keys().map(String::as_str).collect();
-    assert_eq!(shown, ["eshopOrderDate", "externalId", "items", "priority", "value"]);
-    for name in ["eshopOrderDate", "externalId", "priority", "value"] {
+    assert_eq!(shown, ["eshopOrderDate", "externalId", "items", "priority", "sumOfQuantity", "value"]);
+    for name in ["eshopOrderDate", "externalId", "priority", "sumOfQuantity", "value"] {
         assert_eq!(fields[name], after[name], "{name}");
     }
     assert_eq!(fields["items"][0]["id"], after["items"][0]["id"]);
@@ -156,5 +157,195 @@ async fn an_operation_that_changes_an_order_and_not_its_status_is_told(
             ("expedition_change", &json!({"reservationPaused": is_paused}))
         );
         assert_eq!(data["version"], after["version"]);
+    }
+}
+
+/// Fields of the record that no event names: the version and its moments, what is derived, and what the hand-over says.
+const NEVER_TOLD: [&str; 7] =
+    ["version", "changedAt", "modifiedAt", "statusSince", "audits", "waitsFor", "handover"];
+
+/// Members of an item that events have.
+const OF_ITEM: [&str; 7] = ["id", "product", "productSku", "quantity", "booked", "missing", "expedited"];
+
+/// A value of a record as events show it.
+fn as_told(name: &str, value: &Value) -> Value {
+    let members: &[&str] = match name {
+        "items" => &OF_ITEM,
+        "parcels" => {
+            &["extPackageNumber", "extPackageTrackingNumber", "extCarrierTrackingNumber", "trackingUrl"]
+        }
+        _ => return value.clone(),
+    };
+    let of = |element: &Value| -> Value {
+        members
+            .iter()
+            .map(|member| ((*member).to_owned(), element[*member].clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    value.as_array().into_iter().flatten().map(of).collect()
+}
+
+/// An e-shop's copy of an order, by the rules of the quick start: the highest version of each field, from events, and from the record
+/// where an event names a field that it does not have.
+#[derive(Default)]
+struct Copied {
+    fields: std::collections::BTreeMap<String, (i64, Value)>,
+}
+
+impl Copied {
+    fn take(&mut self, version: i64, name: &str, value: Value) {
+        let known = self.fields.entry(name.to_owned()).or_insert((-1, Value::Null));
+        if known.0 < version {
+            *known = (version, value);
+        }
+    }
+
+    fn take_record(&mut self, record: &Value) {
+        for (name, value) in record.as_object().unwrap() {
+            self.take(record["version"].as_i64().unwrap(), name, as_told(name, value));
+        }
+    }
+
+    fn must_be(&self, record: &Value, after: &str) {
+        for (name, value) in record.as_object().unwrap() {
+            if NEVER_TOLD.contains(&name.as_str()) {
+                continue;
+            }
+            let (_, copied) = &self.fields[name];
+            let (mut copied, mut shown) = (copied.clone(), as_told(name, value));
+            // what left is told with the packing; until then it is null
+            for item in copied.as_array_mut().into_iter().chain(shown.as_array_mut()).flatten() {
+                if let Some(item) = item.as_object_mut().filter(|_| name == "items") {
+                    item.retain(|member, value| member != "expedited" || !value.is_null());
+                }
+            }
+            assert_eq!(copied, shown, "{name} after {after}");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_copy_that_is_kept_by_the_rules_is_the_record_after_each_operation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook(world.api.tenant.eshop.get(), "*").await;
+    let parcels = json!([{"extPackageNumber": "1", "extPackageTrackingNumber": "T1"}]);
+    let three = json!({"items": [{"product": world.mug, "quantity": 3}]});
+    let none_there = json!({"items": [{"product": world.lamp, "quantity": 2}]});
+    let scenarios: [(&str, Value, Vec<(&str, Value)>); 7] = [
+        (
+            "packed in part",
+            three.clone(),
+            vec![
+                ("PUT ", json!({"billingStreet": "Quay 1", "note": "n", "priority": 7})),
+                ("PUT ", json!({"items": [{"product": world.mug, "quantity": 4}]})),
+                ("PUT send", Value::Null),
+                ("PUT status", json!({"status": "take_out"})),
+                (
+                    "PUT status",
+                    json!({"status": "waiting_for_the_carrier", "items": json!("one left"), "parcels": parcels}),
+                ),
+                ("PUT status", json!({"status": "carrier_picked_up"})),
+                ("PUT status", json!({"status": "delivered"})),
+                ("PATCH ", json!({"ref1": "R"})),
+            ],
+        ),
+        (
+            "delivered at once",
+            three.clone(),
+            vec![("PUT send", Value::Null), ("PUT status", json!({"status": "delivered"}))],
+        ),
+        (
+            "waits, is passed over, and is held",
+            none_there,
+            vec![
+                ("PUT send", Value::Null),
+                ("PATCH unbook", Value::Null),
+                ("PATCH rebook", Value::Null),
+                ("PUT rollback", Value::Null),
+                ("PUT ", json!({"ref2": "R"})),
+                ("PUT send", Value::Null),
+                ("PUT cancel", Value::Null),
+            ],
+        ),
+        (
+            "booked and given back",
+            json!({"waitBeforeProcessing": true}),
+            vec![
+                ("PUT send", Value::Null),
+                ("PATCH unbook", Value::Null),
+                ("PATCH rebook", Value::Null),
+                ("PUT process", Value::Null),
+                ("PUT rollback", Value::Null),
+                ("PUT cancel", Value::Null),
+            ],
+        ),
+        (
+            "incorrect, and mended",
+            json!({"carrier": null}),
+            vec![
+                ("PUT send", Value::Null),
+                (
+                    "PUT ",
+                    json!({"carrier": world.carrier, "note": "n", "items": [{"product": world.mug, "quantity": 2}]}),
+                ),
+                ("PUT send", Value::Null),
+                ("PUT cancel", Value::Null),
+            ],
+        ),
+        (
+            "refused by the warehouse",
+            three.clone(),
+            vec![
+                ("PUT send", Value::Null),
+                ("PUT status", json!({"status": "incorrect", "errors": [{"message": "no such street"}]})),
+                ("PUT ", json!({"ref3": "R"})),
+                ("PUT send", Value::Null),
+            ],
+        ),
+        (
+            "asked back",
+            three,
+            vec![
+                ("PUT send", Value::Null),
+                ("PUT status", json!({"status": "take_out"})),
+                ("PUT cancel", Value::Null),
+                ("PUT status", json!({"status": "completion"})),
+            ],
+        ),
+    ];
+    for (number, (scenario, members, steps)) in scenarios.into_iter().enumerate() {
+        let order = world.made(world.order_with(&number.to_string(), &members)).await;
+        let mut copied = Copied::default();
+        // the first event says the status only
+        copied.take_record(&world.read(&order).await);
+        let mut seen = i64::try_from(world.events(&order, 0).await.len()).unwrap();
+        for (step, body) in steps {
+            let (method, operation) = step.split_once(' ').unwrap();
+            let mut body = body;
+            if body["items"] == "one left" {
+                body["items"] = json!([{"id": world.read(&order).await["items"][0]["id"], "expedited": 1}]);
+            }
+            let reply = world.on(method.parse().unwrap(), &order, operation, body).await;
+            assert!(reply.status.is_success(), "{scenario}, {step}: {}", reply.text);
+            world.allocate().await;
+            let record = world.read(&order).await;
+            let events = world.events(&order, seen).await;
+            seen += i64::try_from(events.len()).unwrap();
+            for (_, data) in &events {
+                let (version, fields) =
+                    (data["version"].as_i64().unwrap(), data["fields"].as_object().unwrap());
+                for (name, value) in fields {
+                    copied.take(version, name, as_told(name, value));
+                }
+                if names(data).into_iter().any(|name| !fields.contains_key(name)) {
+                    copied.take_record(&record);
+                }
+            }
+            copied.must_be(&record, &format!("{step} ({scenario}): {events:#?}"));
+        }
     }
 }

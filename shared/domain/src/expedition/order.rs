@@ -158,6 +158,19 @@ impl Order {
         violations
     }
 
+    /// What an event says of an order that is packed: its items with what left of each, and whether that is all.
+    pub(super) fn packed(
+        &self,
+        left: impl Fn(ExpeditionItemId) -> i32,
+        is_complete: bool,
+    ) -> Vec<(&'static str, Value)> {
+        let mut items = self.booked_items(ExpeditionStatus::WaitingForTheCarrier);
+        for (shown, item) in items.as_array_mut().into_iter().flatten().zip(&self.items) {
+            shown["expedited"] = json!(left(item.id));
+        }
+        vec![("items", items), ("expeditedCompletely", json!(is_complete))]
+    }
+
     /// Its items, as an event of its bookings shows them.
     pub(super) fn booked_items(&self, status: ExpeditionStatus) -> Value {
         let show = |item: &Item| {

@@ -1,6 +1,6 @@
 //! Writing what was decided: orders, stocks, audit, events and deliveries by one statement.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
@@ -132,25 +132,40 @@ pub(super) fn identity(order: &Order, status: Status) -> [(&'static str, Value);
     ]
 }
 
-/// `data` of `expedition_status_change`, with what else it says.
+/// `data` of `expedition_status_change`: the status, what else changed, and what it says beside that.
 pub(super) fn status_event(
     order: &Order,
     previous: Option<Status>,
     state: &State,
+    changes: &[FieldChange],
     further: Vec<(&'static str, Value)>,
 ) -> Value {
-    let mut fields: Map<_, _> = further.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    fields.insert("status".to_owned(), json!(state.status));
-    fields.insert("previousStatus".to_owned(), json!(previous));
+    let (others, mut fields) = changed(order, state.status, changes);
+    let mut names = vec!["status".to_owned()];
+    names.extend(others.into_iter().filter(|name| name != "status"));
+    let mut say = |name: &'static str, value: Value| {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+        fields.insert(name.to_owned(), value);
+    };
+    say("status", json!(state.status));
     if state.status == Status::Incorrect {
-        fields.insert("errors".to_owned(), json!(state.errors));
+        say("errors", json!(state.errors));
+    }
+    // what its items lack, where no event of its bookings says it
+    let is_same = |old: Status| order.booked_items(old) == order.booked_items(state.status);
+    if previous.is_some_and(|old| old.is_booked() == state.status.is_booked() && !is_same(old)) {
+        say("items", order.booked_items(state.status));
     }
     // how a cancel ended that the warehouse was asked for
     if previous == Some(Status::WaitingForCancel) && state.status.place().is_some() {
-        let cancel = if state.status.is_packed() { "too_late" } else { "refused" };
-        fields.insert("cancel".to_owned(), json!(cancel));
+        say("cancel", json!(if state.status.is_packed() { "too_late" } else { "refused" }));
     }
-    let names: Vec<_> = fields.keys().filter(|name| *name != "previousStatus").cloned().collect();
+    for (name, value) in further {
+        say(name, value);
+    }
+    fields.insert("previousStatus".to_owned(), json!(previous));
     data(order, state.status, &names, &fields.into())
 }
 
@@ -171,13 +186,40 @@ fn shown(order: &Order, status: Status, change: &FieldChange) -> Value {
     }
 }
 
-/// `data` of `expedition_change`: what changed beside the status. What is personal is named, and not shown.
+/// `data` of `expedition_change`: what changed beside the status.
 pub(super) fn change_event(order: &Order, status: Status, changes: &[FieldChange]) -> Value {
-    let names: Vec<String> = changes.iter().map(|change| change.field.to_owned()).collect();
-    let public = changes.iter().filter(|change| !is_personal(change.field));
-    let fields: Map<_, _> =
-        public.map(|change| (change.field.to_owned(), shown(order, status, change))).collect();
+    let (names, fields) = changed(order, status, changes);
     data(order, status, &names, &fields.into())
+}
+
+/// The names of the fields of the record that changed, and their values, but of what is personal. The hand-over is none of them.
+fn changed(order: &Order, status: Status, changes: &[FieldChange]) -> (Vec<String>, Map<String, Value>) {
+    let mut fields = Map::new();
+    let mut names = Vec::with_capacity(changes.len());
+    for change in changes.iter().filter(|change| change.field != "handover") {
+        names.push(change.field.to_owned());
+        if !is_personal(change.field) {
+            fields.insert(change.field.to_owned(), shown(order, status, change));
+        }
+        if change.field == "items" {
+            for ((name, old), (_, new)) in counts(&change.old).into_iter().zip(counts(&change.new)) {
+                if old != new {
+                    names.push(name.to_owned());
+                    fields.insert(name.to_owned(), json!(new));
+                }
+            }
+        }
+    }
+    (names, fields)
+}
+
+/// How many items, distinct products and pieces there are, as the record shows them.
+fn counts(items: &Value) -> [(&'static str, i64); 3] {
+    let items = items.as_array().map_or(&[][..], Vec::as_slice);
+    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    let products: HashSet<&str> = items.iter().filter_map(|item| item["product"].as_str()).collect();
+    let pieces = items.iter().filter_map(|item| item["quantity"].as_i64()).sum();
+    [("countOfItems", count(items.len())), ("countOfSku", count(products.len())), ("sumOfQuantity", pieces)]
 }
 
 fn data(order: &Order, status: Status, names: &[String], fields: &Value) -> Value {
@@ -334,7 +376,7 @@ pub(super) async fn write(
     let data = column(|t| {
         let (old, new) = (t.order.state.status, t.state.status);
         if old != new {
-            return Some(status_event(t.order, Some(old), &t.state, Vec::new()));
+            return Some(status_event(t.order, Some(old), &t.state, &t.told(), Vec::new()));
         }
         let told = t.told();
         (!told.is_empty()).then(|| change_event(t.order, new, &told))

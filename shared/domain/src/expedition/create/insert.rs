@@ -187,7 +187,7 @@ impl Rows {
             changes_json(&[vec![status], order.chosen()].concat())
         };
         self.sent.push(new.send.then(|| sends(state.status).to_string()));
-        self.data.push(status_event(order, None, state, Vec::new()).to_string());
+        self.data.push(status_event(order, None, state, &[], Vec::new()).to_string());
         self.booked.push(state.status.is_booked().then(|| booked_event(order, state.status).to_string()));
     }
 }

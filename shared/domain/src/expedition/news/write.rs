@@ -174,11 +174,15 @@ impl<'f> Columns<'f> {
 fn event(fold: &Fold<'_>, tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)>>) -> Option<String> {
     let (old, new) = (fold.order.state.status, fold.state.status);
     let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
+    let mut changes = changes(fold);
     if old != new {
         further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
-        return Some(status_event(fold.order, Some(old), &fold.state, further).to_string());
+        if let (Some(left), Some(is_complete)) = (&fold.left, fold.is_complete()) {
+            let of = |item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.pieces);
+            further.extend(fold.order.packed(of, is_complete));
+        }
+        return Some(status_event(fold.order, Some(old), &fold.state, &changes, further).to_string());
     }
-    let mut changes = changes(fold);
     for change in &mut changes {
         if let Some((_, now)) = further.iter().find(|(name, _)| *name == change.field) {
             change.new.clone_from(now);

@@ -56,14 +56,18 @@ pub(super) async fn write(
     add("trackingUrl", json!(step.tracked.url), json!(step.tracking.url));
     let (event, data) = if old.status == state.status {
         let known = |change: &FieldChange| tracking.iter().find(|(name, _)| *name == change.field).cloned();
-        let shown = changes.iter().filter(|change| change.field != "handover");
-        let changes = shown.map(|change| FieldChange {
+        let shown = changes.iter().map(|change| FieldChange {
             new: known(change).map_or_else(|| change.new.clone(), |(_, now)| now),
             ..change.clone()
         });
-        (Some(EXPEDITION_CHANGE.name), change_event(order, state.status, &changes.collect::<Vec<_>>()))
+        (Some(EXPEDITION_CHANGE.name), change_event(order, state.status, &shown.collect::<Vec<_>>()))
     } else {
-        (None, status_event(order, Some(old.status), state, tracking))
+        let mut further = tracking;
+        if let (Some(left), Some(is_complete)) = (&step.left, step.is_complete(order)) {
+            let of = |item| left.iter().find(|(id, ..)| *id == item).map_or(0, |(.., pieces)| *pieces);
+            further.extend(order.packed(of, is_complete));
+        }
+        (None, status_event(order, Some(old.status), state, &changes, further))
     };
     // of pieces that leave, the status event is enough
     let gives_back = old.status.is_booked() && !state.status.is_booked() && step.left.is_none();

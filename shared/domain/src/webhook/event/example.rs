@@ -54,8 +54,8 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
         }),
         "expedition_status_change" => of_order(
             "awaiting_processing",
-            &json!(["status"]),
-            &json!({"status": "awaiting_processing", "previousStatus": "on_hold"}),
+            &json!(["status", "addressValidationExecuted"]),
+            &json!({"status": "awaiting_processing", "previousStatus": "on_hold", "addressValidationExecuted": true}),
         ),
         "expedition_booked_change" => of_order(
             "awaiting_processing",

@@ -91,7 +91,7 @@ impl Edit {
     /// What the webhook becomes.
     pub(super) fn apply(self, old: &Stored) -> Result<Fields, Problem> {
         if self.eshop.is_some_and(|eshop| eshop != old.eshop) {
-            return Err(Problem::violation("eshop", "immutable", "cannot be changed after creation"));
+            return Err(Problem::violation("eshop", "not_allowed", "cannot be changed"));
         }
         let stored = &old.authentication;
         // secrets for one host are not shown to another, even if the caller may change the destination

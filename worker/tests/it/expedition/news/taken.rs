@@ -56,6 +56,13 @@ async fn reports_of_a_request_are_one_change_from_the_first_to_the_last(
     assert_eq!(last["fields"]["previousStatus"], "awaiting_processing");
     assert_eq!((&last["status"], &last["version"]), (&json!("carrier_picked_up"), &after["version"]));
     assert_eq!(last["fields"]["parcels"][0]["trackingUrl"], "https://t/1");
+    // what else the record shows in another way since
+    for name in ["packedAt", "sentAt", "expeditedCompletely", "trackingNumber"] {
+        assert_eq!(last["fields"][name], after[name], "{name}");
+    }
+    let left: Vec<_> =
+        last["fields"]["items"].as_array().unwrap().iter().map(|item| &item["expedited"]).collect();
+    assert_eq!(left, [2, 1]);
     place.must_hold().await;
 }
 
