@@ -225,6 +225,9 @@ impl Copied {
     }
 }
 
+/// A method and an operation, and its body.
+type Step = (&'static str, Value);
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_copy_that_is_kept_by_the_rules_is_the_record_after_each_operation(
     _: PgPoolOptions,
@@ -235,7 +238,7 @@ async fn a_copy_that_is_kept_by_the_rules_is_the_record_after_each_operation(
     let parcels = json!([{"extPackageNumber": "1", "extPackageTrackingNumber": "T1"}]);
     let three = json!({"items": [{"product": world.mug, "quantity": 3}]});
     let none_there = json!({"items": [{"product": world.lamp, "quantity": 2}]});
-    let scenarios: [(&str, Value, Vec<(&str, Value)>); 7] = [
+    let scenarios: [(&str, Value, Vec<Step>); 7] = [
         (
             "packed in part",
             three.clone(),

@@ -170,7 +170,7 @@ async fn a_page_of_deliveries_reads_no_more_than_a_page_of_each_table(
         let body = json!({"sort": [{"field": "id", "order": order}], "limit": 10});
         let all = plan(&Scope::Everything, body.clone(), &page).await;
         assert!(all <= 20.0, "{order}: of all, {all} rows were read for a page of 10");
-        let own = plan(&own, body, &[&[organisation.clone()], page.as_slice()].concat()).await;
+        let own = plan(&own, body, &[std::slice::from_ref(&organisation), page.as_slice()].concat()).await;
         assert!(own <= 60.0, "{order}: beside a noisy neighbour, {own} rows were read for a page of 10");
     }
 }
