@@ -157,6 +157,16 @@ fn waits_for(order: &Value) -> String {
     of.next().map_or_else(|| table::cell(order, "waitsFor"), |item| table::cell(item, "productSku"))
 }
 
+/// Where its hand-over to the system of its warehouse is, and why it stays there.
+fn handover(order: &Value) -> String {
+    let said = |name: &str| table::cell(order, &format!("handover.{name}"));
+    let mut text = said("state");
+    if !order["handover"]["error"].is_null() {
+        text = format!("{text}, {}, next call {}", said("error"), said("nextAttemptAt"));
+    }
+    text
+}
+
 /// Writes the details of an order, one per line.
 fn show(order: &Value) -> anyhow::Result<()> {
     let said = |path: &str| table::cell(order, path);
@@ -168,6 +178,7 @@ fn show(order: &Value) -> anyhow::Result<()> {
         ("status", said("status")),
         ("since", said("statusSince")),
         ("waits for", waits_for(order)),
+        ("hand-over", handover(order)),
         ("tracking", said("trackingNumber")),
     ] {
         writeln!(out, "{name:<10} {value}")?;

@@ -153,6 +153,7 @@ fn wms(visit: &Visit<permit::Read>, order: &Order) -> Markup {
 fn handover(order: &Order, state: HandoverState, now: DateTime<Utc>) -> Markup {
     let what = match state {
         HandoverState::Pending => "Due: the warehouse has not been called.",
+        HandoverState::Sending if order.handover_error.is_some() => "Called; the warehouse has not taken it.",
         HandoverState::Sending => "Called; the warehouse has not answered.",
         HandoverState::Accepted => "The warehouse has it.",
         HandoverState::Withdrawing => "Asked back; the warehouse has not answered.",
@@ -204,6 +205,11 @@ fn where_it_is(order: &Order) -> Markup {
         Status::AwaitingReservation => "It is sent, and its turn has not come.",
         Status::WaitingForGoods => "It waits for goods.",
         Status::StockOk => "All of it is booked. It waits for its confirmation.",
+        Status::AwaitingProcessing
+            if matches!(order.handover, Some(HandoverState::Pending | HandoverState::Sending)) =>
+        {
+            "All of it is booked. The system of the warehouse has not taken it."
+        }
         Status::AwaitingProcessing => "All of it is booked. The warehouse can begin.",
         Status::TakeOut => "The warehouse is picking it.",
         Status::Completion => "The warehouse is packing it.",

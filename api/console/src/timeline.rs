@@ -241,7 +241,12 @@ fn of_jobs(jobs: &Jobs, own: Uuid) -> Markup {
         " " (state(jobs.state))
         @if jobs.jobs > 1 { " " (number(jobs.jobs)) " jobs since " (jobs.since.format("%H:%M")) }
         @if jobs.changed > 0 { ", " (counted(jobs.changed, "item", "items")) " changed" }
-        @if jobs.failed > 0 { ", " span.refused { (counted(jobs.failed, "item", "items")) " refused" } }
+        @if jobs.failed > 0 {
+            ", "
+            // its one item is the connection
+            @if jobs.kind.ends_with(".test") { span.refused { "the connection does not work" } }
+            @else { span.refused { (counted(jobs.failed, "item", "items")) " refused" } }
+        }
         @if let Some(error) = &jobs.error { ", " span.refused { (error) } }
     }
 }

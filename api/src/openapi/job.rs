@@ -193,7 +193,7 @@ fn queue_state() -> Shape {
         .required("due", or_null(any_integer()))
         .required("oldestDueSeconds", or_null(any_number()))
         .explain(&[
-            ("open", "Unfinished work; null if only the queue knows it."),
+            ("open", "Unfinished work: chunks, webhooks with due deliveries, or warehouses whose orders wait for a call or its answer; null if only the queue knows it."),
             ("running", "Open work that a worker is executing now."),
             (
                 "due",

@@ -92,6 +92,8 @@ pub struct Run {
     pub total: i32,
     /// Items refused.
     pub failed: i32,
+    /// Why its last attempt failed.
+    pub error: Option<String>,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
 }
@@ -148,9 +150,9 @@ pub async fn runs(db: &Database, id: EshopId) -> Result<Vec<Run>, Problem> {
     let found = sqlx::query_as!(
         Run,
         r#"SELECT r.id AS "id!", r.kind AS "kind!", r.state AS "state!: JobState", r.total AS "total!", r.failed AS "failed!",
-                  r.created_at AS "created_at!"
+                  r.error, r.created_at AS "created_at!"
            FROM (SELECT j.*, row_number() OVER (PARTITION BY j.kind ORDER BY j.created_at DESC) AS place
-                 FROM (SELECT id, kind, state, total, failed, created_at FROM job WHERE eshop_id = ANY (ARRAY[$1::uuid])
+                 FROM (SELECT id, kind, state, total, failed, error, created_at FROM job WHERE eshop_id = ANY (ARRAY[$1::uuid])
                        ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $2::bigint)) AS j
                  WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')) AS r
            WHERE r.place <= $3 ORDER BY r.kind, r.created_at DESC"#,
@@ -233,6 +235,7 @@ mod tests {
             state,
             total: 1,
             failed: 0,
+            error: None,
             created_at: DateTime::from_timestamp(seconds, 0).unwrap(),
         }
     }

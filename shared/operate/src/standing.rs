@@ -149,7 +149,14 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
                 due: Some(deliveries.free_lanes),
                 oldest_seconds: (deliveries.free_lanes > 0).then_some(deliveries.oldest_seconds),
             },
-            Queue::Handover | Queue::Upkeep => Recorded::default(),
+            // of warehouses with orders that wait for a call or its answer
+            Queue::Handover => Recorded {
+                open: Some(recorded.open_warehouses),
+                running: recorded.running_warehouses,
+                due: Some(recorded.due_warehouses),
+                oldest_seconds: None,
+            },
+            Queue::Upkeep => Recorded::default(),
         };
         let pause = pauses.iter().find(|pause| wish.paused && pause.queue == wish.queue.name()).cloned();
         Shown { pause, ..Shown::new(wish, &redis, stats, recorded) }
@@ -162,6 +169,9 @@ struct Rows {
     running_chunks: i64,
     running_partners: i64,
     running_lanes: i64,
+    open_warehouses: i64,
+    running_warehouses: i64,
+    due_warehouses: i64,
 }
 
 async fn recorded(services: &Services) -> Result<Rows, Problem> {
@@ -171,7 +181,18 @@ async fn recorded(services: &Services) -> Result<Rows, Problem> {
                       AS "open_chunks!",
                   (SELECT count(*) FROM job_chunk WHERE state = 'running' AND NOT calls_partner) AS "running_chunks!",
                   (SELECT count(*) FROM job_chunk WHERE state = 'running' AND calls_partner) AS "running_partners!",
-                  (SELECT count(*) FROM webhook_lane WHERE leased_until > now()) AS "running_lanes!""#,
+                  (SELECT count(*) FROM webhook_lane WHERE leased_until > now()) AS "running_lanes!",
+                  (SELECT count(*) FROM wms_lane WHERE leased_until > now()) AS "running_warehouses!",
+                  waiting.open AS "open_warehouses!", waiting.due AS "due_warehouses!"
+           FROM (SELECT count(*) AS open,
+                        count(*) FILTER (WHERE NOT s.paused AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
+                                               AND l.leased_until < now() AND handover_is_due(s.wms_id)) AS due
+                 FROM wms_setting s JOIN wms_lane l ON l.wms_id = s.wms_id
+                 WHERE s.active
+                   AND (EXISTS (SELECT FROM expedition_handover h WHERE h.handover_wms_id = s.wms_id AND h.handover_state = 'pending')
+                     OR EXISTS (SELECT FROM expedition_handover h
+                                WHERE h.handover_wms_id = s.wms_id AND h.handover_state IN ('sending', 'withdrawing')))
+           ) AS waiting"#,
     )
     .fetch_one(&services.db.main)
     .await?;

@@ -20,6 +20,7 @@ struct Wrong {
 pub(super) fn draw(found: &Found, now: DateTime<Utc>) -> Markup {
     let mut all: Vec<Wrong> = [inactive(found), partner(found, now)].into_iter().flatten().collect();
     all.extend(syncs(found, now));
+    all.extend(retrying(&found.runs, now));
     all.extend(refusing(&found.runs, now));
     all.extend(found.unanswered.iter().map(|silent| unanswered(silent, now)));
     all.extend(webhooks(found, now));
@@ -82,6 +83,20 @@ fn syncs(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
             Wrong { tone: Tone::Bad, word: "sync", sentence, address }
         })
         .collect()
+}
+
+/// Syncs that wait for their next attempt.
+fn retrying(runs: &[Run], now: DateTime<Utc>) -> impl Iterator<Item = Wrong> {
+    runs.iter().filter(|run| run.state == JobState::Retrying).map(move |run| {
+        let error = run.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
+        let sentence = format!(
+            "{} has not succeeded for {}, and is tried again{error}",
+            run.kind,
+            lasted(run.created_at, now)
+        );
+        let address = Some(format!("/console/job/{}", run.id));
+        Wrong { tone: Tone::Warn, word: "sync", sentence, address }
+    })
 }
 
 /// Kinds of sync whose last run refused its rows. A run without rows says nothing.

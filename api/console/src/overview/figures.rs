@@ -90,7 +90,10 @@ fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
     let value = format!("{}.{:02} %", hundredths / 100, hundredths % 100);
     let more = format!("{} of {}", number(bad), number(all));
     let course = both().map(|(job, call)| Some(float(job.bad + call.bad))).collect();
-    Figure { name: "Failed", value, more, class: "bad", course, page: "/console/failure" }
+    // the list of what failed most
+    let of = |points: &[Point]| points.iter().map(|point| point.bad).sum::<i64>();
+    let page = if of(calls) > of(jobs) { "/console/webhook?health=failing" } else { "/console/failure" };
+    Figure { name: "Failed", value, more, class: "bad", course, page }
 }
 
 /// The duration that 95 % of the calls did not exceed, in the last minute that had any.

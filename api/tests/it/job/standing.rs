@@ -39,7 +39,7 @@ async fn a_waiting_job_shows_what_it_waits_for(_: PgPoolOptions, options: PgConn
     let shown = read(&world, &third).await;
     let waits = &shown["waitsFor"];
     let expected = json!({"reason": "earlier_job", "job": first["id"], "eshop": world.api.tenant.eshop,
-                          "since": waits["since"]});
+                          "since": waits["since"], "until": null});
     assert_eq!(*waits, expected);
     // since it was accepted
     assert_eq!(waits["since"], shown["changedAt"]);

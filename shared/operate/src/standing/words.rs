@@ -52,6 +52,9 @@ impl Shown {
             Verdict::NotDue => {
                 let what = match self.wish.queue {
                     Queue::Lane => "its destination, which fails or asked for a pause",
+                    Queue::Handover => {
+                        "the system of its warehouse, which fails, is paused or asked for a pause"
+                    }
                     _ => "an earlier job, a partner or the next attempt",
                 };
                 format!("{backlog} open, none can start yet: each waits for {what}.")

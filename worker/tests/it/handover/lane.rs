@@ -6,6 +6,8 @@ use longshore_shared::expedition::handover::call;
 use longshore_shared::expedition::handover::lane;
 use longshore_shared::expedition::handover::outcome::{self, Answer};
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::queue::Queue;
+use longshore_shared::operate::standing;
 use longshore_shared::webhook::lane::Renewed;
 use longshore_testkit::services::until_locked;
 use longshore_testkit::wms::{Mischief, On};
@@ -14,6 +16,14 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Depot, PATIENCE, outcome_of};
+
+/// Warehouses whose orders wait for a call or its answer, and those of them that can be called now, as the state of the queue shows
+/// them.
+async fn recorded(depot: &Depot) -> (Option<i64>, Option<i64>) {
+    let standing = standing::read(&depot.place.world.services).await.unwrap();
+    let queue = standing.queues.iter().find(|queue| queue.wish.queue == Queue::Handover).unwrap();
+    (queue.recorded.open, queue.recorded.due)
+}
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn orders_are_handed_over_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
@@ -176,7 +186,10 @@ async fn a_failing_system_is_asked_by_one_probe(_: PgPoolOptions, options: PgCon
     assert_eq!(depot.lane("failures").await.as_deref(), Some("5"));
     assert_eq!(depot.lane("error").await.as_deref(), Some("answered 503"));
     assert_eq!(depot.run().await, Ran::NotLeased);
+    // the queue is not idle: the warehouse has orders that wait, and none can be called
+    assert_eq!(recorded(&depot).await, (Some(1), Some(0)));
     depot.time_passes().await;
+    assert_eq!(recorded(&depot).await, (Some(1), Some(1)));
     depot.drain().await;
     assert_eq!(depot.calls().len(), 6, "a probe is one call");
     assert_eq!(depot.lane("probes").await.as_deref(), Some("1"));
@@ -189,6 +202,7 @@ async fn a_failing_system_is_asked_by_one_probe(_: PgPoolOptions, options: PgCon
             .await
             .unwrap();
     assert_eq!(accepted, 8);
+    assert_eq!(recorded(&depot).await, (Some(0), Some(0)));
     assert_eq!(depot.lane("failures").await.as_deref(), Some("0"));
     assert_eq!(depot.lane("error").await, None);
 }
