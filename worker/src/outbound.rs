@@ -95,7 +95,7 @@ pub enum CallError {
     #[error("the destination is not an https URL; only https is allowed now")]
     Insecure,
     /// The deadline passed.
-    #[error("no complete response within {} s", .0.as_secs_f32())]
+    #[error("no complete response within {} s", (.0.as_secs_f32() * 100.0).round() / 100.0)]
     Timeout(Duration),
     /// There was no connection: the name does not exist, the connection was refused, or the certificate is
     /// not trusted.

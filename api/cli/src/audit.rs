@@ -11,7 +11,7 @@ pub(super) struct Audit {
     /// Only this action, such as `queue.pause`.
     #[arg(long)]
     action: Option<String>,
-    /// Only changes by the account or token with this name or id.
+    /// Only changes by the accounts and tokens whose name contains this, or by that with this id.
     #[arg(long)]
     actor: Option<String>,
     /// Only changes of this record.
@@ -35,19 +35,19 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
-        let by = if self.actor.as_deref().is_some_and(|actor| read::id(actor).is_ok()) {
-            "actor.id"
-        } else {
-            "actor.name"
-        };
         let mut query = ListQuery::new()
             .equal("action", self.action)
-            .equal(by, self.actor)
             .equal("requestId", self.request)
             .equal("entity.id", self.entity)
             .equal("job", self.job)
             .equal("organisation", self.organisation)
             .sort("id", Order::Descending);
+        if let Some(actor) = self.actor {
+            query = match read::id(&actor) {
+                Ok(id) => query.filter("actor.id", "eq", id),
+                Err(_) => query.filter("actor.name", "like", actor),
+            };
+        }
         if let Some(since) = self.since {
             query = query.filter("at", "gte", since);
         }

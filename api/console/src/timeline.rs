@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::operate::timeline::{
@@ -244,7 +245,7 @@ fn of_jobs(jobs: &Jobs, own: Uuid) -> Markup {
         @if jobs.failed > 0 {
             ", "
             // its one item is the connection
-            @if jobs.kind.ends_with(".test") { span.refused { "the connection does not work" } }
+            @if jobs.kind.parse::<JobKind>().is_ok_and(JobKind::is_test) { span.refused { "the connection does not work" } }
             @else { span.refused { (counted(jobs.failed, "item", "items")) " refused" } }
         }
         @if let Some(error) = &jobs.error { ", " span.refused { (error) } }

@@ -279,6 +279,7 @@ deeds! {
     OrderProcessed = "order-processed", "The order is confirmed. The warehouse can begin.";
     OrderHeld = "order-held", "The order is on hold. Its pieces are given back.";
     OrderCancelled = "order-cancelled", "The order is cancelled. Its pieces are given back.";
+    OrderAskedBack = "order-asked-back", "The warehouse is asked to give the order back. What came of it is shown here when it answers.";
     OrderRebooked = "order-rebooked", "The order was booked again, or waits in its turn.";
     OrderUnbooked = "order-unbooked", "The pieces of the order are given back, and its reservation is paused.";
     OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";

@@ -106,7 +106,7 @@ fn standing(visit: &Watching, found: &Found, now: DateTime<Utc>) -> Markup {
             div { dt { "Lag" } dd { (lag(wms, now)) } }
             div { dt { "Due" } dd { (up_to(wms.pending, WAITING)) } }
             div { dt { "Called, no answer" } dd { (up_to(wms.called, WAITING)) } }
-            div { dt { "Refused" } dd { (number(found.refused.iter().map(|reason| reason.orders).max().unwrap_or(0))) } }
+            div { dt { "Refused" } dd { (number(found.refused.iter().map(|reason| reason.orders).sum::<i64>())) } }
             div { dt { "Cancels unanswered" } dd { @match wms.first_unanswered {
                 Some(first) => a href={"/console/order/" (first)} { (up_to(wms.unanswered, WAITING)) },
                 None => "0",

@@ -5,6 +5,7 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::expedition::command::{self, Command, REASON_LENGTH};
 use longshore_shared::expedition::{edit, progress};
 use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::answer::Outcome;
 use longshore_shared::kernel::ids::ExpeditionId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::expedition::ExpeditionStatus as Status;
@@ -165,7 +166,9 @@ async fn ask<P>(
 }
 
 async fn run(act: &Acting, id: ExpeditionId, command: &Command, deed: Done) -> Result<Response, Failure> {
-    command::run(act.visit.services(), &act.visit.may, id, command).await?;
+    let answer = command::run(act.visit.services(), &act.visit.may, id, command).await?;
+    // the warehouse has it, and is asked to give it back
+    let deed = if answer.outcome == Outcome::Accepted { Done::OrderAskedBack } else { deed };
     Ok(done(&page(id), deed, None))
 }
 
@@ -196,9 +199,15 @@ pub(crate) async fn process(Id(id): Id<ExpeditionId>, act: Acting) -> Result<Res
     run(&act, id, &Command::Process, Done::OrderProcessed).await
 }
 
+/// What becomes of an order that was handed over.
+const ASKED_FIRST: &str = "If the system of the warehouse has the order, it is asked to give it back first. If it keeps the order, nothing changes.";
+
 /// `GET /console/order/{id}/rollback`.
 pub(crate) async fn ask_rollback(Id(id): Id<ExpeditionId>, visit: Asking) -> Result<Response, Failure> {
-    let said = html! { p { "Its pieces are given back, and other orders can get them. It keeps its turn, and can be changed and sent again." } };
+    let said = html! {
+        p { "Its pieces are given back, and other orders can get them. It keeps its turn, and can be changed and sent again." }
+        p { (ASKED_FIRST) }
+    };
     ask(&visit, id, Operation::Rollback, "Hold the order?", said, no_fields).await
 }
 
@@ -209,7 +218,7 @@ pub(crate) async fn rollback(Id(id): Id<ExpeditionId>, act: Acting) -> Result<Re
 
 /// `GET /console/order/{id}/cancel`.
 pub(crate) async fn ask_cancel(Id(id): Id<ExpeditionId>, visit: Asking) -> Result<Response, Failure> {
-    let said = html! { p { "Its pieces are given back. This cannot be undone." } };
+    let said = html! { p { "Its pieces are given back. This cannot be undone." } p { (ASKED_FIRST) } };
     let field = |_: &Order| {
         worded(&visit.asked, &visit.refused, "reason", "Reason, for the audit (optional)", REASON_LENGTH)
     };

@@ -117,6 +117,11 @@ async fn queues_are_paused_and_the_audit_says_by_whom(_: PgPoolOptions, options:
     let none =
         as_superadmin(&["audit", "--action", "queue.pause", "--actor", "someone"]).await.ends_with(0).stdout;
     assert_eq!(none.lines().count(), 1, "{none}");
+    let part = as_superadmin(&["audit", "--action", "queue.pause", "--actor", "of a test"])
+        .await
+        .ends_with(0)
+        .stdout;
+    assert_eq!(part.lines().count(), 3, "{part}");
     let newest = as_superadmin(&["audit", "--limit", "1", "--json"]).await.ends_with(0).json();
     assert_eq!(newest["results"][0]["action"], "queue.resume");
 }

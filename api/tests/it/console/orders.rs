@@ -146,6 +146,13 @@ async fn every_operation_is_asked_and_done_and_audited(_: PgPoolOptions, options
     }
     admin.act(&format!("{}/cancel", page(&id)), &[("reason", "a change of mind")]).await.expect(303);
     assert_eq!(yard.status(&id).await, "canceled");
+    // a warehouse that has begun is asked: nothing says that the order is cancelled
+    let begun = yard.order("BEGUN", 1, &json!({"send": true})).await;
+    admin.act(&format!("{}/status", page(&begun)), &[("status", "take_out")]).await.expect(303);
+    let reply = admin.act(&format!("{}/cancel", page(&begun)), &[]).await.expect(303);
+    assert_eq!(yard.status(&begun).await, "waiting_for_cancel");
+    let asked = format!("{}?done=order-asked-back", page(&begun));
+    assert_eq!(reply.header("location"), Some(asked.as_str()));
     let shown = admin.open(&page(&id)).await.expect(200).text;
     assert!(shown.contains("Reason: a change of mind"), "{shown}");
     // its warehouse had it, so it is kept

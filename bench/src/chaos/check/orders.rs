@@ -129,6 +129,9 @@ async fn jobs(psql: &mut PgConnection, merchants: &[Merchant]) -> anyhow::Result
     let failed = accepted.iter().map(|job| i32::try_from(job.failed)).collect::<Result<Vec<_>, _>>()?;
     let found: Vec<String> = sqlx::query_scalar(
         "SELECT given.id || ': ' || coalesce(to_jsonb(job) - 'parameters', 'null')::text || ', audited ' || audited.count
+                || ', given ' || given.items || ' of which ' || given.failed || ' fail; refused: '
+                || coalesce((SELECT jsonb_agg(jsonb_build_array(e.index, e.key, e.code, e.message)) FROM job_item_error e
+                             WHERE e.job_id = given.id)::text, 'none')
          FROM unnest($1::uuid[], $2::int[], $3::int[]) AS given (id, items, failed) LEFT JOIN job ON job.id = given.id
          CROSS JOIN LATERAL (
              SELECT count(*) FROM audit a

@@ -44,15 +44,19 @@ fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uui
     listeners.iter().flat_map(|(organisation, shops)| shops.iter().map(|shop| (*organisation, shop)))
 }
 
+/// The type of event that each webhook hears of.
+async fn subscribed(psql: &mut PgConnection) -> sqlx::Result<HashMap<Uuid, String>> {
+    let found: Vec<(Uuid, String)> = sqlx::query_as("SELECT id, event FROM webhook").fetch_all(psql).await?;
+    Ok(found.into_iter().collect())
+}
+
 /// Compares the deliveries as the destinations and as the service recorded them.
 async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
     let events: Vec<(Uuid, Uuid, Uuid, String)> =
         sqlx::query_as("SELECT organisation_id, id, entity_id, type FROM event")
             .fetch_all(&mut *psql)
             .await?;
-    let subscribed: Vec<(Uuid, String)> =
-        sqlx::query_as("SELECT id, event FROM webhook").fetch_all(&mut *psql).await?;
-    let subscribed: HashMap<Uuid, String> = subscribed.into_iter().collect();
+    let subscribed = subscribed(psql).await?;
     let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut promised, mut accepted) = (0, 0);
     for (organisation, (webhook, shop)) in each(listeners) {
@@ -111,6 +115,7 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
 /// Checks that a destination that keeps the highest version of each field, in any order of delivery, has the
 /// stored values.
 async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Check> {
+    let subscribed = subscribed(psql).await?;
     let stored: Vec<(Uuid, Value)> = sqlx::query_as(
         "SELECT id, to_jsonb(product) || jsonb_build_object('eshops',
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = product.id ORDER BY eshop_id))
@@ -133,8 +138,10 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
     .await?;
     let stored: HashMap<Uuid, Value> = stored.into_iter().collect();
     let (mut compared, mut found) = (0, Vec::new());
-    for (_, (_, shop)) in each(listeners) {
+    for (_, (webhook, shop)) in each(listeners) {
         let book = shop.book();
+        // events of several types tell the fields of an order: one who hears of one type knows the status only
+        let is_partial = subscribed.get(webhook).is_some_and(|event| event.starts_with("expedition_"));
         if book.unversioned > 0 {
             found.push(format!("{} got {} changes without a version", shop.name, book.unversioned));
         }
@@ -146,6 +153,9 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
             }
             // values without a column, such as the parts of a bundle, are compared elsewhere
             let (Some(held), Some(stored)) = (held, stored.get(column(field))) else { continue };
+            if is_partial && field != "status" {
+                continue;
+            }
             compared += 1;
             if held != stored {
                 found.push(format!("{}: {field} of {record} is {held}, not {stored}", shop.name));

@@ -337,6 +337,11 @@ async fn by_tracking_number(
                     SELECT FROM expedition e
                     WHERE e.id = p.expedition_id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
                 WHERE p.ext_package_tracking_number = ANY ($1) LIMIT $2)
+               UNION ALL
+               (SELECT p.expedition_id FROM expedition_parcel p CROSS JOIN LATERAL (
+                    SELECT FROM expedition e
+                    WHERE e.id = p.expedition_id AND in_scope($3, e.organisation_id) AND in_eshop($4, e.eshop_id) OFFSET 0) AS own
+                WHERE p.ext_carrier_tracking_number = ANY ($1) LIMIT $2)
            ) AS found"#,
         &numbers,
         NAMED,

@@ -21,7 +21,8 @@ async fn an_order_is_found_by_number_sku_tracking_number_and_status(
     let booked = yard.order("BOOKED-1", 2, &json!({"send": true})).await;
     let waits = yard.order("WAITS-1", 5, &json!({"send": true})).await;
     let report = json!({"status": "take_out", "parcels": [
-        {"extPackageNumber": "P1", "extPackageTrackingNumber": "TRACK-1"}, {"extPackageNumber": "P2", "extPackageTrackingNumber": "TRACK-2"}]});
+        {"extPackageNumber": "P1", "extPackageTrackingNumber": "TRACK-1", "extCarrierTrackingNumber": "CARRIER-1"},
+        {"extPackageNumber": "P2", "extPackageTrackingNumber": "TRACK-2"}]});
     api.put(&api.superadmin, &format!("/api/expedition/{booked}/status"), report).await.expect(200);
     let browser = yard.browser(Role::User).await;
     let all = browser.open("/console/order").await.expect(200).text;
@@ -37,6 +38,7 @@ async fn an_order_is_found_by_number_sku_tracking_number_and_status(
         ("number=HELD", vec![]),
         ("tracking=TRACK-1", vec![&booked]),
         ("tracking=TRACK-2", vec![&booked]),
+        ("tracking=carrier-1", vec![&booked]),
         ("sku=MUG", vec![&held, &booked, &waits]),
         ("sku=MUG&status=waiting_for_goods", vec![&waits]),
         ("sku=MUG&number=HELD-1", vec![&held]),
