@@ -130,6 +130,7 @@ def change_everything():
         for done in [pool.submit(each) for each in work]:
             done.result()
     # events of an order that is gone when they arrive; its note is in none of them
+    call("PUT", f"/api/product/activate/{ids[0]}", USER)
     body = {"eshop": ESHOP, "orderNumber": "gone", "value": 1, "currency": "EUR", "items": [{"product": ids[0], "quantity": 1}]}
     gone = call("POST", "/api/expedition", USER, body)[1]["id"]
     call("PUT", f"/api/expedition/{gone}", USER, {"note": "soon gone"})
