@@ -7,6 +7,7 @@ use longshore_shared::operate::find::{self, Group, Hit, Kind, SHOWN};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
+use super::form::CHARACTERS;
 use super::layout::Section;
 use super::piece::empty;
 use super::visit::Visit;
@@ -19,7 +20,9 @@ const ADVICE: &str = "A SKU, the beginning of a product's name, an order or trac
 /// `GET /console/find?q=`: the page of the only hit, or all hits.
 pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
     let text = visit.asked.text("q").map_err(|_| {
-        let message = "what is looked for must have at most 200 characters and must not contain U+0000";
+        let message = format!(
+            "what is looked for must have at most {CHARACTERS} characters and must not contain U+0000"
+        );
         Problem::violation("", "invalid_length", message)
     })?;
     let text = text.unwrap_or_default();

@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// Maximum bytes of a form: many times a page of ids.
 pub(super) const LIMIT: usize = 64 * 1024;
 /// Maximum characters of a search field.
-const CHARACTERS: usize = 200;
+pub(super) const CHARACTERS: usize = 200;
 
 /// Query parameters that report an action on the page after it.
 pub(super) const OF_ACTION: [&str; 3] = ["done", "count", "left"];

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use longshore_domain::expedition::handover::lane as systems;
 use longshore_domain::job::dispatch;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::control::{self, Wish};
@@ -122,9 +123,10 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
 pub async fn read(services: &Services) -> Result<Standing, Problem> {
     let asked = async { Ok(futures::future::join_all(Queue::ALL.map(|queue| stats(services, queue))).await) };
     let probed = async { Ok(services.queues.probe(PATIENCE).await) };
-    let (wishes, recorded, due, deliveries, stats, redis, pauses) = tokio::try_join!(
+    let (wishes, recorded, systems, due, deliveries, stats, redis, pauses) = tokio::try_join!(
         control::wishes(&services.db.main),
         recorded(services),
+        Box::pin(systems::backlog(&services.db)),
         dispatch::waiting(&services.db.main),
         backlog::read(&services.db),
         asked,
@@ -151,9 +153,9 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
             },
             // of warehouses with orders that wait for a call or its answer
             Queue::Handover => Recorded {
-                open: Some(recorded.open_warehouses),
-                running: recorded.running_warehouses,
-                due: Some(recorded.due_warehouses),
+                open: Some(systems.open),
+                running: systems.running,
+                due: Some(systems.due),
                 oldest_seconds: None,
             },
             Queue::Upkeep => Recorded::default(),
@@ -169,9 +171,6 @@ struct Rows {
     running_chunks: i64,
     running_partners: i64,
     running_lanes: i64,
-    open_warehouses: i64,
-    running_warehouses: i64,
-    due_warehouses: i64,
 }
 
 async fn recorded(services: &Services) -> Result<Rows, Problem> {
@@ -181,18 +180,7 @@ async fn recorded(services: &Services) -> Result<Rows, Problem> {
                       AS "open_chunks!",
                   (SELECT count(*) FROM job_chunk WHERE state = 'running' AND NOT calls_partner) AS "running_chunks!",
                   (SELECT count(*) FROM job_chunk WHERE state = 'running' AND calls_partner) AS "running_partners!",
-                  (SELECT count(*) FROM webhook_lane WHERE leased_until > now()) AS "running_lanes!",
-                  (SELECT count(*) FROM wms_lane WHERE leased_until > now()) AS "running_warehouses!",
-                  waiting.open AS "open_warehouses!", waiting.due AS "due_warehouses!"
-           FROM (SELECT count(*) AS open,
-                        count(*) FILTER (WHERE NOT s.paused AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
-                                               AND l.leased_until < now() AND handover_is_due(s.wms_id)) AS due
-                 FROM wms_setting s JOIN wms_lane l ON l.wms_id = s.wms_id
-                 WHERE s.active
-                   AND (EXISTS (SELECT FROM expedition_handover h WHERE h.handover_wms_id = s.wms_id AND h.handover_state = 'pending')
-                     OR EXISTS (SELECT FROM expedition_handover h
-                                WHERE h.handover_wms_id = s.wms_id AND h.handover_state IN ('sending', 'withdrawing')))
-           ) AS waiting"#,
+                  (SELECT count(*) FROM webhook_lane WHERE leased_until > now()) AS "running_lanes!""#,
     )
     .fetch_one(&services.db.main)
     .await?;

@@ -249,7 +249,7 @@ async fn a_copy_that_is_kept_by_the_rules_is_the_record_after_each_operation(
                 ("PUT status", json!({"status": "take_out"})),
                 (
                     "PUT status",
-                    json!({"status": "waiting_for_the_carrier", "items": json!("one left"), "parcels": parcels}),
+                    json!({"status": "waiting_for_the_carrier", "items": "one left", "parcels": parcels}),
                 ),
                 ("PUT status", json!({"status": "carrier_picked_up"})),
                 ("PUT status", json!({"status": "delivered"})),

@@ -286,7 +286,7 @@ async fn write(
          )",
         order.id.get(),
         changes_json(&changes),
-        change_event(order, order.state.status, &changes),
+        change_event(order, order.state.status, &changes, Vec::new()),
     )
     .await
 }

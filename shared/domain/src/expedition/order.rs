@@ -158,17 +158,18 @@ impl Order {
         violations
     }
 
+    /// Whether everything that was ordered has left.
+    pub(super) fn is_complete(&self, left: impl Fn(ExpeditionItemId) -> i32) -> bool {
+        self.items.iter().all(|item| left(item.id) == item.quantity)
+    }
+
     /// What an event says of an order that is packed: its items with what left of each, and whether that is all.
-    pub(super) fn packed(
-        &self,
-        left: impl Fn(ExpeditionItemId) -> i32,
-        is_complete: bool,
-    ) -> Vec<(&'static str, Value)> {
+    pub(super) fn packed(&self, left: impl Fn(ExpeditionItemId) -> i32) -> [(&'static str, Value); 2] {
         let mut items = self.booked_items(ExpeditionStatus::WaitingForTheCarrier);
         for (shown, item) in items.as_array_mut().into_iter().flatten().zip(&self.items) {
             shown["expedited"] = json!(left(item.id));
         }
-        vec![("items", items), ("expeditedCompletely", json!(is_complete))]
+        [("items", items), ("expeditedCompletely", json!(self.is_complete(left)))]
     }
 
     /// Its items, as an event of its bookings shows them.

@@ -198,15 +198,15 @@ impl Step {
             || self.tracking != self.tracked
     }
 
-    /// Whether everything that was ordered has left.
-    fn is_complete(&self, order: &Order) -> Option<bool> {
+    /// How many pieces of an item left; none: it is not packed now.
+    fn left(&self) -> Option<impl Fn(ExpeditionItemId) -> i32> {
         let left = self.left.as_ref()?;
-        Some(
-            order
-                .items
-                .iter()
-                .all(|item| left.iter().any(|(id, _, n)| *id == item.id && *n == item.quantity)),
-        )
+        Some(|item| left.iter().find(|(id, ..)| *id == item).map_or(0, |(.., pieces)| *pieces))
+    }
+
+    /// Whether everything that was ordered has left; none: it is not packed now.
+    fn is_complete(&self, order: &Order) -> Option<bool> {
+        self.left().map(|left| order.is_complete(left))
     }
 }
 

@@ -186,9 +186,19 @@ fn shown(order: &Order, status: Status, change: &FieldChange) -> Value {
     }
 }
 
-/// `data` of `expedition_change`: what changed beside the status.
-pub(super) fn change_event(order: &Order, status: Status, changes: &[FieldChange]) -> Value {
-    let (names, fields) = changed(order, status, changes);
+/// `data` of `expedition_change`: what changed beside the status. Of `known` it has the values of the fields that changed.
+pub(super) fn change_event(
+    order: &Order,
+    status: Status,
+    changes: &[FieldChange],
+    known: Vec<(&'static str, Value)>,
+) -> Value {
+    let (names, mut fields) = changed(order, status, changes);
+    for (name, value) in known {
+        if let Some(shown) = fields.get_mut(name) {
+            *shown = value;
+        }
+    }
     data(order, status, &names, &fields.into())
 }
 
@@ -379,7 +389,7 @@ pub(super) async fn write(
             return Some(status_event(t.order, Some(old), &t.state, &t.told(), Vec::new()));
         }
         let told = t.told();
-        (!told.is_empty()).then(|| change_event(t.order, new, &told))
+        (!told.is_empty()).then(|| change_event(t.order, new, &told, Vec::new()))
     });
     // null: its status
     let events: Vec<Option<&str>> = changed

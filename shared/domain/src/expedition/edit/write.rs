@@ -136,7 +136,9 @@ pub(in crate::expedition) async fn write(
     let data: Vec<Option<String>> = orders
         .iter()
         .map(|edited| {
-            let event = || change_event(&edited.order(), edited.stored.order.state.status, &edited.changes);
+            let event = || {
+                change_event(&edited.order(), edited.stored.order.state.status, &edited.changes, Vec::new())
+            };
             (!edited.is_sent).then(|| event().to_string())
         })
         .collect();

@@ -181,6 +181,37 @@ async fn due_of(db: &Database, wms: Option<WmsId>) -> Result<Vec<WmsId>, Problem
     Ok(due)
 }
 
+/// The wms as the state of their queue counts them.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    /// Those with orders that wait for a call or its answer.
+    pub open: i64,
+    /// Those that a worker calls now.
+    pub running: i64,
+    /// Those that could be called now.
+    pub due: i64,
+}
+
+/// Counts them.
+pub async fn backlog(db: &Database) -> Result<Backlog, Problem> {
+    let counted = async {
+        let counted = sqlx::query!(
+            r#"SELECT (SELECT count(*) FROM wms_lane WHERE leased_until > now()) AS "running!",
+                      (SELECT count(*) FROM wms_setting s
+                       WHERE s.active
+                         AND (EXISTS (SELECT FROM expedition_handover h
+                                      WHERE h.handover_wms_id = s.wms_id AND h.handover_state = 'pending')
+                           OR EXISTS (SELECT FROM expedition_handover h
+                                      WHERE h.handover_wms_id = s.wms_id AND h.handover_state IN ('sending', 'withdrawing'))))
+                          AS "open!""#
+        );
+        Ok(counted.fetch_one(&db.main).await?)
+    };
+    let (counted, due) = tokio::try_join!(counted, due(db))?;
+    let due = i64::try_from(due.len()).map_err(Problem::internal)?;
+    Ok(Backlog { open: counted.open, running: counted.running, due })
+}
+
 /// Whose wms it is; nothing where it has no setting.
 pub async fn owner(db: &Database, wms: WmsId) -> Result<Option<OrganisationId>, Problem> {
     let owner = sqlx::query_scalar!(

@@ -105,12 +105,15 @@ impl<'o> Fold<'o> {
         self.order.state.status.is_booked() && !self.state.status.is_booked() && self.left.is_none()
     }
 
+    /// How many pieces of an item left; none: it is not packed now.
+    pub(super) fn left(&self) -> Option<impl Fn(ExpeditionItemId) -> i32> {
+        let left = self.left.as_ref()?;
+        Some(|item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.pieces))
+    }
+
     /// Whether everything that was ordered has left; none: it is not packed now.
     pub(super) fn is_complete(&self) -> Option<bool> {
-        let left = self.left.as_ref()?;
-        let is_all =
-            |item: &Item| left.iter().any(|gone| gone.item == item.id && gone.pieces == item.quantity);
-        Some(self.order.items.iter().all(is_all))
+        self.left().map(|left| self.order.is_complete(left))
     }
 
     /// Takes a report that came at that moment.

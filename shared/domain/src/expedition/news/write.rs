@@ -174,21 +174,13 @@ impl<'f> Columns<'f> {
 fn event(fold: &Fold<'_>, tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)>>) -> Option<String> {
     let (old, new) = (fold.order.state.status, fold.state.status);
     let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
-    let mut changes = changes(fold);
+    let changes = changes(fold);
     if old != new {
         further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
-        if let (Some(left), Some(is_complete)) = (&fold.left, fold.is_complete()) {
-            let of = |item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.pieces);
-            further.extend(fold.order.packed(of, is_complete));
-        }
+        further.extend(fold.left().into_iter().flat_map(|left| fold.order.packed(left)));
         return Some(status_event(fold.order, Some(old), &fold.state, &changes, further).to_string());
     }
-    for change in &mut changes {
-        if let Some((_, now)) = further.iter().find(|(name, _)| *name == change.field) {
-            change.new.clone_from(now);
-        }
-    }
-    fold.is_change().then(|| change_event(fold.order, new, &changes).to_string())
+    fold.is_change().then(|| change_event(fold.order, new, &changes, further).to_string())
 }
 
 /// Writes the orders and the stocks, with audit and events. Reports that change nothing of a record leave its version.

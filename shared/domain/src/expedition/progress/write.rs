@@ -55,18 +55,10 @@ pub(super) async fn write(
     add("trackingNumber", json!(step.tracked.number), json!(step.tracking.number));
     add("trackingUrl", json!(step.tracked.url), json!(step.tracking.url));
     let (event, data) = if old.status == state.status {
-        let known = |change: &FieldChange| tracking.iter().find(|(name, _)| *name == change.field).cloned();
-        let shown = changes.iter().map(|change| FieldChange {
-            new: known(change).map_or_else(|| change.new.clone(), |(_, now)| now),
-            ..change.clone()
-        });
-        (Some(EXPEDITION_CHANGE.name), change_event(order, state.status, &shown.collect::<Vec<_>>()))
+        (Some(EXPEDITION_CHANGE.name), change_event(order, state.status, &changes, tracking))
     } else {
         let mut further = tracking;
-        if let (Some(left), Some(is_complete)) = (&step.left, step.is_complete(order)) {
-            let of = |item| left.iter().find(|(id, ..)| *id == item).map_or(0, |(.., pieces)| *pieces);
-            further.extend(order.packed(of, is_complete));
-        }
+        further.extend(step.left().into_iter().flat_map(|left| order.packed(left)));
         (None, status_event(order, Some(old.status), state, &changes, further))
     };
     // of pieces that leave, the status event is enough
