@@ -37,7 +37,8 @@ use std::hash::Hash;
 
 use serde_json::Value;
 
-pub use self::object::{Given, Object, unknown_field};
+use self::object::closest;
+pub use self::object::{Given, Object};
 pub use self::rule::{
     Rule, array, boolean, custom, date, drafts, id, int32, integer, object, one_of, or_null, secret, text,
     text_like, timestamp, url,
@@ -60,6 +61,8 @@ pub struct Reader {
     violations: Vec<Violation>,
     /// How many rules of secrets are being applied.
     secrets: usize,
+    /// Unknown names that were compared with the known ones.
+    compared: usize,
 }
 
 impl Reader {
@@ -95,12 +98,6 @@ impl Reader {
         self.violations
     }
 
-    /// Whether nothing is wrong so far.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.violations.is_empty()
-    }
-
     /// Notes what is wrong with the value that is being read.
     pub fn refuse(&mut self, code: &'static str, message: impl Into<String>) {
         let mut path = String::new();
@@ -115,6 +112,18 @@ impl Reader {
         }
         let is_secret = self.secrets > 0;
         self.violations.push(Violation { is_secret, ..Violation::new(path, code, message) });
+    }
+
+    /// Refuses a name that is not among those that are known: perhaps one of them was meant. Only the first such names are compared, since
+    /// a body may have any number.
+    pub fn refuse_unknown<'k>(&mut self, name: &str, known: impl Iterator<Item = &'k str>) {
+        const COMPARED: usize = 10;
+        let unknown = "is not a known field";
+        self.compared += 1;
+        match (self.compared <= COMPARED).then(|| closest(name, known)).flatten() {
+            Some(meant) => self.refuse("unknown_field", format!("{unknown}; did you mean {meant}?")),
+            None => self.refuse("unknown_field", unknown),
+        }
     }
 
     /// Notes what is wrong with a member of the object that is being read.
@@ -190,7 +199,6 @@ mod tests {
     use serde_json::json;
 
     use super::super::json;
-    use super::object::closest;
     use super::*;
 
     fn check<R: Rule>(rule: R, value: Value) -> Result<R::Out, String> {
@@ -282,6 +290,18 @@ mod tests {
         assert_eq!(paths(&Reader::draft(json!([]), body()).1), [""]);
         assert!(Reader::draft(json!({"eshops": [own], "name": "mug"}), body()).1.is_empty());
         assert_eq!(drafts(1..=3, id()).schema(), array(1..=3, id()).schema());
+    }
+
+    #[test]
+    fn only_the_first_unknown_names_are_compared() {
+        let rule = object(|object: &mut Object<'_>| object.required("orderedQuantity", int32(0..=1)));
+        let mut body = serde_json::Map::new();
+        for n in 0..50_000 {
+            body.insert(format!("orderedQuantity{n:04x}"), json!(n));
+        }
+        let refused = Reader::draft(Value::Object(body), rule).1;
+        assert_eq!(refused.len(), 50_001);
+        assert_eq!(refused.iter().filter(|violation| violation.message.contains("did you mean")).count(), 10);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Dotted paths: from the name that a caller sends to a field of a table (`docs/reference/lists.md#paths`).
 
 use super::resource::{Field, Kind, Link, Resource, field};
-use longshore_kernel::input::{Reader, unknown_field};
+use longshore_kernel::input::Reader;
 
 /// Relations that a path may go through: `product.organisation.name` goes through two.
 pub const RELATIONS: usize = 2;
@@ -41,7 +41,7 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
         let (name, rest) = if field(fields, left).is_some() { (left, None) } else { (name, rest) };
         let Some(field) = field(fields, name) else {
             let known = fields.iter().filter(|field| field.is_asked()).map(|field| field.name);
-            reader.refuse("unknown_field", unknown_field(name, known));
+            reader.refuse_unknown(name, known);
             return None;
         };
         nullable |= field.nullable || !steps.is_empty();

@@ -177,8 +177,7 @@ impl Object<'_> {
         let Self { reader, members, known, holds_secrets, .. } = self;
         reader.secrets += usize::from(holds_secrets);
         for (name, _) in members {
-            let message = unknown_field(&name, known.iter().copied());
-            reader.member(&name, |reader| reader.refuse("unknown_field", message));
+            reader.member(&name, |reader| reader.refuse_unknown(&name, known.iter().copied()));
         }
         reader.secrets -= usize::from(holds_secrets);
     }
@@ -191,20 +190,10 @@ impl Object<'_> {
     }
 }
 
-/// What to say of a name that is not among those that are known: perhaps one of them was meant.
-#[must_use]
-pub fn unknown_field<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
-    let unknown = "is not a known field";
-    match closest(name, known) {
-        Some(meant) => format!("{unknown}; did you mean {meant}?"),
-        None => unknown.to_owned(),
-    }
-}
-
 /// Characters of names that are compared: a name that a caller made up may have any number.
 const COMPARED: RangeInclusive<usize> = 3..=64;
 
-/// The known name that is most like one: but for case and underscores, with a slip or two, or with a word more.
+/// The closest known name: equal without case and underscores, or one or two letters or one word different.
 pub(super) fn closest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
     if !COMPARED.contains(&name.len()) {
