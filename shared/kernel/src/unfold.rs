@@ -1,8 +1,8 @@
 //! Compression, and decompression of gzip and zstd in bounded steps: a small input can neither fill the memory nor hold a thread.
 //! Input that expands beyond a plausible ratio is refused.
 //!
-//! [`Unfolder::push`] takes what came, [`Unfolder::step`] gives at most [`PIECE`] bytes of what it unfolds to, until it is
-//! hungry again.
+//! [`Unfolder::push`] takes what came, [`Unfolder::step`] gives at most [`PIECE`] bytes of what it unfolds to, until it
+//! needs input again.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write as _};
 
@@ -16,7 +16,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 pub const PIECE: usize = 64 * 1024;
 
 /// Bytes that one step takes at most: members without content give nothing, however many there are.
-const MOUTHFUL: usize = 16 * 1024;
+const INPUT_STEP: usize = 16 * 1024;
 
 /// The largest window of a zstd frame, as a power of two: 8 MiB, what RFC 8878 asks decoders for.
 const LARGEST_WINDOW: u32 = 23;
@@ -77,7 +77,7 @@ pub enum Step {
     /// Nothing yet; the next step continues.
     More,
     /// Nothing is left of what was pushed.
-    Hungry,
+    NeedsInput,
     /// All of it is unfolded.
     End,
 }
@@ -112,11 +112,11 @@ impl Unfolder {
         Ok(Self { decoder, bounds, gave: 0, room: vec![0; PIECE] })
     }
 
-    /// Takes more of the stream; only once it is hungry.
+    /// Takes more of the stream; only once it needs input.
     pub fn push(&mut self, bytes: Bytes) {
-        let mouth = self.mouth();
-        debug_assert!(mouth.pushed.is_empty(), "it was not hungry");
-        mouth.pushed = bytes;
+        let input = self.input();
+        debug_assert!(input.pushed.is_empty(), "it needed no input");
+        input.pushed = bytes;
     }
 
     /// Bytes that it keeps in memory, at most.
@@ -132,41 +132,41 @@ impl Unfolder {
 
     /// Nothing more comes.
     pub fn end(&mut self) {
-        self.mouth().is_last = true;
+        self.input().is_last = true;
     }
 
     /// Unfolds a little more.
     pub fn step(&mut self) -> Result<Step, Unfoldable> {
-        self.mouth().left = MOUTHFUL;
+        self.input().left = INPUT_STEP;
         let read = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.read(&mut self.room),
             Decoder::Zstd(decoder) => decoder.read(&mut self.room),
         };
-        let mouth = self.mouth();
+        let input = self.input();
         match read {
             Ok(0) => Ok(Step::End),
             // no data arrived: a missing body, regardless of its headers
-            Err(_) if mouth.is_last && mouth.took == 0 && mouth.pushed.is_empty() => Ok(Step::End),
+            Err(_) if input.is_last && input.took == 0 && input.pushed.is_empty() => Ok(Step::End),
             Ok(length) => {
                 self.judge(length)?;
                 Ok(Step::Piece(Bytes::copy_from_slice(self.room.get(..length).unwrap_or_default())))
             }
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(self.damaged()),
-            Err(_) if mouth.pushed.is_empty() => Ok(Step::Hungry),
+            Err(_) if input.pushed.is_empty() => Ok(Step::NeedsInput),
             Err(_) => Ok(Step::More),
         }
     }
 
     fn judge(&mut self, length: usize) -> Result<(), Unfoldable> {
         self.gave += length as u64;
-        let took = self.mouth().took;
+        let took = self.input().took;
         if self.gave > self.bounds.free.max(took.saturating_mul(self.bounds.ratio)) {
             return Err(Unfoldable::Bomb(self.bounds.ratio));
         }
         Ok(())
     }
 
-    fn mouth(&mut self) -> &mut Mouth {
+    fn input(&mut self) -> &mut Mouth {
         match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.get_mut(),
             Decoder::Zstd(decoder) => decoder.get_mut(),
@@ -247,7 +247,7 @@ mod tests {
                     all.extend_from_slice(&piece);
                 }
                 Ok(Step::More) => {}
-                Ok(Step::Hungry) => match pieces.next() {
+                Ok(Step::NeedsInput) => match pieces.next() {
                     Some(piece) => unfolder.push(Bytes::copy_from_slice(piece)),
                     None => unfolder.end(),
                 },
@@ -319,7 +319,7 @@ mod tests {
             let members = fold(coding, b"").repeat(100_000);
             let (all, steps) = unfold(coding, &members, members.len());
             assert_eq!(all.unwrap(), b"");
-            assert!(steps >= members.len() / MOUTHFUL, "{coding:?}: {steps}");
+            assert!(steps >= members.len() / INPUT_STEP, "{coding:?}: {steps}");
         }
     }
 }

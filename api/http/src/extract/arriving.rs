@@ -92,7 +92,7 @@ impl Arriving {
                     return Ok(Some(piece));
                 }
                 Step::More => self.is_busy = true,
-                Step::Hungry => match self.pieces.next().await? {
+                Step::NeedsInput => match self.pieces.next().await? {
                     Some(piece) => {
                         if let Some(left) = &mut self.left {
                             *left = left.checked_sub(piece.len()).ok_or_else(too_much)?;

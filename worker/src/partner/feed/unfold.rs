@@ -93,7 +93,7 @@ fn run<E: From<Unfoldable>>(
         match unfolder.step()? {
             Step::Piece(piece) => give(&piece)?,
             Step::More => {}
-            Step::Hungry | Step::End => return Ok(()),
+            Step::NeedsInput | Step::End => return Ok(()),
         }
     }
 }
