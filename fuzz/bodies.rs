@@ -291,11 +291,7 @@ pub fn baselinker(data: &[u8]) {
         Ok(page) => assert_eq!(page.is_full(), page.products.len() >= 1_000),
         Err(unanswered) => described(unanswered),
     }
-    for unanswered in
-        [answer::inventories(data).err(), answer::warehouses(data).err(), answer::updated(data).err()]
-    {
-        unanswered.into_iter().for_each(described);
-    }
+    answer::updated(data).err().into_iter().for_each(described);
     let Ok(products) = answer::products_data(data) else { return };
     for product in products.into_iter().flat_map(|(key, raw)| product::read(&key, raw)) {
         match product {

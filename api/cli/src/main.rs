@@ -120,7 +120,7 @@ enum Exit {
     Refused = 3,
     /// The service did not answer, or failed itself (5xx); or a WMS cannot be reached.
     Unreachable = 4,
-    /// The job succeeded, but refused some of its rows.
+    /// The job succeeded, but refused some of its rows; or an order was not sent, since it is incorrect.
     Refusals = 5,
 }
 

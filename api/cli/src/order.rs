@@ -1,6 +1,6 @@
 //! `longshore order`: orders, which the API calls expeditions.
 
-use std::io::{Write as _, stdout};
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -101,7 +101,10 @@ impl OrderCommand {
             Self::Send(One { order, remote }) => {
                 let client = remote.client()?;
                 let id = order.id(&client).await?;
-                tell(&remote::json(&client.send_order(id).answer().await?)?, remote.json)
+                let order = remote::json(&client.send_order(id).answer().await?)?;
+                tell(&order, remote.json)?;
+                // the request was taken, and the order was not sent
+                Ok(if order["status"] == "incorrect" { Exit::Refusals } else { Exit::Done })
             }
             Self::Cancel(Cancel { order, reason, remote }) => {
                 let client = remote.client()?;
@@ -184,14 +187,7 @@ fn show(order: &Value) -> anyhow::Result<()> {
         writeln!(out, "{name:<10} {value}")?;
     }
     let each = |name: &str| order[name].as_array().cloned().unwrap_or_default();
-    for error in each("errors") {
-        writeln!(
-            out,
-            "error      {}: {}",
-            table::cell(&error, "propertyPath"),
-            table::cell(&error, "message")
-        )?;
-    }
+    show_errors(&mut out, order)?;
     for item in each("items") {
         let of = |name: &str| table::cell(&item, name);
         writeln!(out, "item       {} x {}, {} booked", of("quantity"), of("productSku"), of("booked"))?;
@@ -214,6 +210,23 @@ fn tell(order: &Value, as_json: bool) -> anyhow::Result<Exit> {
             table::cell(order, "orderNumber"),
             table::cell(order, "status")
         )?;
+        // a cancelled order keeps the errors that it had
+        if order["status"] == "incorrect" {
+            show_errors(&mut stdout().lock(), order)?;
+        }
     }
     Ok(Exit::Done)
+}
+
+/// Writes what is wrong with an order.
+fn show_errors(out: &mut impl Write, order: &Value) -> anyhow::Result<()> {
+    for error in order["errors"].as_array().into_iter().flatten() {
+        writeln!(
+            out,
+            "error      {}: {}",
+            table::cell(error, "propertyPath"),
+            table::cell(error, "message")
+        )?;
+    }
+    Ok(())
 }

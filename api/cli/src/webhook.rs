@@ -274,7 +274,7 @@ async fn untried(client: &Client, webhook: &Webhook) -> Result<String, Error> {
     Ok(if webhook.ordered {
         format!("behind delivery {id}, since the webhook is ordered; the last attempt of that: {answer}")
     } else {
-        format!("held by the breaker: the destination fails, and is asked by delivery {id} first; {answer}")
+        format!("held by the breaker: the destination fails, and delivery {id} is tried first; {answer}")
     })
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
 
 /// What a second factor is.
 const AUTHENTICATOR: &str =
-    "An authenticator on your phone shows a code of six digits, which logging in then asks for.";
+    "An authenticator on your phone shows a six-digit code. From then on, each login asks for it.";
 
 /// The fields of its forms, as the bodies of the API name them.
 const FIELDS: [&str; 3] = ["password", "newPassword", "code"];

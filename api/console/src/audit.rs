@@ -37,6 +37,9 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
         h1 { "Audit" }
         (whose(asked, wanted.whose))
         (form(asked, &refused))
+        @if let Some(account) = wanted.by {
+            p.muted { "What this account or token did. " a href={(HERE) "?entity=" (account)} { "What was done to it" } "." }
+        }
         @if refused.is_empty() {
             (table(&found, wanted.whose, visit.now()))
             (pages(asked, &found))
@@ -78,7 +81,7 @@ fn is_wide(asked: &Asked) -> bool {
 /// Of everything, the name of the actor is compared record by record; of what people did, there are fewer.
 fn people_only(asked: &Asked) -> Markup {
     let people = asked.address(HERE, &["whose", "after"], &[]);
-    html! { p.muted { "What a person did is found behind any number of records of programs: " a href=(people) { "search what people did" } "." } }
+    html! { p.muted { "This search also reads the records of programs, and ended at its limit: " a href=(people) { "search what people did" } "." } }
 }
 
 /// The toggle between people and everything.

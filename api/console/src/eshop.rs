@@ -1,7 +1,7 @@
 //! An e-shop: what is wrong, its partner, its syncs, its webhooks, its jobs and its orders.
 
 pub(super) mod setting;
-mod wrong;
+pub(super) mod wrong;
 
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
@@ -20,6 +20,7 @@ use longshore_shared::operate;
 use longshore_shared::operate::attention::{self, Unanswered};
 use longshore_shared::operate::course::Narrow;
 use longshore_shared::operate::eshop::{self, Eshop, Last, Run, Setting};
+use longshore_shared::operate::order::attention::{Silent, silent_of};
 use longshore_shared::operate::order::search::{self as orders, Line as Order};
 use longshore_shared::operate::timeline::{Timeline, Wanted, of_eshop};
 use longshore_shared::webhook::health::{self, Line as Webhook};
@@ -47,6 +48,8 @@ struct Found {
     test: Option<Test>,
     runs: Vec<Run>,
     unanswered: Vec<Unanswered>,
+    /// Warehouses of its organisation.
+    silent: Vec<Silent>,
     syncs: Vec<sync_run::Run>,
     jobs: Vec<Job>,
     orders: Vec<Order>,
@@ -105,8 +108,13 @@ async fn connected(db: &Database, id: EshopId) -> Result<(Option<Setting>, Optio
 async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Result<Found, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
     let eshop = eshop::find(db, scope, id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
-    let [settings, jobs, webhooks] =
-        [Permission::ReadSettings, Permission::ReadJobs, Permission::ReadWebhooks].map(|may| visit.can(may));
+    let [settings, jobs, webhooks, systems] = [
+        Permission::ReadSettings,
+        Permission::ReadJobs,
+        Permission::ReadWebhooks,
+        Permission::ReadWmsSettings,
+    ]
+    .map(|may| visit.can(may));
     let of_jobs = jobs::Filter { eshop: Some(id), ..jobs::Filter::default() };
     let of_syncs = sync_run::Filter { only: Some(id), ..sync_run::Filter::default() };
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
@@ -117,6 +125,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         (setting, test),
         runs,
         unanswered,
+        silent,
         syncs,
         jobs,
         orders,
@@ -129,6 +138,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
         async { if jobs { attention::unanswered(db, &itself).await } else { Ok(Vec::new()) } },
+        async { if systems { silent_of(db, scope, eshop.organisation_id).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
         async { Ok(orders::search(db, scope, &of_orders).await?.orders) },
@@ -144,6 +154,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         test,
         runs,
         unanswered,
+        silent,
         syncs,
         jobs,
         orders,

@@ -93,7 +93,8 @@ fn title(kind: Kind) -> &'static str {
 fn address(kind: Kind, hit: &Hit) -> String {
     match kind {
         Kind::Request => format!("/console/audit?{}", query("request", &hit.name)),
-        Kind::Entity | Kind::Account => format!("/console/audit?entity={}", hit.id),
+        Kind::Account => format!("/console/audit?by={}", hit.id),
+        Kind::Entity => format!("/console/audit?entity={}", hit.id),
         Kind::Preference | Kind::Token => match hit.listed_with {
             Some(organisation) => format!("/console/{kind}?organisation={organisation}"),
             None => format!("/console/{kind}"),

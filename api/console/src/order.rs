@@ -256,7 +256,7 @@ fn text(text: Option<&str>) -> Markup {
 /// What a waiting order lacks, when that comes, and where else it is.
 fn waits(found: &Inspection, now: DateTime<Utc>) -> Markup {
     let order = &found.order;
-    if !order.status.waits() {
+    if !order.status.is_waiting() {
         return html! {};
     }
     html! {

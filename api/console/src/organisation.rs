@@ -7,10 +7,12 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::ids::OrganisationId;
 use longshore_shared::kernel::problem::Problem;
+use longshore_shared::operate::order::attention::silent_of;
 use longshore_shared::operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
 use longshore_shared::operate::timeline::of_organisation;
 use maud::{Markup, html};
 
+use super::eshop::wrong::{list, warehouse};
 use super::form::Refused;
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
@@ -25,11 +27,17 @@ pub(super) async fn show(
     let (db, scope) = (visit.db(), visit.scope());
     let (wanted, refused) = Refused::of(timeline::wanted(&visit))?;
     let found = organisation::find(db, scope, id).await?.ok_or_else(|| Problem::not_found("organisation"))?;
-    let (eshops, past) =
-        tokio::try_join!(organisation::eshops(db, scope, id), of_organisation(db, scope, id, &wanted))?;
+    let may = visit.can(Permission::ReadWmsSettings);
+    let (eshops, silent, past) = tokio::try_join!(
+        organisation::eshops(db, scope, id),
+        async { if may { silent_of(db, scope, id).await } else { Ok(Vec::new()) } },
+        of_organisation(db, scope, id, &wanted),
+    )?;
+    let wrong: Vec<_> = silent.iter().map(|silent| warehouse(silent, visit.now())).collect();
     let (now, here) = (visit.now(), format!("/console/organisation/{id}"));
     let content = html! {
         (standing(&visit, &found, &eshops, now))
+        @if !wrong.is_empty() { (list(&wrong, "")) }
         (table(&eshops, visit.can(Permission::ReadWebhooks), now))
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };
@@ -58,7 +66,7 @@ fn standing(
         }
         dl.facts {
             div { dt { "E-shops" } dd { (up_to(i64::try_from(eshops.len().min(ESHOPS)).unwrap_or(i64::MAX), i64::try_from(ESHOPS).unwrap_or(i64::MAX))) } }
-            div { dt { "Something is wrong in" } dd { (unwell) } }
+            div { dt { "E-shops with something wrong" } dd { (unwell) } }
             @if visit.can(Permission::ReadJobs) { div { dt { "Jobs open" } dd { (up_to(found.open_jobs, COUNTED)) } } }
             @if webhooks { div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>())) } } }
         }

@@ -47,7 +47,7 @@ pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
                 @if organisation.is_some() { a.button href=(HERE) { "All organisations" } }
             }
         }
-        p.muted { "By what carrier an order is shipped that is sent without one: the first whose conditions hold. Those of the e-shop are looked at first, then those of every e-shop." }
+        p.muted { "They choose the carrier of an order that is sent without one: the first whose conditions hold. Those of the e-shop are looked at first, then those of every e-shop." }
         @if is_more { p.muted { "The first " (SHOWN) ". The page of an organisation leads to its own." } }
         (table(&found, may))
     };

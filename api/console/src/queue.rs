@@ -216,7 +216,7 @@ pub(super) fn title(queue: Queue) -> &'static str {
         Queue::Partner => "Partner calls",
         Queue::Lane => "Webhooks",
         Queue::Handover => "Hand-overs",
-        Queue::Upkeep => "Housekeeping",
+        Queue::Upkeep => "Upkeep",
     }
 }
 
@@ -328,7 +328,7 @@ pub(super) async fn ask_concurrency(
     let is_refused = !visit.refused.is_empty();
     let explanation = html! {
         @if is_refused {
-            p { "Each worker runs so many of this queue at once. Without a number, it uses the concurrency that it was started with." }
+            p { "Each worker runs this many entries of the queue at once. Without a number, it uses the concurrency that it was started with." }
         } @else if let Some(to) = to {
             p { "Each worker runs up to " strong { (to) } " of this queue at once. The change takes effect within two seconds." }
         } @else {

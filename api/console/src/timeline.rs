@@ -105,7 +105,7 @@ pub(super) fn draw(
             @if !refused.is_empty() {
                 (empty("The period cannot be read.", "Correct the marked field."))
             } @else if timeline.entries.is_empty() {
-                (empty("Nothing happened in this period.", "Choose another day. Deliveries are kept for 30 days, the audit for two years."))
+                (empty("Nothing happened in this period.", "Choose another day."))
             } @else {
                 ol.timeline.events { @for entry in &timeline.entries { (line(entry, own, now)) } }
                 @if let Some(older) = older {
@@ -278,11 +278,12 @@ fn of_health(health: &Health) -> Markup {
     };
     let (tone, said) = match health.turn {
         Turn::Failing => (Tone::Bad, "began to fail"),
-        Turn::Recovered => (Tone::Good, "works again"),
+        Turn::Recovered => (Tone::Good, "no longer fails"),
         Turn::Disabled => (Tone::Bad, "was disabled"),
     };
     html! {
         (badge(tone, what)) " " a href=(address) { (health.name) } " " (said)
+        @if health.since.is_some() { ", after " (took(health.since, Some(health.at))) }
         @if let Some(why) = &health.why { ": " span.refused { (why) } }
     }
 }

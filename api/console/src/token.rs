@@ -122,7 +122,7 @@ pub(super) async fn new(visit: Asking) -> Response {
         }
         fieldset {
             legend { "Scope" }
-            p.muted { "The roles superadmin and viewer see everything and have no organisation. A connector can be bound to an e-shop; a warehouse is the program of a wms." }
+            p.muted { "The roles superadmin and viewer see everything and have no organisation. A connector can be bound to an e-shop; a token with the role warehouse belongs to the program of one wms." }
             (checked(form, refused, "organisation", "Organisation (id)", "text"))
             (checked(form, refused, "eshop", "E-shop (id)", "text"))
             (checked(form, refused, "wms", "Wms (id)", "text"))

@@ -34,7 +34,8 @@ struct Found {
     wms: Wms,
     test: Option<Test>,
     refused: Vec<Refused>,
-    calls: Vec<Call>,
+    waiting: Vec<Call>,
+    answers: Vec<Call>,
     former: Former,
 }
 
@@ -68,13 +69,14 @@ async fn find<P>(visit: &Visit<P>, id: WmsId) -> Result<Wms, Problem> {
 async fn read(visit: &Watching, id: WmsId) -> Result<Found, Problem> {
     let wms = find(visit, id).await?;
     let (of, only) = (id.to_string(), [id]);
-    let (test, refused, calls, former) = tokio::try_join!(
+    let (test, refused, waiting, answers, former) = tokio::try_join!(
         tests::last(visit.db(), JobKind::WmsTest, &of),
         wms::refused(visit.db(), &only),
-        wms::last_calls(visit.db(), id),
+        wms::waiting(visit.db(), id),
+        wms::last_answers(visit.db(), id),
         wms::former(visit.db(), id),
     )?;
-    Ok(Found { wms, test, refused, calls, former })
+    Ok(Found { wms, test, refused, waiting, answers, former })
 }
 
 fn parts_of(visit: &Watching, found: &Found) -> Parts {
@@ -82,7 +84,8 @@ fn parts_of(visit: &Watching, found: &Found) -> Parts {
     vec![
         ("standing".into(), standing(visit, found, now)),
         ("refused".into(), refused(&found.refused, now)),
-        ("calls".into(), calls(&found.calls, now)),
+        ("waits".into(), waiting(found, now)),
+        ("calls".into(), answers(&found.answers, now)),
     ]
 }
 
@@ -104,9 +107,9 @@ fn standing(visit: &Watching, found: &Found, now: DateTime<Utc>) -> Markup {
         @if wms.is_connected() { (connection::draw(found.test.as_ref(), now)) }
         dl.facts {
             div { dt { "Lag" } dd { (lag(wms, now)) } }
-            div { dt { "Due" } dd { (up_to(wms.pending, WAITING)) } }
-            div { dt { "Called, no answer" } dd { (up_to(wms.called, WAITING)) } }
-            div { dt { "Refused" } dd { (number(found.refused.iter().map(|reason| reason.orders).sum::<i64>())) } }
+            div { dt { "Due" } dd { a href="#waiting-title" { (up_to(wms.pending, WAITING)) } } }
+            div { dt { "Called, no answer" } dd { a href="#waiting-title" { (up_to(wms.called, WAITING)) } } }
+            div { dt { "Refused" } dd { a href="#reasons-title" { (number(found.refused.iter().map(|reason| reason.orders).sum::<i64>())) } } }
             div { dt { "Cancels unanswered" } dd { @match wms.first_unanswered {
                 Some(first) => a href={"/console/order/" (first)} { (up_to(wms.unanswered, WAITING)) },
                 None => "0",
@@ -250,19 +253,41 @@ fn refused(reasons: &[Refused], now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn calls(calls: &[Call], now: DateTime<Utc>) -> Markup {
+/// Orders that wait for a call or its answer.
+fn waiting(found: &Found, now: DateTime<Utc>) -> Markup {
+    let is_part =
+        i64::try_from(found.waiting.len()).is_ok_and(|shown| shown < found.wms.pending + found.wms.called);
+    html! {
+        section aria-labelledby="waiting-title" {
+            h2 #waiting-title { "Waiting for the warehouse" @if is_part { " " span.muted { "the next " (found.waiting.len()) } } }
+            @if found.waiting.is_empty() {
+                (empty("No order waits.", "Orders that wait for a call, or for the answer to one, are listed here."))
+            } @else {
+                (table("Waiting orders, table", &found.waiting, now))
+            }
+        }
+    }
+}
+
+fn answers(answers: &[Call], now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="calls-title" {
-            h2 #calls-title { "Last calls" }
-            @if calls.is_empty() {
-                (empty("No recent calls.", "Orders that were called, and what the warehouse answered, are listed here."))
+            h2 #calls-title { "Last answers" }
+            @if answers.is_empty() {
+                (empty("No recent answers.", "What the warehouse answered to its last calls is listed here."))
             } @else {
-                div.scroll tabindex="0" role="region" aria-label="Last calls, table" {
-                    table.list.stack {
-                        thead { tr { th { "Order" } th { "Hand-over" } th { "Error" } th { "Since" } th.number { "Calls" } th { "Next" } th { "The warehouse calls it" } } }
-                        tbody { @for call in calls { (row(call, now)) } }
-                    }
-                }
+                (table("Last answers, table", answers, now))
+            }
+        }
+    }
+}
+
+fn table(label: &str, calls: &[Call], now: DateTime<Utc>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(label) {
+            table.list.stack {
+                thead { tr { th { "Order" } th { "Hand-over" } th { "Error" } th { "Since" } th.number { "Calls" } th { "Next" } th { "The warehouse calls it" } } }
+                tbody { @for call in calls { (row(call, now)) } }
             }
         }
     }

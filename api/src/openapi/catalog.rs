@@ -122,7 +122,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("length", "Millimeters."),
     ("referenceNumbers", "Additional barcodes."),
     ("packagingType", "`A`, or the code of a packaging option of the operator."),
-    ("imeiCheckRequired", "Partially implemented; do not use it yet."),
+    ("imeiCheckRequired", "Partially implemented: send `false`."),
     ("workAroundSnIn", "Serial numbers must be monitored."),
     ("workAroundEanSticker", "The product must be labelled with EAN barcodes."),
     ("workAroundWarrantyInf", "Warranty must be checked."),

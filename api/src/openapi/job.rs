@@ -314,7 +314,7 @@ pub(super) const JOB: Described = Described {
             "attemptStartedAt",
             "When the last attempt began: `startedAt`, or when the job went on after a wait in which nothing of it ran.",
         ),
-        ("error", "Why the job failed."),
+        ("error", "Why the job failed, or why it was cancelled if nobody cancelled it."),
         ("createdBy", "Who made the request."),
         ("requestId", "The id of the request."),
     ],

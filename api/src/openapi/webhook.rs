@@ -91,7 +91,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("The deliveries have no `attempts`; read a delivery to get them."),
         read(handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
         operation(handlers::get_delivery_body, "Reads the body of a delivery")
-            .says("The exact bytes that each attempt sends and signs. 410 after the event was removed, 37 days after the change.")
+            .says("The exact bytes that each attempt sends and signs. 410 after the event was removed, 37 to 44 days after the change.")
             .answers(200, "The body.", named("Event"), TYPES.first().map(event_example))
             .refuses(&[410]),
         operation(delivery::redeliver_delivery, "Sends a delivery again")
@@ -260,7 +260,7 @@ pub(super) const WEBHOOK: Described = Described {
 /// Deliveries.
 pub(super) const DELIVERY: Described = Described {
     resource: &DELIVERIES,
-    about: "One event on its way to one webhook. Deliveries are kept for 30 days.",
+    about: "One event on its way to one webhook. A delivery that has ended is kept for 30 to 37 days.",
     fields: &[
         ("event", "Type of the event."),
         ("entity", "The record that the event is about. That of a test is the webhook."),

@@ -235,5 +235,5 @@ pub(crate) fn must_be_wrong_status(reply: Reply, status: &str) {
     let problem = reply.expect(409).json();
     assert_eq!(problem["code"], "wrong_status");
     let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.starts_with(&format!("the expedition is {status}: ")), "{detail}");
+    assert!(detail.starts_with(&format!("the order is {status}: ")), "{detail}");
 }

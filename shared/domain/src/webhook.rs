@@ -24,7 +24,7 @@
 //!   other.
 //! - A destination that fails repeatedly is probed, one call at a time, at growing intervals ([`breaker`]); its backlog
 //!   waits without using attempts.
-//! - A webhook whose destination is gone (410), or only failed for five days, is disabled, which is audited.
+//! - A webhook is disabled when its destination answers 410, or when every attempt has failed for five days. The audit has it.
 //! - While a webhook is inactive or disabled its deliveries are kept and not sent; deleting it cancels them. Both are
 //!   answered when no call can begin any more.
 //! - Due times and leases follow the clock of Postgres.

@@ -27,7 +27,7 @@ pub fn destination(outbound: &OutboundSettings) -> impl Rule<Out = String> + Clo
             _ => reader.refuse("invalid_url", "must be an https URL"),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            reader.refuse("invalid_url", "must not contain credentials; use authentication");
+            reader.refuse("invalid_url", "must not contain credentials: they have a field of their own");
         }
         if url.fragment().is_some() {
             reader.refuse("invalid_url", "must not contain a fragment");

@@ -23,8 +23,17 @@ pub enum Unread {
     #[error("{0} {TWICE}")]
     Repeated(String),
     /// It is not JSON.
-    #[error("is not valid JSON: {0}")]
+    #[error("is not valid JSON: {}", at_its_place(.0))]
     Malformed(#[from] serde_json::Error),
+}
+
+/// What is wrong, and where. A text of one line is often a line of a file, which has another number there.
+fn at_its_place(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    match said.strip_suffix(&format!(" at line 1 column {}", error.column())) {
+        Some(what) if error.line() == 1 => format!("{what} at column {}", error.column()),
+        _ => said,
+    }
 }
 
 /// What is wrong with a repeated key, for programs.
@@ -455,7 +464,7 @@ mod tests {
         let read = parse(text).unwrap();
         assert_eq!(read.to_string(), r#"{"a":1,"b 2.0":"3.0 \" 4.0","c":[55,-6.5,{"d":1000}],"e":7}"#);
         let malformed = parse(b"[1.0000, 1e3, x]").unwrap_err().to_string();
-        assert!(malformed.ends_with("at line 1 column 15"), "{malformed}");
+        assert!(malformed.ends_with("at column 15"), "{malformed}");
     }
 
     #[test]

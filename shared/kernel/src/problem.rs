@@ -340,6 +340,7 @@ impl StdError for Problem {
 
 /// That a record is not there.
 fn is_missing(what: &str, is_gone: bool) -> String {
+    let what = what.replace('_', " ");
     if is_gone { format!("the {what} was permanently deleted") } else { format!("there is no such {what}") }
 }
 

@@ -11,6 +11,8 @@ use longshore_kernel::services::Services;
 
 /// Days for which samples and counts are kept.
 const KEPT_DAYS: i32 = 8;
+/// The same for outages.
+const OUTAGES_KEPT_DAYS: i32 = 90;
 
 /// The metrics of the process as text, with what waits now.
 pub async fn metrics(services: &Services) -> Result<String, Problem> {
@@ -61,10 +63,13 @@ pub async fn sample(services: &Services) -> Result<u64, Problem> {
                 c AS (DELETE FROM webhook_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
                 d AS (DELETE FROM job_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
                 e AS (DELETE FROM worker_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                f AS (DELETE FROM exhausted_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1)
+                f AS (DELETE FROM exhausted_activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
+                g AS (DELETE FROM outage WHERE ended_at < now() - make_interval(days => $2) RETURNING 1)
            SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c)
-                  + (SELECT count(*) FROM d) + (SELECT count(*) FROM e) + (SELECT count(*) FROM f) AS "gone!""#,
+                  + (SELECT count(*) FROM d) + (SELECT count(*) FROM e) + (SELECT count(*) FROM f)
+                  + (SELECT count(*) FROM g) AS "gone!""#,
         KEPT_DAYS,
+        OUTAGES_KEPT_DAYS,
     )
     .fetch_one(&services.db.main)
     .await?;

@@ -349,7 +349,8 @@ async fn deliveries(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Prob
                FROM about a JOIN webhook w ON w.organisation_id = a.organisation_id
                    AND (w.event IN ('*', a.type) OR w.id = a.entity_id)
                CROSS JOIN LATERAL (
-                   SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $5
+                   SELECT * FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id])
+                   ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $5
                ) AS d WHERE d.event_id = a.id
            )
            SELECT f.id AS "id!", concat_ws(', ', f.type, f.state) AS "name!", w.destination AS "of?"

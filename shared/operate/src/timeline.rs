@@ -89,7 +89,7 @@ pub enum Entry {
     News(News),
     /// Jobs of a kind in an hour.
     Jobs(Jobs),
-    /// Something that is called began to fail, or recovered.
+    /// Something that is called began to fail, or no longer fails.
     Health(Health),
 }
 
@@ -228,15 +228,14 @@ words! {
     pub enum Turn ("turn") {
         /// They began to fail.
         Failing = "failing",
-        /// They succeeded again.
+        /// They no longer fail: one succeeded, or what is called was changed.
         Recovered = "recovered",
         /// They are not made any more.
         Disabled = "disabled",
     }
 }
 
-/// Something that is called began to fail, or recovered. What is past is known by the time in which calls of destinations are
-/// counted: five minutes, and the hour after a day.
+/// Something that is called began to fail, or no longer fails.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// When.
@@ -249,6 +248,8 @@ pub struct Health {
     pub turn: Turn,
     /// Why.
     pub why: Option<String>,
+    /// Since when it failed, where it no longer does.
+    pub since: Option<DateTime<Utc>>,
 }
 
 impl Entry {

@@ -18,8 +18,8 @@ use longshore_kernel::words;
 pub const PAGE: usize = 50;
 /// Reasons of refusals that are shown of a wms.
 pub const REASONS: i64 = 20;
-/// Answers that are shown of a wms.
-pub const ANSWERS: i64 = 20;
+/// Calls that are shown of a wms: those that wait, and the last answers.
+pub const CALLS: i64 = 20;
 
 words! {
     /// How the hand-over of a wms is.
@@ -293,36 +293,61 @@ pub struct Call {
     pub wms_internal_id: Option<String>,
 }
 
-/// The last calls of a wms, newest first: those without an answer, and answers among the thousand newest of each kind. The caller
-/// must have access to the wms.
-pub async fn last_calls(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
+/// Reads the calls of those orders, `$1` being the wms and `$2` how many are shown.
+macro_rules! calls {
+    ($orders:literal, $order:literal, $wms:expr, $db:expr) => {
+        sqlx::query_as!(
+            Call,
+            "WITH found AS ("
+            + $orders
+            + r#")
+               SELECT d.id AS "order!", d.order_number AS "order_number!", h.handover_number AS "number!",
+                      h.handover_state AS "state!: HandoverState", h.handover_since AS "since!", h.handover_attempts AS "attempts!",
+                      h.handover_error AS error, h.handover_next_attempt_at AS next_attempt_at, h.wms_internal_id
+               FROM found f
+               JOIN expedition_handover h ON h.id = ANY (ARRAY[f.id])
+               JOIN expedition_detail d ON d.id = ANY (ARRAY[f.id])
+               WHERE h.handover_state IS NOT NULL "#
+            + $order
+            + " LIMIT $2",
+            $wms.get(),
+            CALLS,
+        )
+        .fetch_all(&$db.lists)
+    };
+}
+
+/// Orders that wait for the answer to a call, then those that wait for their first call; the next to be called first. The caller must
+/// have access to the wms.
+pub async fn waiting(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
+    let found = calls!(
+        "(SELECT id, 1 AS part, row_number() OVER (ORDER BY handover_next_attempt_at, id) AS place FROM expedition_handover
+          WHERE handover_wms_id = $1 AND handover_state IN ('sending', 'withdrawing')
+          ORDER BY handover_next_attempt_at, id LIMIT $2)
+         UNION ALL
+         (SELECT id, 2, row_number() OVER (ORDER BY handover_priority DESC, handover_created_at, id) FROM expedition_handover
+          WHERE handover_wms_id = $1 AND handover_state = 'pending'
+          ORDER BY handover_priority DESC, handover_created_at, id LIMIT $2)",
+        "ORDER BY f.part, f.place",
+        wms,
+        db
+    );
+    Ok(found.await?)
+}
+
+/// The last answers of a wms, newest first, among the thousand newest of each kind. The caller must have access to the wms.
+pub async fn last_answers(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
-    let found = sqlx::query_as!(
-        Call,
-        r#"WITH called AS (
-               SELECT h.id FROM expedition_handover h
-               WHERE h.handover_wms_id = $1 AND h.handover_state IN ('sending', 'withdrawing')
-               ORDER BY h.handover_next_attempt_at, h.id LIMIT 1000
-           ), answered AS (
-               SELECT h.id FROM unnest(ARRAY['accepted', 'refused', 'withdrawn']) AS s (state)
-               CROSS JOIN LATERAL (
-                   SELECT h.id, h.handover_wms_id FROM expedition_handover h
-                   WHERE h.handover_state = s.state ORDER BY h.handover_since DESC, h.id DESC LIMIT 1000
-               ) AS h
-               WHERE h.handover_wms_id = $1
-           )
-           SELECT d.id AS "order!", d.order_number AS "order_number!", h.handover_number AS "number!",
-                  h.handover_state AS "state!: HandoverState", h.handover_since AS "since!", h.handover_attempts AS "attempts!",
-                  h.handover_error AS error, h.handover_next_attempt_at AS next_attempt_at, h.wms_internal_id
-           FROM (SELECT id FROM called UNION ALL SELECT id FROM answered) AS g
-           JOIN expedition_handover h ON h.id = ANY (ARRAY[g.id])
-           JOIN expedition_detail d ON d.id = ANY (ARRAY[g.id])
-           WHERE h.handover_state IS NOT NULL
-           ORDER BY h.handover_since DESC, h.id DESC LIMIT $2"#,
-        wms.get(),
-        ANSWERS,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
+    let found = calls!(
+        "SELECT h.id FROM unnest(ARRAY['accepted', 'refused', 'withdrawn']) AS s (state)
+         CROSS JOIN LATERAL (
+             SELECT h.id, h.handover_wms_id FROM expedition_handover h
+             WHERE h.handover_state = s.state ORDER BY h.handover_since DESC, h.id DESC LIMIT 1000
+         ) AS h
+         WHERE h.handover_wms_id = $1",
+        "ORDER BY h.handover_since DESC, h.id DESC",
+        wms,
+        db
+    );
+    Ok(found.await?)
 }

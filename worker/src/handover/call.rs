@@ -26,6 +26,9 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 /// Bytes of an answer that are read.
 pub(super) const ANSWER_READ: usize = 64 * 1024;
 
+/// Characters of an answer that are kept with a failure.
+const EXCERPT: usize = 200;
+
 /// Characters of the id of the warehouse.
 const INTERNAL_ID: usize = 255;
 
@@ -89,7 +92,7 @@ impl Target {
             expedition: due.expedition,
             number: due.number,
             ask: due.ask,
-            attempt: due.attempt,
+            in_call_until: due.in_call_until,
             wms: self.lease.wms,
             token: self.lease.token,
             probe: false,
@@ -153,7 +156,10 @@ impl Target {
                 let is_ours = (300..500).contains(&status) && !matches!(status, 408 | 425 | 429);
                 let error = match status {
                     300..400 => "redirects are not followed".to_owned(),
-                    _ => format!("answered {status}"),
+                    _ => match excerpt(&reply.body) {
+                        said if said.is_empty() => format!("answered {status}"),
+                        said => format!("answered {status}: {said}"),
+                    },
                 };
                 failed(due, &error, is_ours, asked, hold)
             }
@@ -187,6 +193,13 @@ pub(super) fn signed(
 fn failed(due: &Due, error: &str, is_ours: bool, asked: Option<Duration>, hold: Option<Duration>) -> Answer {
     let wait = schedule::wait(due.attempt, asked, is_ours, random_offset());
     Answer::Failed { error: error.replace('\0', "\u{fffd}"), wait, hold: hold.map(schedule::hold) }
+}
+
+/// The beginning of an answer, on one line.
+fn excerpt(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)]);
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect()
 }
 
 /// The JSON of an answer; null where it is none.

@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use longshore_shared::expedition::handover::setting::trial;
+use longshore_shared::expedition::handover::wake;
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::connection::{self, Finding};
 use longshore_shared::job::execution::Fate;
 use longshore_shared::job::kind::{Shop, TestIntegration, TestWms};
+use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::problem::{CORRUPTED_DATA, Problem};
+use longshore_shared::kernel::ids::{OrganisationId, WmsId};
+use longshore_shared::kernel::problem::CORRUPTED_DATA;
 use tokio::time::Instant;
 
 use super::Body;
@@ -25,6 +27,8 @@ const LIMIT: Duration = Duration::from_mins(1);
 impl Body for TestIntegration {
     async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {
         let setting = stored_setting(&context.services, shop.eshop).await?;
+        let deleted = || Fate::Discard("the integration setting of the e-shop was deleted".to_owned());
+        let setting = setting.ok_or_else(deleted)?;
         let began = Instant::now();
         let found = tokio::select! {
             found = tokio::time::timeout(LIMIT, partner::test(&context.partners, &setting)) => found,
@@ -37,7 +41,7 @@ impl Body for TestIntegration {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("the partner returned no page within {} s", LIMIT.as_secs())),
         };
-        end(context, claim, found, began).await
+        end(context, claim, found, began, None).await
     }
 }
 
@@ -56,19 +60,28 @@ impl Body for TestWms {
             found = handover::test(&context.handover, &contact) => found,
             () = context.stop.cancelled() => return Err(Fate::Snooze(Duration::ZERO)),
         };
-        end(context, claim, found, began).await
+        end(context, claim, found, began, Some(self.wms)).await
     }
 }
 
+/// Ends a test. A system that works again is called at once.
 async fn end(
     context: &WorkerContext,
     claim: &Claim,
     found: Result<String, String>,
     began: Instant,
+    wms: Option<WmsId>,
 ) -> Result<Hold, Fate> {
     let took = began.elapsed();
     let works = found.is_ok();
     let message = found.unwrap_or_else(|why| why);
-    let ended = connection::complete(&context.services, claim, &Finding { works, message, took }).await;
-    ended.map_err(|problem: Problem| problem.into())
+    let mut change = Change::begin(&context.services).await?;
+    if connection::complete(&mut change, claim, &Finding { works, message, took }).await?.is_lost() {
+        return Ok(Hold::Lost);
+    }
+    if let Some(wms) = wms.filter(|_| works) {
+        wake::ask(change.connection(), wms).await?;
+    }
+    change.commit().await?;
+    Ok(Hold::Kept)
 }

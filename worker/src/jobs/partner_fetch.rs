@@ -47,7 +47,7 @@ pub(super) async fn execute(
     push: Push,
 ) -> Result<Hold, Fate> {
     let source = claim.source()?;
-    let setting = usable_setting(&context.services, shop.eshop).await?;
+    let setting = usable_setting(&context.services, claim, shop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     let limit = TurnLimit::begin(context, claim);
     let turn = retry(TRIES, || async {

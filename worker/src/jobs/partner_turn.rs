@@ -6,6 +6,7 @@ use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::execution::Fate;
+use longshore_shared::job::kind::Shop;
 use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::{CORRUPTED_DATA, Problem};
 use longshore_shared::kernel::retry::{Failure, RetryPolicy};
@@ -82,23 +83,25 @@ impl<'c> TurnLimit<'c> {
     }
 }
 
-/// The setting for calling the partner of an e-shop.
-pub(crate) async fn usable_setting(services: &Services, eshop: EshopId) -> Result<Setting, Fate> {
-    let setting = stored_setting(services, eshop).await?;
-    if !setting.wanted.active {
-        return Err(Fate::Discard("the integration setting of the e-shop is inactive".to_owned()));
+/// The setting for calling the partner of an e-shop. Where it was switched off or deleted while the job was being accepted, the job
+/// is cancelled, as those that were waiting then.
+pub(crate) async fn usable_setting(services: &Services, claim: &Claim, shop: Shop) -> Result<Setting, Fate> {
+    if let Some(setting) = stored_setting(services, shop.eshop).await?.filter(|setting| setting.wanted.active)
+    {
+        return Ok(setting);
     }
-    Ok(setting)
+    setting::store::cancel_stray(services, &claim.origin, shop).await?;
+    // the claim is lost, unless the setting was switched on again
+    Err(Fate::Snooze(Duration::ZERO))
 }
 
 /// The setting of an e-shop, active or not.
-pub(crate) async fn stored_setting(services: &Services, eshop: EshopId) -> Result<Setting, Fate> {
-    let setting = match setting::of_eshop(services, eshop).await {
-        Ok(setting) => setting,
-        Err(problem) if *problem.kind() == CORRUPTED_DATA => return Err(Fate::Discard(problem.to_string())),
-        Err(problem) => return Err(problem.into()),
-    };
-    setting.ok_or_else(|| Fate::Discard("the integration setting of the e-shop was deleted".to_owned()))
+pub(crate) async fn stored_setting(services: &Services, eshop: EshopId) -> Result<Option<Setting>, Fate> {
+    match setting::of_eshop(services, eshop).await {
+        Ok(setting) => Ok(setting),
+        Err(problem) if *problem.kind() == CORRUPTED_DATA => Err(Fate::Discard(problem.to_string())),
+        Err(problem) => Err(problem.into()),
+    }
 }
 
 /// Why a turn was interrupted.

@@ -33,19 +33,19 @@ impl Body for SendStocks {
         let extent = Extent::parse(source);
         let extent =
             extent.ok_or_else(|| Unusable::parameters(claim, format!("nothing is named {source:?}")))?;
-        send(context, claim, shop.eshop, extent).await
+        send(context, claim, shop, extent).await
     }
 }
 
 /// Executes the chunk.
-async fn send(context: &WorkerContext, claim: &Claim, eshop: EshopId, extent: Extent) -> Result<Hold, Fate> {
-    let setting = usable_setting(&context.services, eshop).await?;
+async fn send(context: &WorkerContext, claim: &Claim, shop: Shop, extent: Extent) -> Result<Hold, Fate> {
+    let setting = usable_setting(&context.services, claim, shop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     if partner.abilities().stocks_per_call == 0 {
         return Err(Fate::Discard("the partner of this e-shop does not accept stocks".to_owned()));
     }
     let limit = TurnLimit::begin(context, claim);
-    let sending = Sending { context, claim, eshop, partner: partner.as_ref(), extent, limit };
+    let sending = Sending { context, claim, eshop: shop.eshop, partner: partner.as_ref(), extent, limit };
     if sending.look(&setting).await?.is_lost() || sending.send().await?.is_lost() {
         return Ok(Hold::Lost);
     }

@@ -89,7 +89,7 @@ pub(super) struct Ended {
     pub(super) result: Result<(), Problem>,
     /// Nothing more is due and nothing failed: the lane may stay leased, and the lease is valid until then.
     pub(super) stays: Option<Instant>,
-    /// What the turn did not hear any more.
+    /// Notices that came after the turn ended.
     pub(super) words: mpsc::UnboundedReceiver<Word>,
 }
 

@@ -147,7 +147,7 @@ async fn tick(context: &LaneContext) {
     warm.register(&leases).await;
 }
 
-/// Hears an entry of this process' stream.
+/// Passes a notice of this process' stream to its lane.
 fn hear(context: &LaneContext, Heard { webhook, token, notice }: Heard) {
     let Err(notice) = context.running.pass_on(webhook, token, notice.map(Box::new)) else { return };
     let held = {
@@ -172,7 +172,7 @@ fn hear(context: &LaneContext, Heard { webhook, token, notice }: Heard) {
     }
 }
 
-/// Hears again what a turn has not heard.
+/// Handles a notice that came after its turn ended.
 pub(super) fn hear_again(context: &LaneContext, lease: &Lease, word: Word) {
     let notice = match word {
         Word::Due(notice) => Some(*notice),

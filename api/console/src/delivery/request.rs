@@ -33,7 +33,7 @@ pub(super) fn draw(delivery: &Delivery, authentication: Option<&str>) -> Markup 
         return html! {
             section aria-labelledby="request-title" {
                 h2 #request-title { "Request" }
-                (empty("The event was removed.", "Events are kept for 37 days. The delivery cannot be sent again."))
+                (empty("The event was removed.", "The delivery cannot be sent again."))
             }
         };
     };
@@ -59,7 +59,7 @@ pub(super) fn draw(delivery: &Delivery, authentication: Option<&str>) -> Markup 
             @if let Some(destination) = &delivery.destination {
                 details {
                     summary { "As a curl command" }
-                    p.muted { "Set SECRET to the secret of the webhook: the command signs anew, since a receiver refuses an old time." }
+                    p.muted { "Set SECRET to the secret of the webhook: the command makes a new signature, because receivers refuse an old timestamp." }
                     div.json {
                         button.copy type="button" data-copy-of="pre" hidden aria-label="Copy the command" { "copy" }
                         pre.wrapped tabindex="0" role="region" aria-label="curl command" { code { (command(delivery, destination, &text)) } }

@@ -4,13 +4,14 @@ use chrono::{DateTime, Utc};
 use longshore_shared::job::kind::JobState;
 use longshore_shared::operate::attention::{Refused, Unanswered};
 use longshore_shared::operate::eshop::{self, RUNS, Run};
+use longshore_shared::operate::order::attention::Silent;
 use longshore_shared::webhook::health::Health;
 use maud::{Markup, html};
 
 use super::Found;
 use crate::piece::{Tone, badge, counted, empty, number, seconds};
 
-struct Wrong {
+pub(crate) struct Wrong {
     tone: Tone,
     word: &'static str,
     sentence: String,
@@ -24,15 +25,21 @@ pub(super) fn draw(found: &Found, now: DateTime<Utc>) -> Markup {
     all.extend(refusing(&found.runs, now));
     all.extend(found.unanswered.iter().map(|silent| unanswered(silent, now)));
     all.extend(webhooks(found, now));
+    all.extend(found.silent.iter().map(|silent| warehouse(silent, now)));
     all.sort_by_key(|wrong| wrong.tone != Tone::Bad);
+    list(&all, "The partner, the syncs, the webhooks and the warehouses work as far as is known.")
+}
+
+/// What is wrong, or that nothing is.
+pub(crate) fn list(all: &[Wrong], nothing: &str) -> Markup {
     html! {
         section.attention aria-labelledby="wrong-title" {
             h2 #wrong-title { "What is wrong" }
             @if all.is_empty() {
-                (empty("Nothing is wrong.", "The partner, the syncs and the webhooks of this e-shop work as far as is known."))
+                (empty("Nothing is wrong.", nothing))
             } @else {
                 ul {
-                    @for wrong in &all {
+                    @for wrong in all {
                         li {
                             @match &wrong.address {
                                 Some(address) => a href=(address) { (badge(wrong.tone, wrong.word)) span { (wrong.sentence) } },
@@ -44,6 +51,13 @@ pub(super) fn draw(found: &Found, now: DateTime<Utc>) -> Markup {
             }
         }
     }
+}
+
+/// A warehouse whose system fails, is behind, or has not answered a cancel.
+pub(crate) fn warehouse(silent: &Silent, now: DateTime<Utc>) -> Wrong {
+    let sentence = format!("{}: {}", silent.wms, silent.in_words(now));
+    let tone = if silent.failing_since.is_some() { Tone::Bad } else { Tone::Warn };
+    Wrong { tone, word: "warehouse", sentence, address: Some(format!("/console/wms/{}", silent.wms_id)) }
 }
 
 fn lasted(since: DateTime<Utc>, now: DateTime<Utc>) -> String {

@@ -81,7 +81,7 @@ fn silent(found: &Attention, linked: bool, now: DateTime<Utc>) -> Markup {
     let rows: Vec<_> = found.silent.iter().map(row).collect();
     let otherwise = empty(
         "Every warehouse answers.",
-        "Warehouses are listed here whose system fails, keeps orders waiting for five minutes, or has not answered a cancel for an hour.",
+        "A warehouse is listed here if its system fails, has kept an order waiting for five minutes, or has not answered a cancel for an hour.",
     );
     section("silent-title", "Hand-over", "Warehouses, table", &head, &rows, &otherwise)
 }
@@ -163,7 +163,7 @@ fn short(found: &Attention) -> Markup {
     let rows: Vec<_> = found.short.iter().map(row).collect();
     let otherwise = empty(
         "No stock is short.",
-        "Stocks with fewer pieces than orders being picked hold are listed here.",
+        "A stock is listed here if orders that are being picked hold more pieces than it has.",
     );
     section(
         "short-title",

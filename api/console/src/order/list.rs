@@ -23,7 +23,7 @@ use crate::visit::Visit;
 const HERE: &str = "/console/order";
 
 /// What of a search is kept by a click on a status.
-const KEPT: [&str; 3] = ["sort", "size", "refresh"];
+const KEPT: [&str; 4] = ["eshop", "sort", "size", "refresh"];
 
 /// The orders of the list by the time of what it is sorted by.
 const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
@@ -61,7 +61,9 @@ async fn refreshed(visit: &Visit<permit::Read>) -> Result<Parts, Problem> {
 /// How many orders are in each status, and those that are wanted.
 async fn parts(visit: &Visit<permit::Read>, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
     let (db, scope, asked) = (visit.db(), visit.scope(), &visit.asked);
-    let (counts, found) = tokio::try_join!(search::counts(db, scope), async {
+    let is_counted = wanted.is_none_or(|wanted| wanted.eshop.is_none());
+    let counts = async { if is_counted { search::counts(db, scope).await } else { Ok(Vec::new()) } };
+    let (counts, found) = tokio::try_join!(counts, async {
         match wanted {
             Some(wanted) => Ok(Some(search::search(db, scope, wanted).await?)),
             None => Ok(None),
@@ -93,15 +95,16 @@ async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
     })
 }
 
-/// How many are in each status; each leads to its orders.
+/// How many are in each status, unless only those of an e-shop are shown; each leads to its orders.
 fn statuses(asked: &Asked, counts: &[(ExpeditionStatus, i64)], chosen: Option<ExpeditionStatus>) -> Markup {
     let kept = Asked(asked.0.iter().filter(|(name, _)| KEPT.contains(&name.as_str())).cloned().collect());
     html! {
         nav.switch aria-label="Orders by status" {
             a href=(kept.address(HERE, &[], &[])) aria-current=[chosen.is_none().then_some("true")] { "all" }
-            @for (status, orders) in counts {
-                a href=(kept.address(HERE, &[], &[("status", status.as_str())])) aria-current=[(chosen == Some(*status)).then_some("true")] {
-                    (status.as_str()) " " (up_to(*orders, COUNTED))
+            @for status in ExpeditionStatus::ALL {
+                a href=(kept.address(HERE, &[], &[("status", status.as_str())])) aria-current=[(chosen == Some(status)).then_some("true")] {
+                    (status.as_str())
+                    @if let Some((_, orders)) = counts.iter().find(|(counted, _)| *counted == status) { " " (up_to(*orders, COUNTED)) }
                 }
             }
         }

@@ -215,6 +215,8 @@ async fn old_counts_of_kinds_and_workers_are_summed_up_in_the_steps_of_charts_an
         }
         sums
     };
+    let minute = async || world.count("SELECT floor(extract(epoch FROM now()) / 60)::bigint").await;
+    let began = minute().await;
     let before = read().await;
     assert_eq!(before[3], ((10_000, 5_000), 5_000.0, (10_000, 5_000), (15_000, 10_000), Some(5_000)));
     backlog::sample(&api.services).await.unwrap();
@@ -229,5 +231,8 @@ async fn old_counts_of_kinds_and_workers_are_summed_up_in_the_steps_of_charts_an
         );
     }
     assert_eq!(world.count("SELECT count(*) FROM exhausted_activity").await, 7);
-    assert_eq!(read().await, before);
+    let after = read().await;
+    // the shorter spans end now
+    let from = if minute().await == began { 0 } else { 3 };
+    assert_eq!(after[from..], before[from..]);
 }

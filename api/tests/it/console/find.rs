@@ -417,9 +417,9 @@ async fn what_operators_set_up_is_found_by_those_who_may_see_it(_: PgPoolOptions
         (id(&preference), of("preference")),
         ("till of".to_owned(), of("token")),
         (id(&token), of("token")),
-        ("olga zel".to_owned(), format!("/console/audit?entity={}", id(&user))),
-        ("OLGA@gifts.example".to_owned(), format!("/console/audit?entity={}", id(&user))),
-        (id(&user), format!("/console/audit?entity={}", id(&user))),
+        ("olga zel".to_owned(), format!("/console/audit?by={}", id(&user))),
+        ("OLGA@gifts.example".to_owned(), format!("/console/audit?by={}", id(&user))),
+        (id(&user), format!("/console/audit?by={}", id(&user))),
     ];
     let own = tenant.token(&api.services, Role::Admin).await.unwrap();
     for token in [&api.superadmin, &own] {

@@ -193,6 +193,9 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
     }
     // a viewer reads, and may do nothing
     let viewer = Browser::new(api, &api.viewer);
+    let of_eshop = viewer.open(&format!("/console/order?eshop={}", api.tenant.eshop)).await.expect(200).text;
+    let kept = format!("?eshop={}&amp;status=awaiting_processing", api.tenant.eshop);
+    assert!(of_eshop.contains(&kept) && !of_eshop.contains("awaiting_processing 1<"), "{of_eshop}");
     let shown = viewer.open(&page(&id)).await.expect(200).text;
     assert!(shown.contains("OURS") && !shown.contains("data-ask"), "{shown}");
     for operation in operations {

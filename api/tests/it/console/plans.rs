@@ -12,7 +12,7 @@ use longshore_shared::kernel::services::Services;
 use longshore_shared::operate::order::search;
 use longshore_shared::operate::{attention, standing};
 use longshore_shared::webhook::delivery::{DeliveryState, search as deliveries};
-use longshore_shared::webhook::health::exhausted;
+use longshore_shared::webhook::health::{self, exhausted};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use sqlx::PgPool;
@@ -343,4 +343,72 @@ async fn an_organisation_without_orders_is_not_looked_for_among_those_of_others(
     let found = search::search(&services.db, &Scope::Everything, &search::Filter::default()).await.unwrap();
     assert_eq!(found.orders.len(), 0, "the orders have no details");
     assert_eq!(published(&services, read).await, before);
+}
+
+/// Rows of waiting deliveries that were read, by all indexes and without.
+const WAITING_READ: &str =
+    "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'delivery')::bigint + seq_tup_read
+     FROM pg_stat_user_tables WHERE relname = 'delivery'";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn webhooks_with_few_deliveries_are_not_looked_for_among_those_of_few_with_many(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const MANY: i64 = 20_000;
+    let (services, owner) = with_one_connection(&options).await;
+    let tenant = Tenant::create(&services, "Large").await.unwrap();
+    // two webhooks have all that the statistics know of; ten fail, with a delivery each behind these
+    let mut hooks = Vec::new();
+    for n in 0..12 {
+        let hook: WebhookId = sqlx::query_scalar(
+            "WITH made AS (
+                 INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, max_in_flight, secret)
+                 VALUES (uuid_v7(), $1, $2, '*', 'https://hooks.example/' || $3, $3 >= 2, 'none', 1, '') RETURNING id
+             )
+             INSERT INTO webhook_lane (webhook_id, failures, failing_since)
+             SELECT id, CASE WHEN $3 >= 2 THEN 9 ELSE 0 END, CASE WHEN $3 >= 2 THEN now() - interval '1 hour' END FROM made
+             RETURNING webhook_id",
+        )
+        .bind(tenant.organisation)
+        .bind(tenant.eshop)
+        .bind(n)
+        .fetch_one(&owner)
+        .await
+        .unwrap();
+        hooks.push(hook);
+    }
+    let wait = async |hook: WebhookId, count: i64| {
+        sqlx::query(
+            "WITH recorded AS (
+                 INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+                 SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{}' FROM generate_series(1, $4) RETURNING id
+             )
+             INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+             SELECT uuid_v7(), $3, $2, id, now() FROM recorded",
+        )
+        .bind(tenant.organisation)
+        .bind(tenant.eshop)
+        .bind(hook)
+        .bind(count)
+        .execute(&owner)
+        .await
+        .unwrap();
+    };
+    wait(hooks[0], MANY).await;
+    wait(hooks[1], MANY).await;
+    for hook in &hooks[2..] {
+        wait(*hook, 1).await;
+    }
+    for statistics in ["none", "known"] {
+        let before = published(&services, WAITING_READ).await;
+        let failing = health::attention(&services.db, &Scope::Everything).await.unwrap();
+        let named = health::unwell(&services.db, &Scope::Everything, 50).await.unwrap();
+        let listed =
+            health::page(&services.db, &Scope::Everything, &health::Filter::default()).await.unwrap();
+        assert_eq!((failing.failing, named.len(), listed.len()), (10, 10, 12));
+        let read = published(&services, WAITING_READ).await - before;
+        assert!(read < 500, "statistics {statistics}: {read}");
+        sqlx::query("ANALYZE delivery").execute(&owner).await.unwrap();
+    }
 }

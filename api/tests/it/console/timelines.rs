@@ -39,7 +39,7 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
     let world = world(&options).await;
     let api = &world.api;
     let eshop = api.tenant.eshop;
-    let kept = webhook(api, "https://kept.example/in").await;
+    webhook(api, "https://kept.example/in").await;
     let gone = webhook(api, "https://gone.example/in").await;
     api.delete(&api.user, &format!("/api/eshop-webhook/{gone}")).await.expect(204);
     let setting = json!({"integrationType": "feed", "active": true, "baseUrl": "https://feed.example/", "credentials": {"type": "none"}});
@@ -50,27 +50,19 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
         job(&world, &api.tenant, "succeeded", None).await;
     }
     let failed = job(&world, &api.tenant, "failed", Some("the feed answers HTTP 401")).await;
-    // delivered, then only failures, then delivered, then failing until now; a destination that flaps within a step is not failing
-    sqlx::query(
-        "INSERT INTO webhook_activity (webhook_id, minute, delivered, failed, milliseconds, slowest)
-         SELECT $1, date_bin('5 minutes', now(), 'epoch') - make_interval(mins => 5 * ago), delivered, failed, 10, 10
-         FROM (VALUES (9, 4, 0), (8, 3, 2), (7, 0, 5), (6, 0, 1), (5, 2, 1), (1, 0, 4)) AS step (ago, delivered, failed)",
-    )
-    .bind(kept)
-    .execute(&world.owner)
-    .await
-    .unwrap();
-    sqlx::query(
-        "UPDATE webhook_lane SET failures = 4, failing_since = date_bin('5 minutes', now(), 'epoch') - interval '4 minutes'
-         WHERE webhook_id = $1",
-    )
-    .bind(kept)
-    .execute(&world.owner)
-    .await
-    .unwrap();
-    world
-        .execute("UPDATE integration_setting SET error = 'HTTP 401 of the feed', error_at = now() - interval '1 hour'")
-        .await;
+    // an outage that is over, a moment that is no outage, and an outage of now
+    for said in [
+        "UPDATE webhook_lane SET failures = 4, failing_since = now() - interval '2 hours'",
+        "UPDATE webhook_lane SET failures = 0, failing_since = NULL",
+        "UPDATE webhook_lane SET failures = 4, failing_since = now() - interval '50 seconds'",
+        "UPDATE webhook_lane SET failures = 0, failing_since = NULL",
+        "UPDATE webhook_lane SET failures = 4, failing_since = now() - interval '4 minutes'",
+        "UPDATE integration_setting SET error = 'HTTP 500', error_at = now() - interval '3 hours'",
+        "UPDATE integration_setting SET error = NULL, error_at = NULL",
+        "UPDATE integration_setting SET error = 'HTTP 401 of the feed', error_at = now() - interval '1 hour'",
+    ] {
+        world.execute(said).await;
+    }
 
     let browser = Browser::new(api, &api.superadmin);
     let here = format!("/console/eshop/{eshop}");
@@ -90,7 +82,12 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
     ] {
         assert!(all.contains(said), "{said}: {all}");
     }
-    assert_eq!((all.matches("began to fail").count(), all.matches("works again").count()), (3, 1), "{all}");
+    assert_eq!(
+        (all.matches("began to fail").count(), all.matches("no longer fails, after").count()),
+        (4, 2),
+        "{all}"
+    );
+    assert!(all.contains("after 2 h") && all.contains("after 3 h"), "{all}");
     // the period and the part are those that are asked for
     let part = async |part: &str| {
         let page = browser.open(&format!("{here}?part={part}")).await.expect(200).text;
@@ -144,14 +141,12 @@ async fn the_page_of_an_organisation_says_what_people_did_in_it(_: PgPoolOptions
     .execute(&world.owner)
     .await
     .unwrap();
-    sqlx::query(
-        "INSERT INTO wms_lane AS l (wms_id, failures, failing_since, error, error_at) VALUES ($1, 1, now(), 'HTTP 503', now())
-         ON CONFLICT (wms_id) DO UPDATE SET failures = 1, failing_since = now(), error = 'HTTP 503', error_at = now()",
-    )
-    .bind(api.tenant.wms)
-    .execute(&world.owner)
-    .await
-    .unwrap();
+    world.execute("INSERT INTO wms_lane (wms_id) SELECT wms_id FROM wms_setting").await;
+    world
+        .execute(
+            "UPDATE wms_lane SET failures = 1, failing_since = now(), error = 'HTTP 503', error_at = now()",
+        )
+        .await;
     let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
     let here = format!("/console/organisation/{}", api.tenant.organisation);
     let page = Browser::new(api, &token).open(&here).await.expect(200).text;
@@ -217,11 +212,10 @@ async fn a_timeline_reads_a_bounded_part_of_the_past_whatever_the_statistics_say
     let world = world(&options).await;
     let api = &world.api;
     analyse_by_hand(&world.owner).await.unwrap();
-    let hook = webhook(api, "https://hooks.example/in").await;
     did(&world, "Jana Nováková", "eshop.update", api.tenant.eshop.get()).await;
     let (stranger, _) = world.stranger().await;
     world.execute("ANALYZE").await;
-    // a year of jobs with their items, most of them of another organisation, and every step of eight days of calls
+    // a year of jobs with their items, most of them of another organisation, and outages
     for (tenant, records) in [(&api.tenant, 40_000), (&stranger, 120_000)] {
         sqlx::query(
             "WITH made AS (
@@ -244,11 +238,12 @@ async fn a_timeline_reads_a_bounded_part_of_the_past_whatever_the_statistics_say
         .unwrap();
     }
     sqlx::query(
-        "INSERT INTO webhook_activity (webhook_id, minute, delivered, failed, milliseconds, slowest)
-         SELECT $1, date_bin('5 minutes', now(), 'epoch') - make_interval(mins => 5 * n), n % 2, 1 - n % 2, 10, 10
-         FROM generate_series(1, 400) AS n",
+        "INSERT INTO outage (called, name, kind, organisation_id, eshop_id, began_at, ended_at)
+         SELECT uuid_v7(), 'https://hooks.example/in', 'webhook', $1, $2, now() - make_interval(mins => 5 * n), now() - make_interval(mins => 5 * n - 2)
+         FROM generate_series(1, 20000) AS n",
     )
-    .bind(hook)
+    .bind(api.tenant.organisation)
+    .bind(api.tenant.eshop)
     .execute(&world.owner)
     .await
     .unwrap();

@@ -120,7 +120,7 @@ async fn a_bulk_answers_204_where_all_is_done_and_the_job_where_some_is_refused(
             json!([3, delivered["id"], "wrong_status"]),
         ]
     );
-    assert!(errors["results"][1]["message"].as_str().unwrap().starts_with("the expedition is canceled: "));
+    assert!(errors["results"][1]["message"].as_str().unwrap().starts_with("the order is canceled: "));
     together(&world, "cancel", json!([held[0]["id"]])).await.expect(204);
     assert_eq!(world.read(&held[0]).await["status"], "canceled");
     world.must_hold().await;

@@ -1,6 +1,6 @@
 //! Lists of orders, items, reservations and movements (`docs/reference/orders.md#lists`).
 
-use longshore_shared::list::fields::expedition::EXPEDITION;
+use longshore_shared::list::fields::expedition::{EXPEDITION, ExpeditionStatus, HandoverState};
 use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
 use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
 use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
@@ -312,4 +312,26 @@ async fn what_the_service_observes_of_an_order_is_listed_and_sent_each_time(
     let reply = world.api.get(&world.api.user, &path).await.expect(200);
     let known = [("if-none-match", reply.header("etag").unwrap())];
     world.api.call_with(&world.api.user, http::Method::GET, &path, Value::Null, &known).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn sql_and_rust_agree_on_what_a_status_means(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for status in ExpeditionStatus::ALL {
+        let found: (bool, bool) = sqlx::query_as("SELECT is_booked($1), is_waiting($1)")
+            .bind(status.as_str())
+            .fetch_one(&world.owner)
+            .await
+            .unwrap();
+        assert_eq!(found, (status.is_booked(), status.is_waiting()), "{status}");
+        for handover in HandoverState::ALL.into_iter().map(Some).chain([None]) {
+            let found: bool = sqlx::query_scalar("SELECT is_handed_over($1, $2)")
+                .bind(status.as_str())
+                .bind(handover.map(HandoverState::as_str))
+                .fetch_one(&world.owner)
+                .await
+                .unwrap();
+            assert_eq!(found, status.is_handed_over(handover), "{status}, {handover:?}");
+        }
+    }
 }

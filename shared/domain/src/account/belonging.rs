@@ -76,7 +76,7 @@ pub async fn strangers(
     Ok(unknown.map(|(index, _)| violation(index)).collect())
 }
 
-/// Whose a record is that a body describes, if that is known, and what is wrong with what the body says of it: the
+/// The organisation that a body names, if it is known, and what is wrong with it: the
 /// organisation of a new record (`stored` is absent) must be there, and the caller's; that of a stored one never changes.
 pub async fn owner(
     connection: &mut PgConnection,

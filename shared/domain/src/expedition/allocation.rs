@@ -135,14 +135,14 @@ pub async fn allocate(services: &Services, place: Place, patience: Duration) -> 
     for order in in_turn {
         let state = if serves {
             // held, cancelled or served meanwhile
-            if !order.state.status.waits() || order.state.is_paused {
+            if !order.state.status.is_waiting() || order.state.is_paused {
                 continue;
             }
             // one that an earlier version sent without a stock holds up no other: `doctor` names it
             let Ok(demand) = order.demand() else { continue };
             let state = placed(order, ledger.serve(&demand));
             allocated.booked += usize::from(state.status.is_booked());
-            allocated.left_waiting += usize::from(state.status.waits() && state != order.state);
+            allocated.left_waiting += usize::from(state.status.is_waiting() && state != order.state);
             state
         } else {
             // a call may have begun since it was found
@@ -224,13 +224,14 @@ async fn last_in_turn(
                       sum(h.quantity) OVER (PARTITION BY x.product ORDER BY e.priority, e.created_at DESC, e.id DESC)
                           - h.quantity AS before
                FROM unnest($3::uuid[], $4::bigint[]) AS x (product, excess)
+               JOIN product_stock s ON s.product_id = x.product AND s.warehouse_id = $1 AND s.wms_id = $2
                CROSS JOIN LATERAL (
-                   SELECT i.expedition_id, sum(i.quantity) AS quantity FROM expedition_item i
-                   WHERE i.product_id = x.product AND i.expedited IS NULL GROUP BY i.expedition_id
+                   SELECT i.expedition_id, sum(i.quantity) AS quantity
+                   FROM holders(x.product, $1, $2, s.held) AS i GROUP BY i.expedition_id
                ) h
                JOIN expedition e ON e.id = ANY (ARRAY[h.expedition_id])
-               LEFT JOIN expedition_handover n ON n.id = e.id
-               WHERE e.warehouse_id = $1 AND e.wms_id = $2 AND e.status IN ('stock_ok', 'awaiting_processing')
+               LEFT JOIN expedition_handover n ON n.id = ANY (ARRAY[h.expedition_id])
+               WHERE e.status IN ('stock_ok', 'awaiting_processing')
                  AND NOT is_handed_over(e.status, n.handover_state)
            ), last AS (
                SELECT DISTINCT id, priority, created_at, count_of_items FROM holder WHERE before < excess
@@ -294,10 +295,10 @@ async fn unmark(connection: &mut PgConnection, stocks: &[StockId]) -> Result<(),
                WHERE e.waits_for_id = s.id
                  AND (e.status = 'awaiting_reservation' OR e.waits_quantity <= s.quantity - s.held))
            AND NOT (s.held > s.quantity AND EXISTS (
-               SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
-               LEFT JOIN expedition_handover n ON n.id = e.id
-               WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
-                 AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')
+               SELECT FROM holders(s.product_id, s.warehouse_id, s.wms_id, s.held) AS i
+               JOIN expedition e ON e.id = ANY (ARRAY[i.expedition_id])
+               LEFT JOIN expedition_handover n ON n.id = ANY (ARRAY[i.expedition_id])
+               WHERE e.status IN ('stock_ok', 'awaiting_processing')
                  AND (NOT is_handed_over(e.status, n.handover_state)
                       -- its first call is recorded, and may yet be put down before it is made
                       OR n.handover_state = 'sending' AND n.handover_attempts <= 1 AND n.handover_in_call_until > now())))",

@@ -79,7 +79,7 @@ pub async fn execute(
     let changed = done.iter().filter(|done| matches!(done, Done::Changed | Done::Asked(true))).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {
         Done::NotFound => {
-            let message = "there is no such expedition".to_owned();
+            let message = "there is no such order".to_owned();
             Some(Refused { position, code: "not_found", message })
         }
         Done::Refused(problem) => {

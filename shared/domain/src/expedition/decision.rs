@@ -154,7 +154,7 @@ pub(super) fn placed(order: &Order, decision: Decision) -> State {
 fn release(order: &Order, ledger: &mut Ledger) {
     if order.state.status.is_booked() {
         ledger.release(&order.entered());
-    } else if order.state.status.waits() {
+    } else if order.state.status.is_waiting() {
         ledger.withdraw(&order.entered());
     }
 }
@@ -178,7 +178,7 @@ fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {
 }
 
 fn is_bookable(status: Status) -> Result<(), Problem> {
-    if status.waits() || status == Status::StockOk {
+    if status.is_waiting() || status == Status::StockOk {
         return Ok(());
     }
     let first = if status.is_editable() { "send it first" } else { "it is no longer possible" };
@@ -187,5 +187,5 @@ fn is_bookable(status: Status) -> Result<(), Problem> {
 
 /// 409: names the status, and what to do first.
 pub(super) fn wrong_status(status: Status, first: &str) -> Problem {
-    Problem::new(&WRONG_STATUS, format!("the expedition is {status}: {first}"))
+    Problem::new(&WRONG_STATUS, format!("the order is {status}: {first}"))
 }

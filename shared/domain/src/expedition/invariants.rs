@@ -29,7 +29,8 @@ const HAND_OVER: &str =
 /// A stock is not marked.
 const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
 
-/// The rules, each with the query of the rows that break it, and the remedy. A marked stock is one that the allocator is about to
+/// The rules, each with the query of the rows that break it, and the remedy. They name statuses themselves, since they also check the
+/// functions that the service uses. A marked stock is one that the allocator is about to
 /// look at.
 const RULES: &[(&str, &str, &str)] = &[
     (

@@ -176,7 +176,7 @@ impl Order {
     pub(super) fn booked_items(&self, status: ExpeditionStatus) -> Value {
         let show = |item: &Item| {
             let booked = if status.is_booked() { item.quantity } else { 0 };
-            let missing = (status.waits() || status.is_booked()).then_some(item.quantity - booked);
+            let missing = (status.is_waiting() || status.is_booked()).then_some(item.quantity - booked);
             json!({"id": item.id, "product": item.product, "productSku": item.product_sku,
                    "quantity": item.quantity, "booked": booked, "missing": missing})
         };
@@ -184,7 +184,7 @@ impl Order {
     }
 }
 
-/// What of a body sending looks at.
+/// The fields that decide whether an order can be sent.
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sendable<'s> {

@@ -303,7 +303,7 @@ fn strangers(order: &Order, report: &Report) -> Vec<Violation> {
         .filter(|(_, (id, _))| !order.items.iter().any(|item| item.id == *id))
         .map(|(index, _)| {
             let path = format!("items[{index}].id");
-            Violation::new(path, "unknown_reference", "must be an item of the expedition")
+            Violation::new(path, "unknown_reference", "must be an item of the order")
         })
         .collect()
 }

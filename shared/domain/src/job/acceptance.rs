@@ -111,7 +111,7 @@ pub(super) struct NewJob {
     pub(super) organisations: Vec<OrganisationId>,
     pub(super) eshop: Option<EshopId>,
     pub(super) sequence: Option<Uuid>,
-    /// What of a partner it reads or writes.
+    /// The inventory or warehouse of the partner that it reads or writes.
     pub(super) source: Option<String>,
 }
 

@@ -11,7 +11,7 @@
 mod held;
 
 use serde_json::Value;
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 pub use self::held::{Count, Held, end, fail, pause, postpone, progressed, put_off, renew, still_alive};
@@ -161,10 +161,34 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, place: bool) -> Result<
     if number == CALLING {
         line::append(db, job).await?;
     }
-    let row = sqlx::query_as!(
+    let mut row = try_claim(db, job, number, place, false).await?;
+    if row.as_ref().is_some_and(|row| row.in_order && row.token.is_none() && (place || !row.suspect)) {
+        // whether another chunk runs is asked after the lock, so that a claim that is being committed is seen
+        let mut tx = db.begin().await?;
+        sqlx::query!("SELECT FROM job WHERE id = $1 FOR NO KEY UPDATE", job.get()).execute(&mut *tx).await?;
+        row = try_claim(&mut *tx, job, number, place, true).await?;
+        tx.commit().await?;
+    }
+    let Some(row) = row else { return Ok(Claimed::Nothing) };
+    let suspect = row.suspect.then(|| queue_of(row.calls_partner));
+    Ok(match row.claim(job, number) {
+        Some(claim) => Claimed::Now(Box::new(claim)),
+        None => suspect.map_or(Claimed::Nothing, Claimed::Suspect),
+    })
+}
+
+/// Claims a chunk if nothing is in its way; of a job in order only if that is `locked`.
+async fn try_claim(
+    executor: impl PgExecutor<'_>,
+    job: JobId,
+    number: i32,
+    place: bool,
+    locked: bool,
+) -> Result<Option<Row>, sqlx::Error> {
+    sqlx::query_as!(
         Row,
         r#"WITH target AS (
-               SELECT c.job_id, c.number, c.state AS was, c.calls_partner,
+               SELECT c.job_id, c.number, c.state AS was, c.calls_partner, j.in_order,
                       (c.crashes > 0 OR c.state = 'running') AS suspect
                FROM job_chunk c JOIN job j ON j.id = c.job_id
                WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
@@ -196,7 +220,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, place: bool) -> Result<
                    attempts = c.attempts + (t.was <> 'running')::int, crashes = c.crashes + (t.was = 'running')::int,
                    started_at = now()
                FROM target t
-               WHERE c.job_id = t.job_id AND c.number = t.number AND ($3 OR NOT t.suspect)
+               WHERE c.job_id = t.job_id AND c.number = t.number AND ($3 OR NOT t.suspect) AND ($5 OR NOT t.in_order)
                RETURNING c.*
            ), started AS (
                UPDATE job j
@@ -216,7 +240,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, place: bool) -> Result<
                  -- it may have been cancelled a moment ago
                  AND j.state IN ('queued', 'running', 'retrying')
            )
-           SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
+           SELECT t.suspect AS "suspect!", t.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", t.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
@@ -228,22 +252,17 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, place: bool) -> Result<
         number,
         place,
         LEASE_SECONDS,
+        locked,
     )
-    .fetch_optional(db)
-    .await?;
-    let Some(row) = row else { return Ok(Claimed::Nothing) };
-    let suspect = row.suspect.then(|| queue_of(row.calls_partner));
-    Ok(match row.claim(job, number) {
-        Some(claim) => Claimed::Now(Box::new(claim)),
-        None => suspect.map_or(Claimed::Nothing, Claimed::Suspect),
-    })
+    .fetch_optional(executor)
+    .await
 }
 
 /// Reads a chunk for a process that executes it on behalf of the claiming one; nothing if the claim was lost.
 pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
     let row = sqlx::query_as!(
         Row,
-        r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
+        r#"SELECT true AS "suspect!", j.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
@@ -263,6 +282,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
 #[derive(Debug)]
 struct Row {
     suspect: bool,
+    in_order: bool,
     token: Option<i64>,
     payload: Option<Vec<u8>>,
     item_count: Option<i32>,

@@ -27,7 +27,6 @@ use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
-use longshore_kernel::services::Services;
 
 /// What a test found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,12 +125,11 @@ async fn waiting(tx: &mut PgConnection, kind: JobKind, tested: &str) -> Result<O
     .await
 }
 
-/// Ends a test with what it found out. If the claim is lost, nothing is recorded.
-pub async fn complete(services: &Services, claim: &Claim, finding: &Finding) -> Result<Hold, Problem> {
-    let mut change = Change::begin(services).await?;
+/// Ends a test with what it found out. If the claim is lost, the caller drops the transaction, and nothing is recorded.
+pub async fn complete(change: &mut Change<'_>, claim: &Claim, finding: &Finding) -> Result<Hold, Problem> {
     let count =
         Count { unchanged: i32::from(finding.works), failed: i32::from(!finding.works), ..Count::default() };
-    if execution::complete(&mut change, claim, count, &[]).await?.is_lost() {
+    if execution::complete(change, claim, count, &[]).await?.is_lost() {
         return Ok(Hold::Lost);
     }
     sqlx::query!(
@@ -144,7 +142,6 @@ pub async fn complete(services: &Services, claim: &Claim, finding: &Finding) -> 
     )
     .execute(change.connection())
     .await?;
-    change.commit().await?;
     Ok(Hold::Kept)
 }
 

@@ -2,6 +2,7 @@
 
 pub mod bulk;
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use sqlx::{PgConnection, PgPool};
@@ -9,7 +10,7 @@ use uuid::Uuid;
 
 use super::acceptance::to_i32;
 use super::dispatch;
-use super::kind::{JobKind, JobState, Unusable};
+use super::kind::{JobKind, JobState, Shop, Unusable};
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::room;
@@ -39,23 +40,78 @@ pub async fn cancel(services: &Services, context: &Context, id: JobId) -> Result
     if job.state.is_ended() {
         return Err(Problem::new(&CONFLICT, job.has_ended()));
     }
-    end(&mut change, &context.origin, &[job]).await?;
+    end(&mut change, &context.origin, &[job], None).await?;
     change.commit().await?;
     take_back_now(&services.db.main, &[id]).await;
     Ok(())
 }
 
-/// Marks jobs as cancelled that have not ended, in the transaction that has locked them.
-async fn end(change: &mut Change<'_>, origin: &Origin, jobs: &[Locked]) -> Result<(), Problem> {
+/// Why a partner may no longer be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoCalls {
+    /// The integration setting is not active.
+    Inactive,
+    /// There is no integration setting.
+    Deleted,
+}
+
+/// Cancels the jobs of an e-shop that still have to call its partner and no longer may. A test of the connection continues. Call it
+/// before the setting is written: what ends a job locks the job first, too.
+pub(crate) async fn cancel_calls(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    shop: Shop,
+    why: NoCalls,
+) -> Result<(), Problem> {
+    let mut jobs = sqlx::query_as!(
+        Locked,
+        r#"SELECT id, kind, state AS "state: JobState", organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", source, sequence FROM job
+         WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying') AND organisation_id = $1 AND eshop_id = $2
+           AND kind <> 'integration.test'
+         ORDER BY id FOR UPDATE"#,
+        shop.organisation.get(),
+        shop.eshop.get(),
+    )
+    .fetch_all(change.connection())
+    .await?;
+    // asked under their locks: a call may just have ended
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let calling: HashSet<JobId> = sqlx::query_scalar!(
+        r#"SELECT job_id AS "id: JobId" FROM job_chunk WHERE job_id = ANY ($1) AND state IN ('queued', 'running') AND calls_partner"#,
+        &ids as &[JobId],
+    )
+    .fetch_all(change.connection())
+    .await?
+    .into_iter()
+    .collect();
+    jobs.retain(|job| calling.contains(&job.id));
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let why = match why {
+        NoCalls::Inactive => "the integration setting of the e-shop was switched off",
+        NoCalls::Deleted => "the integration setting of the e-shop was deleted",
+    };
+    end(change, origin, &jobs, Some(why)).await
+}
+
+/// Marks jobs as cancelled that have not ended, in the transaction that has locked them. `why` says it where nobody asked for it.
+async fn end(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    jobs: &[Locked],
+    why: Option<&str>,
+) -> Result<(), Problem> {
     let (ids, states): (Vec<JobId>, Vec<JobState>) = jobs.iter().map(|job| (job.id, job.state)).unzip();
     let tx = change.connection();
     let ended = sqlx::query!(
         r#"UPDATE job
-           SET state = 'cancelled', chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
+           SET state = 'cancelled', error = $2, chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
                acceptance = coalesce(acceptance, nextval('acceptance'))
            WHERE id = ANY ($1)
            RETURNING id AS "id: JobId", extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
         &ids as &[JobId],
+        why as Option<&str>,
     )
     .fetch_all(&mut *tx)
     .await?;

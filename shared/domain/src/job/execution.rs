@@ -129,7 +129,8 @@ async fn advance(
 ) -> Result<Hold, sqlx::Error> {
     let job = sqlx::query!(
         r#"UPDATE job
-           SET done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
+           -- a walk that failed counts as an item that was not foreseen
+           SET total = greatest(total, done + $2 + $3 + $4), done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
                chunks_open = chunks_open - 1, item_errors = item_errors + $5, changed_at = clock_timestamp(),
                state = CASE WHEN chunks_open > 1 THEN state
                             WHEN EXISTS (SELECT FROM job_chunk WHERE job_id = $1 AND state = 'failed') THEN 'failed'

@@ -45,7 +45,7 @@ pub async fn accept(
     let mut found = Vec::new();
     for (position, wish) in wishes.into_iter().enumerate() {
         match target(services, context, pull, &wish).await {
-            Ok(target) => targets.push((position, target, wish.source)),
+            Ok((target, source)) => targets.push((position, target, source)),
             Err(problem) if problem.violations().is_empty() => return Err(problem),
             Err(problem) if single => found.extend_from_slice(problem.violations()),
             Err(problem) => found.extend(problem.violations().iter().map(|v| Violation {
@@ -131,8 +131,13 @@ pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
     })
 }
 
-/// What a job is for, if the e-shop's setting allows it.
-async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish) -> Result<Target, Problem> {
+/// What a job is for, and what it asks the partner for, if the e-shop's setting allows it.
+async fn target(
+    services: &Services,
+    context: &Context,
+    pull: Push,
+    wish: &Wish,
+) -> Result<(Target, String), Problem> {
     let organisation = organisation_of(services, context.scope(), wish.eshop).await?;
     let setting = active_setting(services, wish.eshop).await?;
     let scope_eshop = context.scope().eshop();
@@ -141,11 +146,13 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
         Push::Products => {
             must_be_listed(&setting, &wish.source)?;
             let inventory_id = Some(wish.source.clone());
-            Target::new(&SyncProducts { scope_eshop, inventory_id }, shop)
+            Ok((Target::new(&SyncProducts { scope_eshop, inventory_id }, shop)?, wish.source.clone()))
         }
         Push::Stocks => {
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
-            Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)
+            let mapped = setting.wanted.mapping(&wish.source);
+            let source = mapped.map_or(&wish.source, |mapping| &mapping.warehouse_id).clone();
+            Ok((Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)?, source))
         }
         Push::Expeditions | Push::News => Err(Problem::internal("no partner is asked for orders")),
     }

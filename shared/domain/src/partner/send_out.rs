@@ -38,7 +38,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::{EshopId, JobId, OrganisationId, parse_id};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::input::{Reader, id, object, one_of, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -105,18 +105,12 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
     if !setting.wanted.active {
         return Err(refuse("has an inactive integration setting"));
     }
-    let own = parse_id(&name);
-    let mapped = setting.wanted.warehouses.into_iter();
-    let warehouse = mapped
-        .filter(|mapping| mapping.warehouse_id == name || Some(mapping.warehouse) == own)
-        // the partner's name comes first
-        .max_by_key(|mapping| mapping.warehouse_id == name)
-        .ok_or_else(|| {
-            let message = "must be a warehouse that the e-shop's integration setting maps";
-            Problem::violation("warehouseId", "unknown_reference", message)
-        })?;
+    let warehouse = setting.wanted.mapping(&name).ok_or_else(|| {
+        let message = "must be a warehouse that the e-shop's integration setting maps";
+        Problem::violation("warehouseId", "unknown_reference", message)
+    })?;
     let mut change = Change::begin(services).await?;
-    let extent = Extent::Warehouse(warehouse.warehouse_id);
+    let extent = Extent::Warehouse(warehouse.warehouse_id.clone());
     let job = SendStocks { warehouse: Some(warehouse.warehouse) };
     let target = Target::new(&job, Shop { organisation, eshop })?;
     let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;

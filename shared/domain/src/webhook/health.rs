@@ -63,7 +63,8 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
                      SELECT l.failing_since FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                      WHERE l.failures > 0 AND (l.probe_at IS NOT NULL OR l.failing_since <= now() - make_interval(secs => $4))
                        AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
-                       AND (SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) LIMIT 1)
+                       AND (SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id])
+                            ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1)
                      LIMIT $3) AS f) AS f
            CROSS JOIN (SELECT count(*) AS disabled, max(disabled_at) AS disabled_at FROM (
                      SELECT w.disabled_at FROM webhook w
@@ -147,16 +148,18 @@ pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwe
                                    WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
                WHERE w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                  -- where nothing waits, nothing would show that the destination is back
-                 AND (SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) LIMIT 1)
+                 AND (SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id])
+                            ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1)
            ), named AS (
                SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY failing_since, id) AS turn
                FROM failing ORDER BY turn, failing_since, id LIMIT $4
            )
            SELECT n.id AS "id!", n.destination AS "destination!", n.organisation_id AS "organisation_id!",
                   n.eshop_id AS "eshop_id!", s.name AS "eshop!", n.failing_since AS "since!",
-                  (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = n.id AND d.attempt_count > 0
-                   ORDER BY d.created_at DESC, d.id DESC LIMIT 1) AS last,
-                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = n.id LIMIT $3) AS d) AS "waiting!"
+                  (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = ANY (ARRAY[n.id]) AND d.attempt_count > 0
+                   ORDER BY d.webhook_id DESC, d.created_at DESC, d.id DESC LIMIT 1) AS last,
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[n.id])
+                                         ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3) AS d) AS "waiting!"
            FROM named n
            CROSS JOIN LATERAL (SELECT name FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
            ORDER BY n.failing_since, n.id"#,

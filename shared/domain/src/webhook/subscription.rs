@@ -384,17 +384,19 @@ async fn set(
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
                  disabled_reason = CASE WHEN $12 THEN NULL ELSE w.disabled_reason END,
-                 rotations = w.rotations + (w.active AND NOT $12)::int, version = w.version + 1
+                 -- a worker that has read the webhook as it was gets no lease
+                 rotations = w.rotations + (w.active AND NOT $12)::int + (w.destination <> $11)::int, version = w.version + 1
              FROM old
              WHERE w.id = old.id AND ($15 OR (old.event, old.destination, old.active, old.max_in_flight, old.ordered)
                  IS DISTINCT FROM ($10, $11, $12, $13, $14))
              RETURNING w.*
          ), lane AS (
-             -- What is switched on, or leads elsewhere, starts anew. What is under way to the destination before says nothing
-             -- of the new one: its lease ends here, and what it comes to is not recorded.
+             -- A webhook that is activated or gets another destination starts without failures. Calls to the former destination
+             -- say nothing about the new one: the lease ends, and their outcomes are not recorded.
              UPDATE webhook_lane l
              SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL, held_until = NULL,
                  token = l.token + (made.destination <> old.destination)::int,
+                 rotations = l.rotations + (made.destination <> old.destination)::int,
                  leased_until = CASE WHEN made.destination <> old.destination THEN '-infinity' ELSE l.leased_until END
              FROM made JOIN old USING (id)
              WHERE l.webhook_id = made.id

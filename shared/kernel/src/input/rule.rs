@@ -246,7 +246,7 @@ fn length_message(length: &RangeInclusive<usize>) -> String {
     }
 }
 
-/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
+/// 2⁶³: every integer of 64 bits but the least is nearer to zero.
 const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
 
 /// An integer within bounds.

@@ -8,7 +8,7 @@ use redis::aio::ConnectionManager;
 
 use super::{GROUP, QueueKeys};
 
-/// A consumer that was heard of within this time counts; each lets hear of itself several times in it.
+/// A consumer that was heard of within this time counts; each reports several times in it.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 
 /// KEYS: the stream. ARGV: the group, the age in milliseconds up to which a consumer is alive.

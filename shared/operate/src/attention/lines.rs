@@ -12,7 +12,7 @@ use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
 
 use super::{Counted, Kind, Line, Owner, Severity, destination, noisy, partner, refused};
-use crate::order::attention::{self as orders, Counts, Silent, WAITING};
+use crate::order::attention::{self as orders, Counts, Silent};
 use crate::standing::{Shown, Standing, Verdict};
 
 /// Something is late after it has been due for this many seconds.
@@ -184,27 +184,7 @@ fn of_stuck(jobs: &jobs::Attention, now: DateTime<Utc>) -> Option<Line> {
 
 /// A warehouse whose system fails, is behind, or has not answered a cancel.
 fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Line {
-    let lasted = warehouse.failing_since.or(warehouse.waiting_since);
-    let lasted = lasted.map(|since| format!(" for {}", seconds((now - since).as_seconds_f64())));
-    let lasted = lasted.unwrap_or_default();
-    let what = match warehouse.failing_since {
-        Some(_) => format!("failing{lasted}"),
-        None if warehouse.is_paused => format!("paused, behind{lasted}"),
-        None => format!("behind{lasted}"),
-    };
-    let error = warehouse.error.as_deref().filter(|_| warehouse.failing_since.is_some());
-    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-    let waiting = up_to(warehouse.waiting, WAITING);
-    let cancels = match warehouse.unanswered {
-        0 => String::new(),
-        many => format!(", {} unanswered for over an hour", counted(many, "cancel", "cancels")),
-    };
-    let sentence = format!(
-        "{} ({}): {what}, {waiting} {} waiting{cancels}{error}.",
-        warehouse.wms,
-        warehouse.organisation,
-        if warehouse.waiting == 1 { "order" } else { "orders" }
-    );
+    let sentence = format!("{} ({}): {}.", warehouse.wms, warehouse.organisation, warehouse.in_words(now));
     let owner = Owner::Organisation(warehouse.organisation_id);
     let page = format!("/console/wms/{}", warehouse.wms_id);
     let line = Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, page);
@@ -291,8 +271,8 @@ fn sums_of_orders(orders: &Counts) -> [Sum; 3] {
             count: orders.short,
             last: orders.short_at,
             says: [
-                "stock has fewer pieces than orders that are being picked hold.",
-                "stocks have fewer pieces than orders that are being picked hold.",
+                "stock has fewer pieces than orders hold that are handed over.",
+                "stocks have fewer pieces than orders hold that are handed over.",
             ],
             page: ORDERS,
         },

@@ -229,7 +229,8 @@ async fn webhooks(db: &Database, scope: &Scope) -> Result<Vec<Row>, Problem> {
                SELECT * FROM off ORDER BY changed_at DESC, id DESC LIMIT $4
            )
            SELECT n.id AS "of!", n.destination || ' (' || s.name || ')' AS "name!", n.organisation_id AS "organisation_id!: OrganisationId",
-                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = n.id LIMIT $5) AS d) AS waiting,
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[n.id])
+                                         ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $5) AS d) AS waiting,
                   a.actor_name AS "by?", a.at AS "at?", (SELECT count(*) FROM off) AS "count!"
            FROM named n JOIN eshop s ON s.id = ANY (ARRAY[n.eshop_id])
            LEFT JOIN LATERAL (

@@ -63,7 +63,7 @@ async fn waiting(db: &Database, scope: &Scope) -> Result<i64, Problem> {
                (SELECT FROM delivery WHERE $1::uuid[] IS NULL ORDER BY webhook_id, next_attempt_at, id LIMIT $3)
                UNION ALL
                (SELECT FROM webhook w CROSS JOIN LATERAL (
-                    SELECT FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
+                    SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
                 ) AS d
                 WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) LIMIT $3)
            ) AS waiting"#,

@@ -1,6 +1,8 @@
 //! Orders and stocks that need attention: warehouses whose system fails or does not answer a cancel, refused orders by their
 //! error, what is waited for longest, marks that stay, and stocks that the warehouse has begun to pick more pieces from than there are.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
@@ -8,6 +10,7 @@ use super::COUNTED;
 use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::figure::{counted, seconds, up_to};
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
 
@@ -76,6 +79,27 @@ impl Silent {
     #[must_use]
     pub fn since(&self) -> Option<DateTime<Utc>> {
         self.failing_since.or(self.waiting_since).or(self.unanswered_since)
+    }
+
+    /// What is wrong, such as `failing for 2 h, 14 orders waiting: HTTP 503`.
+    #[must_use]
+    pub fn in_words(&self, now: DateTime<Utc>) -> String {
+        let lasted = self.failing_since.or(self.waiting_since);
+        let lasted = lasted.map(|since| format!(" for {}", seconds((now - since).as_seconds_f64())));
+        let lasted = lasted.unwrap_or_default();
+        let what = match self.failing_since {
+            Some(_) => "failing",
+            None if self.is_paused => "paused, behind",
+            None => "behind",
+        };
+        let error = self.error.as_deref().filter(|_| self.failing_since.is_some());
+        let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+        let orders = if self.waiting == 1 { "order" } else { "orders" };
+        let cancels = match self.unanswered {
+            0 => String::new(),
+            many => format!(", {} unanswered for over an hour", counted(many, "cancel", "cancels")),
+        };
+        format!("{what}{lasted}, {} {orders} waiting{cancels}{error}", up_to(self.waiting, WAITING))
     }
 }
 
@@ -252,6 +276,18 @@ pub async fn silent(db: &Database, scope: &Scope) -> Result<Vec<Silent>, Problem
     .fetch_all(&db.main)
     .await?;
     Ok(found)
+}
+
+/// The same of one organisation, which is in the scope.
+pub async fn silent_of(
+    db: &Database,
+    scope: &Scope,
+    organisation: OrganisationId,
+) -> Result<Vec<Silent>, Problem> {
+    match scope.eshop() {
+        Some(_) => Ok(Vec::new()),
+        None => silent(db, &Scope::Organisations(Arc::from([organisation]))).await,
+    }
 }
 
 async fn count_refused(db: &Database, scope: &Scope) -> Result<i64, Problem> {

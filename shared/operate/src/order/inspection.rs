@@ -152,7 +152,7 @@ impl Item {
     /// Pieces that are missing; `None` where that is not known yet, or no longer matters.
     #[must_use]
     pub fn missing(&self, status: ExpeditionStatus) -> Option<i32> {
-        (status.waits() || status.is_booked()).then(|| self.quantity - self.booked(status))
+        (status.is_waiting() || status.is_booked()).then(|| self.quantity - self.booked(status))
     }
 }
 
@@ -262,7 +262,7 @@ pub async fn inspect(
     wanted: &Wanted,
 ) -> Result<Option<Inspection>, Problem> {
     let Some(order) = find(db, scope, id).await? else { return Ok(None) };
-    let waits = order.status.waits();
+    let waits = order.status.is_waiting();
     let about = About {
         entities: vec![id.get()],
         expedition: Some(id),

@@ -8,13 +8,11 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
 use longshore_domain::account::audit::search::{self, Entry as Found};
 use longshore_domain::job::kind::JobState;
 use longshore_kernel::access::Scope;
-use longshore_kernel::activity::CALLS_MINUTES;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, JobId, OrganisationId, WebhookId, WmsId};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use uuid::Uuid;
 
@@ -29,8 +27,6 @@ const THINGS: i64 = 50;
 const DELETED_DAYS: i32 = 90;
 /// Jobs that are folded: the newest.
 const FOLDED: i64 = 1_000;
-/// Webhooks whose calls are looked at: those that fail, then the newest.
-const WEBHOOKS: i64 = 25;
 
 /// Whose timeline it is.
 #[derive(Clone, Copy, Debug)]
@@ -225,131 +221,73 @@ async fn jobs(db: &Database, scope: &Scope, owner: Owner, wanted: &Wanted) -> Re
     Ok(source)
 }
 
+/// When what is called began to fail and no longer failed, and which webhooks were disabled.
 async fn health(db: &Database, scope: &Scope, owner: Owner, wanted: &Wanted) -> Result<Source, Problem> {
-    let (webhooks, partners, systems) = tokio::try_join!(
-        async { if wanted.deliveries { webhooks(db, scope, owner, wanted).await } else { Ok(Vec::new()) } },
-        async { if wanted.settings { partners(db, scope, owner).await } else { Ok(Vec::new()) } },
-        async {
-            // a wms belongs to no e-shop
-            if wanted.systems && owner.eshop.is_none() {
-                systems(db, scope, owner).await
-            } else {
-                Ok(Vec::new())
-            }
-        },
-    )?;
-    let is_wanted = |health: &Health| {
-        wanted.since.is_none_or(|since| health.at >= since)
-            && wanted.until.is_none_or(|until| health.at < until)
-    };
-    let mut found: Vec<Health> =
-        webhooks.into_iter().chain(partners).chain(systems).filter(is_wanted).collect();
-    found.sort_by_key(|health| std::cmp::Reverse(health.at));
-    found.truncate(SHOWN);
-    Ok(Source::newest(found, Entry::Health))
-}
-
-/// When the calls of webhooks began to fail and succeeded again: what is under way by the lane, what is past by the counts of
-/// calls. Of those counts a webhook has at most some hundred rows, since they are summed up by the hour and kept for eight days.
-async fn webhooks(
-    db: &Database,
-    scope: &Scope,
-    owner: Owner,
-    wanted: &Wanted,
-) -> Result<Vec<Health>, Problem> {
     let found = sqlx::query!(
-        r#"WITH hook AS MATERIALIZED (
-               SELECT w.id, w.destination, w.disabled_at, w.disabled_reason, l.failing_since,
-                      coalesce(date_bin(make_interval(mins => $6), l.failing_since, 'epoch'), 'infinity') AS fails_in
-               FROM (SELECT * FROM webhook WHERE eshop_id = $3 AND organisation_id = $2 AND in_scope($1, organisation_id)
-                     UNION ALL
-                     SELECT * FROM webhook WHERE $3::uuid IS NULL AND organisation_id = $2 AND in_scope($1, organisation_id)) AS w
-               JOIN webhook_lane l ON l.webhook_id = ANY (ARRAY[w.id])
-               ORDER BY l.failing_since DESC NULLS LAST, w.id DESC LIMIT $7
-           ), turn AS (
-               SELECT h.id, h.destination, a.minute AS at, CASE WHEN a.fails THEN 'failing' ELSE 'recovered' END AS turn, NULL AS why
-               FROM hook h CROSS JOIN LATERAL (
-                   SELECT minute, delivered = 0 AS fails, lag(delivered = 0) OVER (ORDER BY webhook_id, minute) AS failed
-                   FROM webhook_activity WHERE webhook_id = ANY (ARRAY[h.id])
-               ) AS a
-               WHERE a.fails IS DISTINCT FROM a.failed AND (a.fails OR a.failed) AND a.minute < h.fails_in
+        r#"WITH kind AS (
+               SELECT array_remove(ARRAY[CASE WHEN $6 THEN 'webhook' END, CASE WHEN $7 THEN 'partner' END,
+                                         -- a wms belongs to no e-shop
+                                         CASE WHEN $8 AND $3::uuid IS NULL THEN 'warehouse' END], NULL) AS kinds
+           ), began AS (
+               (SELECT o.* FROM outage o, kind
+                WHERE (eshop_id, began_at) >= ($3, coalesce($4::timestamptz, '-infinity')) AND (eshop_id, began_at) < ($3, coalesce($5::timestamptz, 'infinity'))
+                  AND o.kind = ANY (kind.kinds) AND in_scope($1, organisation_id)
+                ORDER BY eshop_id DESC, began_at DESC LIMIT $9)
                UNION ALL
-               SELECT id, destination, failing_since, 'failing', NULL FROM hook WHERE failing_since IS NOT NULL
+               (SELECT o.* FROM outage o, kind
+                WHERE $3::uuid IS NULL AND (organisation_id, began_at) >= ($2, coalesce($4::timestamptz, '-infinity')) AND (organisation_id, began_at) < ($2, coalesce($5::timestamptz, 'infinity'))
+                  AND o.kind = ANY (kind.kinds) AND in_scope($1, organisation_id)
+                ORDER BY organisation_id DESC, began_at DESC LIMIT $9)
+           ), ended AS (
+               (SELECT o.* FROM outage o, kind
+                WHERE (eshop_id, ended_at) >= ($3, coalesce($4::timestamptz, '-infinity')) AND (eshop_id, ended_at) < ($3, coalesce($5::timestamptz, 'infinity'))
+                  AND o.kind = ANY (kind.kinds) AND in_scope($1, organisation_id)
+                ORDER BY eshop_id DESC, ended_at DESC LIMIT $9)
+               UNION ALL
+               (SELECT o.* FROM outage o, kind
+                WHERE $3::uuid IS NULL AND (organisation_id, ended_at) >= ($2, coalesce($4::timestamptz, '-infinity')) AND (organisation_id, ended_at) < ($2, coalesce($5::timestamptz, 'infinity'))
+                  AND o.kind = ANY (kind.kinds) AND in_scope($1, organisation_id)
+                ORDER BY organisation_id DESC, ended_at DESC LIMIT $9)
+           ), turn AS (
+               SELECT called, name, kind, eshop_id, began_at AS at, 'failing' AS turn, error AS why, job_id, NULL::timestamptz AS since FROM began
+               UNION ALL
+               SELECT called, name, kind, eshop_id, ended_at, 'recovered', NULL, job_id, began_at FROM ended
                UNION ALL
                -- the audit of an e-shop has it
-               SELECT id, destination, disabled_at, 'disabled', disabled_reason FROM hook WHERE disabled_at IS NOT NULL AND $3::uuid IS NULL
+               (SELECT id, destination, 'webhook', eshop_id, disabled_at, 'disabled', disabled_reason, NULL, NULL FROM webhook
+                WHERE $6 AND $3::uuid IS NULL AND organisation_id = $2 AND in_scope($1, organisation_id)
+                  AND disabled_at >= coalesce($4, '-infinity') AND disabled_at < coalesce($5, 'infinity')
+                ORDER BY disabled_at DESC LIMIT $9)
            )
-           SELECT id AS "id!: WebhookId", destination AS "destination!", at AS "at!", turn AS "turn!: Turn", why FROM turn
-           WHERE ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
-           ORDER BY at DESC, id LIMIT $8"#,
+           SELECT called AS "called!", t.name AS "name!", kind AS "kind!", eshop_id AS "eshop: EshopId", s.name AS "eshop_name?", at AS "at!",
+                  turn AS "turn!: Turn", why, job_id AS "job: JobId", since
+           FROM turn t LEFT JOIN eshop s ON s.id = ANY (ARRAY[t.eshop_id])
+           ORDER BY at DESC, called, turn DESC LIMIT $9"#,
         scope.organisations() as Option<&[OrganisationId]>,
         owner.organisation.get(),
         owner.eshop as Option<EshopId>,
         wanted.since,
         wanted.until,
-        CALLS_MINUTES,
-        WEBHOOKS,
+        wanted.deliveries,
+        wanted.settings,
+        wanted.systems,
         i64::try_from(SHOWN).map_err(Problem::internal)?,
     )
     .fetch_all(&db.lists)
     .await?;
-    let health = found.into_iter().map(|row| Health {
-        at: row.at,
-        called: Called::Webhook(row.id),
-        name: row.destination,
-        turn: row.turn,
-        why: row.why,
+    let health = found.into_iter().map(|row| {
+        let (called, name) = match row.eshop {
+            Some(eshop) if row.kind == "partner" => {
+                let name = match row.eshop_name {
+                    Some(shop) if owner.eshop.is_none() => format!("{} of {shop}", row.name),
+                    _ => row.name,
+                };
+                (Called::Partner(eshop, row.job), name)
+            }
+            Some(_) => (Called::Webhook(row.called.into()), row.name),
+            None => (Called::Warehouse(row.called.into()), row.name),
+        };
+        Health { at: row.at, called, name, turn: row.turn, why: row.why, since: row.since }
     });
-    Ok(health.collect())
-}
-
-/// Partners whose last call failed.
-async fn partners(db: &Database, scope: &Scope, owner: Owner) -> Result<Vec<Health>, Problem> {
-    let found = sqlx::query!(
-        r#"SELECT g.eshop_id AS "eshop: EshopId", g.integration_type AS name, s.name AS eshop_name, g.error AS "error!",
-                  g.error_at AS "at!", g.error_job AS "job: JobId"
-           FROM integration_setting g JOIN eshop s ON s.id = ANY (ARRAY[g.eshop_id])
-           WHERE g.organisation_id = $2 AND in_scope($1, g.organisation_id) AND in_eshop($3, g.eshop_id)
-             AND g.error IS NOT NULL AND g.error_at IS NOT NULL
-           ORDER BY g.error_at DESC LIMIT $4"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        owner.organisation.get(),
-        owner.eshop as Option<EshopId>,
-        i64::try_from(SHOWN).map_err(Problem::internal)?,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    let health = found.into_iter().map(|row| Health {
-        at: row.at,
-        called: Called::Partner(row.eshop, row.job),
-        name: if owner.eshop.is_some() { row.name } else { format!("{} of {}", row.name, row.eshop_name) },
-        turn: Turn::Failing,
-        why: Some(row.error),
-    });
-    Ok(health.collect())
-}
-
-/// Systems of warehouses that fail.
-async fn systems(db: &Database, scope: &Scope, owner: Owner) -> Result<Vec<Health>, Problem> {
-    let found = sqlx::query!(
-        r#"SELECT m.id AS "id: WmsId", m.name, l.failing_since AS "at!: DateTime<Utc>", l.error
-           FROM wms_setting s
-           JOIN wms m ON m.id = ANY (ARRAY[s.wms_id])
-           JOIN wms_lane l ON l.wms_id = ANY (ARRAY[s.wms_id])
-           WHERE s.organisation_id = $2 AND in_scope($1, s.organisation_id) AND l.failing_since IS NOT NULL
-           ORDER BY l.failing_since DESC LIMIT $3"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        owner.organisation.get(),
-        i64::try_from(SHOWN).map_err(Problem::internal)?,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    let health = found.into_iter().map(|row| Health {
-        at: row.at,
-        called: Called::Warehouse(row.id),
-        name: row.name,
-        turn: Turn::Failing,
-        why: row.error,
-    });
-    Ok(health.collect())
+    Ok(Source::newest(health.collect(), Entry::Health))
 }

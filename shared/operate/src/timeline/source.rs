@@ -51,8 +51,8 @@ pub(super) async fn records(db: &Database, scope: &Scope, about: &About) -> Resu
     Ok(found)
 }
 
-/// A product and its stocks may be of several e-shops. A caller that is bound to one sees all of the pieces that moved, but for which
-/// order and by whom only of its own orders.
+/// A product and its stocks may be of several e-shops. A caller that is bound to one sees all movements, but
+/// the order and the actor only of its own orders.
 pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Result<Vec<Movement>, Problem> {
     if about.product.is_none() && about.expedition.is_none() {
         return Ok(Vec::new());
@@ -142,7 +142,8 @@ pub(super) async fn deliveries(
                UNION ALL
                SELECT d.id, v.type, d.webhook_id, 'pending', d.attempt_count, d.attempts -> -1, d.created_at, NULL
                FROM webhook w CROSS JOIN LATERAL (
-                   SELECT * FROM delivery d WHERE d.webhook_id = w.id ORDER BY d.next_attempt_at, d.id LIMIT $8
+                   SELECT * FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id])
+                   ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $8
                ) AS d
                -- each by its key, although all of them may be believed to be few
                CROSS JOIN LATERAL (SELECT type, entity_id FROM event WHERE id = d.event_id OFFSET 0) AS v

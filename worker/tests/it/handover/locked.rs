@@ -157,3 +157,39 @@ async fn an_outcome_that_comes_late_ends_no_call_that_has_begun_since(
     depot.must_be(order, "canceled", Some("withdrawn")).await;
     lane::release(&services.db, &lease).await.unwrap();
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_could_not_be_counted_is_applied_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::new(&options).await;
+    let services = &depot.place.world.services;
+    let order = depot.send("A-1").await;
+    let beside = depot.send("A-2").await;
+    let lease = lane::lease(services, depot.wms).await.unwrap().unwrap();
+    let begin = async || call::begin(&services.db, &lease, 8).await.unwrap();
+    let begun = begin().await;
+    let of = |begun: &[Due]| begun.iter().find(|due| due.expedition == order).unwrap().clone();
+    let put_down = outcome_of(&lease, &of(&begun), Answer::NotCalled);
+    let other = begun.iter().find(|due| due.expedition == beside).unwrap();
+    // they are applied, and the lane is locked
+    let outcomes = [put_down, outcome_of(&lease, other, failed())];
+    let stalled = lock(&depot, LANE, order).await;
+    assert_eq!(outcome::record(services, &outcomes).await.unwrap(), [Recorded::Locked; 2]);
+    depot.must_be(order, "awaiting_processing", Some("pending")).await;
+    stalled.rollback().await.unwrap();
+    depot.time_passes().await;
+    let called = of(&begin().await);
+    assert_eq!((called.ask, called.attempt), (Ask::Take, 1));
+    assert_eq!(outcome::record(services, &outcomes).await.unwrap(), [Recorded::Yes; 2]);
+    depot.must_be(order, "awaiting_processing", Some("sending")).await;
+    depot.command(order, &CANCEL).await.unwrap();
+    depot.must_be(order, "waiting_for_cancel", Some("withdrawing")).await;
+    let taken = outcome_of(&lease, &called, Answer::Taken(None));
+    assert_eq!(outcome::record(services, &[taken]).await.unwrap(), [Recorded::Yes]);
+    // the same of a warehouse that keeps its order: the next withdrawal is another one
+    let kept = outcome_of(&lease, &of(&begin().await), Answer::Kept);
+    assert_eq!(outcome::record(services, std::slice::from_ref(&kept)).await.unwrap(), [Recorded::Yes]);
+    depot.command(order, &CANCEL).await.unwrap();
+    assert_eq!(outcome::record(services, &[kept]).await.unwrap(), [Recorded::Yes]);
+    depot.must_be(order, "waiting_for_cancel", Some("withdrawing")).await;
+    lane::release(&services.db, &lease).await.unwrap();
+}

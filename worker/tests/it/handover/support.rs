@@ -167,7 +167,7 @@ pub(super) fn outcome_of(lease: &Lease, due: &Due, answer: Answer) -> Outcome {
         expedition: due.expedition,
         number: due.number,
         ask: due.ask,
-        attempt: due.attempt,
+        in_call_until: due.in_call_until,
         wms: lease.wms,
         token: lease.token,
         probe: false,

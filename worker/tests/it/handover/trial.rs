@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use longshore_shared::expedition::handover::fill;
 use longshore_shared::expedition::handover::setting::{store, trial};
+use longshore_shared::expedition::handover::wake;
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::connection::{self, Finding, Test};
 use longshore_shared::job::kind::{JobKind, JobState};
+use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::wms::{Mischief, On};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -100,6 +103,31 @@ async fn a_test_says_why_a_system_cannot_be_used(_: PgPoolOptions, options: PgCo
     // nothing that a test sends or hears is kept with its secret
     let said = "SELECT count(*) FROM job WHERE to_jsonb(job)::text LIKE '%hush%'";
     assert_eq!(depot.place.world.count(said).await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_system_that_a_test_finds_working_is_called_again_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    let wake = async || wake::wake(&depot.place.world.services).await.unwrap();
+    assert_eq!(wake().await, 0, "the setting is stored");
+    let orders = [depot.send("A-1").await, depot.send("A-2").await];
+    for order in orders {
+        depot.system.misbehave(On::Order(order.get()), Mischief::Status(503));
+    }
+    depot.drain().await;
+    let opened = "UPDATE wms_lane SET failures = 9, failing_since = now(), probes = 3, probe_at = now() + interval '10 minutes',
+                  held_until = now() + interval '30 minutes'";
+    depot.place.world.execute(opened).await;
+    assert_eq!(wake().await, 0);
+    must_say(&depot.tested().await, true, "HTTP 404");
+    assert_eq!(wake().await, 2);
+    depot.drain().await;
+    for order in orders {
+        depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -203,6 +231,8 @@ async fn a_test_whose_worker_died_is_made_by_the_next_and_counts_once(
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 1, 0]));
     assert_eq!(depot.system.asked().len(), 1);
     let late = Finding { works: false, message: "late".to_owned(), took: Duration::ZERO };
-    assert!(connection::complete(&world.services, &dead, &late).await.unwrap().is_lost());
+    let mut change = Change::begin(&world.services).await.unwrap();
+    assert!(connection::complete(&mut change, &dead, &late).await.unwrap().is_lost());
+    drop(change);
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 1, 0]));
 }

@@ -326,3 +326,31 @@ async fn a_chunk_that_cannot_be_tried_waits_longer_each_time_and_spends_no_attem
     run(world.worker.clone(), format!("{job}:0")).await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_of_a_job_in_order_sees_a_claim_that_is_being_committed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1_001).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    world.execute("UPDATE job SET in_order = true").await;
+    let db = &world.services.db.main;
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 2);
+    // the claim of the second chunk, by a process that came before the first was due again
+    let mut other = world.owner.begin().await.unwrap();
+    for claiming in [
+        "SELECT FROM job FOR NO KEY UPDATE",
+        "UPDATE job_chunk SET state = 'running', token = token + 1, leased_until = now() + interval '1 minute' WHERE number = 1",
+    ] {
+        sqlx::query(claiming).execute(&mut *other).await.unwrap();
+    }
+    let claiming = async { chunk::claim(db, job, 0, false).await.unwrap() };
+    let committing = async {
+        world.until_locked().await;
+        other.commit().await.unwrap();
+    };
+    let (claimed, ()) = tokio::join!(claiming, committing);
+    assert!(matches!(claimed, Claimed::Nothing), "{claimed:?}");
+}

@@ -215,6 +215,30 @@ async fn a_bundle_gets_its_children_and_changes_them(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_sync_does_not_undo_a_new_sku_that_came_between(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let sync = world.sync(Products, [r#"{"productSku":"P0","name":"From the sync"}"#]).await;
+    // it has read the product, and waits for its lock
+    let mut renaming = world.owner.begin().await.unwrap();
+    sqlx::query(
+        "UPDATE product SET product_sku = 'RENAMED', name = 'By hand', version = version + 1 WHERE id = $1",
+    )
+    .bind(ids[0])
+    .execute(&mut *renaming)
+    .await
+    .unwrap();
+    let running = tokio::spawn(run(world.worker.clone(), format!("{sync}:0")));
+    world.until_locked().await;
+    renaming.commit().await.unwrap();
+    running.await.unwrap();
+    assert_eq!(world.outcome(sync).await, ("succeeded".to_owned(), [1, 0, 0]));
+    let found = "SELECT string_agg(product_sku || ': ' || name, ', ' ORDER BY product_sku) FROM product";
+    let found: String = sqlx::query_scalar(found).fetch_one(&world.owner).await.unwrap();
+    assert_eq!(found, "P0: From the sync, RENAMED: By hand");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_sync_does_not_undo_a_later_switch_of_active(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(1).await;

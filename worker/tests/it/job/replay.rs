@@ -2,8 +2,10 @@
 
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::control;
+use longshore_shared::job::execution;
 use longshore_shared::job::walking;
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::ids::{DeliveryId, JobId, WebhookId};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::webhook::delivery::replay::{self, Count, Replay};
@@ -90,6 +92,27 @@ async fn a_replay_of_several_webhooks_takes_turns_and_its_figures_add_up(
     world.drain().await;
     assert_eq!(shown(&world, again).await, succeeded([more, 0, more, 0], [0, 0]));
     assert_eq!(world.count(MADE).await, more + 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_replay_ends_however_many_of_its_webhooks_fail(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hooks = [world.webhook("test").await, world.webhook("test").await, world.webhook("test").await];
+    for hook in hooks {
+        ended(&world, hook, "exhausted", 1).await;
+    }
+    let job = replay(&world, all_of(&hooks)).await;
+    chunk::run(world.worker.clone(), format!("{job}:0")).await;
+    // it has found more than was foreseen
+    world.execute("UPDATE job SET total = 2").await;
+    for number in [1, 2] {
+        let Claimed::Now(claim) = claims::claim(&world.services.db.main, job, number, false).await.unwrap()
+        else {
+            panic!("chunk {number} is due");
+        };
+        assert_eq!(execution::give_up(&world.services, &claim, "no").await.unwrap(), Hold::Kept);
+    }
+    assert_eq!(shown(&world, job).await, ("failed".to_owned(), [3, 1, 0, 2], [0, 1]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -37,6 +37,60 @@ async fn pull_of(options: &PgConnectOptions, answer: Answer) -> (World, JobId, S
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_setting_that_is_switched_off_or_deleted_cancels_what_waits_for_its_partner(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let cancelled = async |job: JobId, why: &str| {
+        let shown = world.job(job).await;
+        assert_eq!(
+            (shown["state"].as_str(), shown["error"].as_str()),
+            (Some("cancelled"), Some(why)),
+            "{shown}"
+        );
+        assert!(last_error(&world).await.is_none(), "nothing went wrong");
+    };
+    let off = "the integration setting of the e-shop was switched off";
+
+    // one waits for its next attempt
+    fake.misbehave((0..3).map(|_| Some(Answer::Status(503))));
+    let retrying = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.job(retrying).await["state"], "retrying");
+    let calls = fake.receipts().len();
+    store_setting(&world, &fake.url(), json!({"active": false})).await;
+    cancelled(retrying, off).await;
+    world.execute(DUE).await;
+    world.drain().await;
+    assert_eq!(fake.receipts().len(), calls, "nobody calls an inactive partner");
+    cancelled(retrying, off).await;
+
+    // one is accepted while the setting is being switched off
+    store_setting(&world, &fake.url(), json!({"active": true})).await;
+    let late = pull(&world).await;
+    world.execute("UPDATE integration_setting SET active = false").await;
+    world.drain().await;
+    cancelled(late, off).await;
+
+    // rows that were fetched are stored without the partner
+    store_setting(&world, &fake.url(), json!({"active": true})).await;
+    let fetched = pull(&world).await;
+    run(world.worker.clone(), format!("{fetched}:0")).await;
+    store_setting(&world, &fake.url(), json!({"active": false})).await;
+    world.drain().await;
+    assert_eq!(world.outcome(fetched).await, ("succeeded".to_owned(), [3, 0, 0]));
+
+    store_setting(&world, &fake.url(), json!({"active": true})).await;
+    let orphan = pull(&world).await;
+    setting::store::delete(&world.services, &world.context, world.tenant.eshop).await.unwrap();
+    let shown = world.job(orphan).await;
+    assert_eq!(shown["error"], "the integration setting of the e-shop was deleted", "{shown}");
+    assert_eq!(shown["state"], "cancelled");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_brief_failure_is_retried_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, json!({})).await;

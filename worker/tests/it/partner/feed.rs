@@ -160,11 +160,15 @@ async fn stocks_are_fetched_into_the_mapped_warehouse(_: PgPoolOptions, options:
     let mapping = json!({"warehouseId": "bl_7", "warehouse": world.tenant.warehouse});
     store_setting(&world, &fake.url(), json!({"warehouses": [mapping]})).await;
     world.products(1).await;
-    let body = json!({"eshop": world.tenant.eshop, "warehouseId": "bl_7", "direction": "in"});
-    let job = pull::accept(&world.services, &world.context, Push::Stocks, body).await.unwrap().job.unwrap();
-    world.drain().await;
-    assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), [1, 0, 1]));
-    assert_eq!(world.errors(job).await, ["1 ghost unknown_product"]);
+    // by what the partner calls it, and by its id
+    for (name, counts) in [("bl_7", [1, 0, 1]), (&*world.tenant.warehouse.to_string(), [0, 1, 1])] {
+        let body = json!({"eshop": world.tenant.eshop, "warehouseId": name, "direction": "in"});
+        let accepted = pull::accept(&world.services, &world.context, Push::Stocks, body).await;
+        let job = accepted.unwrap().job.unwrap();
+        world.drain().await;
+        assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), counts));
+        assert_eq!(world.errors(job).await, ["1 ghost unknown_product"]);
+    }
     assert_eq!(world.count("SELECT quantity::bigint FROM product_stock").await, 5);
 }
 

@@ -182,6 +182,8 @@ impl Sync<'_> {
         if !differing.is_empty() {
             differing.sort_unstable();
             lock(tx, &differing).await?;
+            // one may have got another SKU since
+            stored.retain(|_, product| differing.binary_search(&product.id).is_err());
             stored.extend(by_id(tx, &differing).await?);
         }
         let later = self.beside.given_later(tx, &differing).await?;

@@ -38,7 +38,7 @@ pub(super) struct Stamp {
 /// What became of several.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// What each is that was written.
+    /// The new version of each product; none where nothing was written.
     pub(super) done: Vec<Option<Stamp>>,
     /// Active webhooks that have something due now.
     pub(super) lanes: Vec<Hint>,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -45,6 +46,8 @@ pub struct Due {
     pub ask: Ask,
     /// Which attempt in this state, from 1.
     pub attempt: usize,
+    /// Until when nothing else is called of the order; no other call of it has the same.
+    pub in_call_until: DateTime<Utc>,
     /// The order as it is sent; none for a withdrawal.
     pub body: Bytes,
 }
@@ -96,11 +99,11 @@ pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>
                -- what was changed before its order was locked is looked at as it is now
                WHERE h.id = ANY (ARRAY[due.id]) AND h.handover_wms_id = $1
                  AND h.handover_state IN ('pending', 'sending', 'withdrawing') AND h.handover_next_attempt_at <= now()
-               RETURNING h.id, h.handover_number, h.handover_state, h.handover_attempts, h.handover_priority,
-                         h.handover_created_at
+               RETURNING h.id, h.handover_number, h.handover_state, h.handover_attempts, h.handover_in_call_until,
+                         h.handover_priority, h.handover_created_at
            )
            SELECT id AS "id!", handover_number AS "number!", handover_state AS "state!: HandoverState",
-                  handover_attempts AS "attempts!"
+                  handover_attempts AS "attempts!", handover_in_call_until AS "in_call_until!"
            FROM begun ORDER BY handover_priority DESC, handover_created_at, id"#,
         lease.wms.get(),
         lease.token,
@@ -124,6 +127,7 @@ pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>
             number: row.number,
             ask,
             attempt: usize::try_from(row.attempts).unwrap_or(1),
+            in_call_until: row.in_call_until,
             body: body.unwrap_or_default(),
         }
     });

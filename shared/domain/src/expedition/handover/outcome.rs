@@ -27,6 +27,7 @@ mod locks;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -86,8 +87,8 @@ pub struct Outcome {
     pub number: i32,
     /// What was asked.
     pub ask: Ask,
-    /// Which attempt it was.
-    pub attempt: usize,
+    /// Of which call of the order: [`Due::in_call_until`](super::call::Due::in_call_until).
+    pub in_call_until: DateTime<Utc>,
     /// The wms.
     pub wms: WmsId,
     /// The lease under which it was called.
@@ -186,7 +187,7 @@ struct Columns<'o> {
     numbers: Vec<i32>,
     answers: Vec<&'static str>,
     takes: Vec<bool>,
-    attempts: Vec<i32>,
+    calls: Vec<DateTime<Utc>>,
     internal: Vec<Option<&'o str>>,
     errors: Vec<Option<&'o str>>,
     waits: Vec<f64>,
@@ -210,7 +211,7 @@ impl<'o> Columns<'o> {
             columns.numbers.push(outcome.number);
             columns.answers.push(answer);
             columns.takes.push(outcome.ask == Ask::Take);
-            columns.attempts.push(i32::try_from(outcome.attempt).unwrap_or(i32::MAX));
+            columns.calls.push(outcome.in_call_until);
             columns.internal.push(internal);
             columns.errors.push(error);
             columns.waits.push(wait);
@@ -241,9 +242,9 @@ async fn plainly(
         ENTITY,
         None,
         "WITH given AS MATERIALIZED (
-             SELECT * FROM unnest($9::uuid[], $10::int[], $11::text[], $12::boolean[], $13::int[], $14::text[], $15::text[],
+             SELECT * FROM unnest($9::uuid[], $10::int[], $11::text[], $12::boolean[], $13::timestamptz[], $14::text[], $15::text[],
                                   $16::float8[])
-                 AS g (id, number, answer, takes, attempt, internal_id, error, wait)
+                 AS g (id, number, answer, takes, in_call_until, internal_id, error, wait)
          ), locked AS MATERIALIZED (
              SELECT g.*, e.organisation_id FROM given g
              CROSS JOIN LATERAL (
@@ -253,7 +254,7 @@ async fn plainly(
              UPDATE expedition_handover h
              SET handover_state = CASE
                      WHEN h.handover_state = 'sending' AND g.answer = 'taken' THEN 'accepted'
-                     WHEN h.handover_state = 'sending' AND g.answer = 'not_called' AND g.attempt = 1
+                     WHEN h.handover_state = 'sending' AND g.answer = 'not_called' AND h.handover_attempts = 1
                          AND h.handover_in_call_until > now() THEN 'pending'
                      ELSE h.handover_state END,
                  handover_since = CASE WHEN h.handover_state = 'sending' AND g.answer = 'taken' THEN now() ELSE h.handover_since END,
@@ -263,23 +264,20 @@ async fn plainly(
                      WHEN h.handover_state = 'accepted' OR h.handover_state = 'sending' AND g.answer = 'taken' THEN NULL
                      WHEN h.handover_state = 'withdrawing' AND g.takes THEN
                          -- the call that it waited for has ended
-                         CASE WHEN h.handover_attempts = 0 THEN now() ELSE h.handover_next_attempt_at END
+                         CASE WHEN h.handover_attempts = 0 AND coalesce(h.handover_in_call_until = g.in_call_until, true) THEN now()
+                              ELSE h.handover_next_attempt_at END
                      ELSE now() + make_interval(secs => g.wait) END,
                  -- an outcome that had to wait for a lock ends no call that has begun since
-                 handover_in_call_until = CASE
-                     WHEN h.handover_attempts = 0
-                         OR h.handover_attempts = g.attempt AND (h.handover_state = 'withdrawing') <> g.takes THEN NULL
-                     ELSE h.handover_in_call_until END,
+                 handover_in_call_until = nullif(h.handover_in_call_until, g.in_call_until),
                  handover_error = CASE WHEN h.handover_state = 'accepted' THEN h.handover_error
                                        WHEN g.answer = 'taken' THEN NULL ELSE coalesce(g.error, h.handover_error) END,
                  wms_internal_id = coalesce(g.internal_id, h.wms_internal_id)
              FROM locked g
              WHERE h.id = ANY (ARRAY[g.id]) AND h.handover_number = g.number
                AND (h.handover_state = 'withdrawing' OR g.takes AND h.handover_state IN ('sending', 'accepted'))
-               -- of a call that failed or was not made: not once another has begun
-               AND (g.answer = 'taken' OR h.handover_state = 'accepted' OR CASE
-                    WHEN h.handover_state = 'withdrawing' AND g.takes THEN h.handover_attempts = 0
-                    ELSE h.handover_attempts = g.attempt END)
+               -- Of a call that failed or was not made: only once, and not after another has begun. What was recorded is recorded
+               -- again where it could not be counted.
+               AND (g.answer = 'taken' OR h.handover_state = 'accepted' OR h.handover_in_call_until = g.in_call_until)
              -- one that a report had accepted has its event already
              RETURNING h.id, g.organisation_id, h.handover_number, h.wms_internal_id,
                        g.answer = 'taken' AND h.handover_state = 'accepted' AND h.handover_since = now() AS is_accepted
@@ -295,7 +293,7 @@ async fn plainly(
         &columns.numbers,
         &columns.answers as &[&str],
         &columns.takes,
-        &columns.attempts,
+        &columns.calls,
         &columns.internal as &[Option<&str>],
         &columns.errors as &[Option<&str>],
         &columns.waits,
@@ -321,21 +319,24 @@ async fn decide(
     let mut orders = order::lock(change.connection(), &Scope::Everything, &ids).await?;
     locked.extend(locks.stocks(change.connection(), &orders).await?);
     orders.retain(|order| !locked.contains(&order.id));
-    let numbers: HashMap<Uuid, i32> = sqlx::query!(
-        "SELECT id, handover_number FROM expedition_handover WHERE id = ANY($1)",
+    let last: HashMap<Uuid, (i32, Option<DateTime<Utc>>)> = sqlx::query!(
+        "SELECT id, handover_number, handover_in_call_until FROM expedition_handover WHERE id = ANY($1)",
         &ids as &[ExpeditionId],
     )
     .fetch_all(change.connection())
     .await?
     .into_iter()
-    .map(|row| (row.id, row.handover_number))
+    .map(|row| (row.id, (row.handover_number, row.handover_in_call_until)))
     .collect();
     let mut ledger = stocks::lock(change.connection(), &orders).await?.ledger;
     let (mut transitions, mut ended, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for outcome in outcomes {
         let place = orders.binary_search_by_key(&outcome.expedition, |order| order.id);
         let Some(order) = place.ok().map(|place| &orders[place]) else { continue };
-        if numbers.get(&order.id.get()) != Some(&outcome.number) || !seen.insert(order.id) {
+        let Some((number, in_call_until)) = last.get(&order.id.get()) else { continue };
+        // a number is refused for ever; a withdrawal may be asked for again
+        let is_ours = outcome.ask == Ask::Take || *in_call_until == Some(outcome.in_call_until);
+        if *number != outcome.number || !is_ours || !seen.insert(order.id) {
             continue;
         }
         match after(order, outcome) {

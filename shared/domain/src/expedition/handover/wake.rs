@@ -1,10 +1,11 @@
-//! What follows when a setting is stored anew: orders whose calls failed under the former one are called again soon, and not after
-//! the quarter of an hour that they may wait.
+//! What follows when a setting is stored anew, or a test finds that the system works: orders whose calls failed before are
+//! called again soon, and not after the quarter of an hour that they may wait.
 //!
 //! It is done in steps, since as many may wait as the wms has orders, and twice: at once, and after every call has ended that may have
-//! begun under the former setting. A step takes what is not locked. What fails again between two steps may be called early once more.
+//! begun under a former setting. A step takes what is not locked. What fails again between two steps may be called early once more.
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 
 use super::call::IN_CALL;
 use longshore_kernel::ids::WmsId;
@@ -14,7 +15,23 @@ use longshore_kernel::services::Services;
 /// Orders of one statement.
 const MOST: i64 = 1_000;
 
-/// One step for each wms whose setting was stored anew; returns how many orders became due.
+/// Makes orders whose calls failed due, and the next probe of the breaker, and ends a pause that the system asked for: a test has found
+/// that it works.
+pub async fn ask(tx: &mut PgConnection, wms: WmsId) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH waking AS (
+             UPDATE wms_setting SET wakes_at = now(), wakes_again = true WHERE wms_id = $1 AND active
+         )
+         UPDATE wms_lane SET probe_at = least(probe_at, now()), held_until = NULL
+         WHERE wms_id = $1 AND (probe_at > now() OR held_until > now())",
+        wms.get(),
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One step for each wms whose orders are to become due; returns how many orders became due.
 pub async fn wake(services: &Services) -> Result<u64, Problem> {
     let waking = sqlx::query!(
         r#"SELECT wms_id AS "wms: WmsId", wakes_at AS "since!" FROM wms_setting WHERE active AND wakes_at <= now()"#,
@@ -53,7 +70,8 @@ async fn wake_one(services: &Services, wms: WmsId, since: DateTime<Utc>) -> Resu
     if found < MOST {
         // not of a setting that is being stored once more, or was meanwhile
         sqlx::query!(
-            "UPDATE wms_setting SET wakes_at = nullif(changed_at + make_interval(secs => $3), wakes_at)
+            "UPDATE wms_setting
+             SET wakes_at = CASE WHEN wakes_again THEN wakes_at + make_interval(secs => $3) END, wakes_again = false
              WHERE wms_id = ANY (ARRAY(SELECT wms_id FROM wms_setting WHERE wms_id = $1 AND wakes_at = $2
                                        FOR NO KEY UPDATE SKIP LOCKED))",
             wms.get(),

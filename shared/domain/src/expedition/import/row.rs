@@ -78,9 +78,14 @@ fn members(object: &mut Object<'_>, body: &mut Body) {
 
 /// Reads a row: the body of a create without `eshop`, or `{"orderNumber", "cancel": true}`. One that does not say its order is
 /// refused at once.
-pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
-    if row.get("cancel").is_some() {
-        return read_cancel(row);
+pub fn read_row(mut row: Value) -> Result<Row, Vec<Violation>> {
+    match row.get("cancel") {
+        None => {}
+        // as if it were absent: a table has a column of it
+        Some(Value::Bool(false)) => {
+            row.as_object_mut().map(|members| members.remove("cancel"));
+        }
+        Some(_) => return read_cancel(row),
     }
     let digest = digest(row.clone());
     let (mut body, ()) = Body::read(row, false, members);
@@ -95,13 +100,18 @@ pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
 }
 
 fn read_cancel(row: Value) -> Result<Row, Vec<Violation>> {
+    if row
+        .as_object()
+        .is_some_and(|members| members.keys().any(|name| name != "orderNumber" && name != "cancel"))
+    {
+        let message = "must be alone with orderNumber, or absent";
+        return Err(vec![Violation::new("cancel", "not_allowed", message)]);
+    }
     let mut reader = Reader::default();
     let mut order_number = None;
     if let Some(mut object) = reader.object(row) {
         order_number = object.required("orderNumber", body::order_number());
-        if object.required("cancel", boolean()) == Some(false) {
-            object.refuse("cancel", "not_allowed", "must be true, or absent");
-        }
+        object.required("cancel", boolean());
         object.finish();
     }
     match (order_number, reader.into_violations()) {
@@ -120,4 +130,29 @@ pub(in crate::expedition) fn digest(mut row: Value) -> [u8; 32] {
         members.remove("eshop");
     }
     sha256(row.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cancel_stands_alone_and_false_is_as_if_absent() {
+        let violations = |row| read_row(row).err().unwrap_or_default();
+        assert!(violations(json!({"orderNumber": "A-1", "cancel": true})).is_empty());
+        let beside = violations(json!({"orderNumber": "A-1", "cancel": true, "value": 1, "items": []}));
+        assert_eq!(beside.len(), 1);
+        assert_eq!((beside[0].property_path.as_str(), beside[0].code.as_ref()), ("cancel", "not_allowed"));
+        let row = |cancel: Option<bool>| {
+            let mut row = json!({"orderNumber": "A-1", "value": 1});
+            if let Some(cancel) = cancel {
+                row["cancel"] = cancel.into();
+            }
+            row
+        };
+        let paths = |row| violations(row).into_iter().map(|v| v.property_path).collect::<Vec<_>>();
+        assert_eq!(paths(row(Some(false))), paths(row(None)));
+    }
 }

@@ -369,7 +369,7 @@ fn fill(items: &[Item], gone: &mut [Gone], index: usize, sent: &Sent) -> Result<
         items.iter().filter(|item| is_meant(item)).map(|item| (item.id, item.quantity)).collect();
     if quantities.is_empty() {
         let path = format!("items[{index}]");
-        return Err(Refused::new(path, "unknown_reference", "must be an item of the expedition"));
+        return Err(Refused::new(path, "unknown_reference", "must be an item of the order"));
     }
     let (mut rest, mut serials, mut last) = (sent.pieces, sent.serials.iter(), None);
     for gone in gone.iter_mut() {

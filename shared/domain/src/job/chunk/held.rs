@@ -108,6 +108,7 @@ async fn put_back(
     error: Option<&str>,
     spends_attempt: bool,
 ) -> Result<Hold, Problem> {
+    let mut tx = db.begin().await?;
     let row = sqlx::query!(
         r#"WITH postponed AS (
                UPDATE job_chunk
@@ -132,11 +133,12 @@ async fn put_back(
         until as Option<DateTime<Utc>>,
         spends_attempt,
     )
-    .fetch_one(db)
+    .fetch_one(&mut *tx)
     .await?;
     if claim.calls_partner {
-        line::leave(&mut *db.acquire().await?, claim.job).await?;
+        line::leave(&mut tx, claim.job).await?;
     }
+    tx.commit().await?;
     Ok(if row.count == 1 { Hold::Kept } else { Hold::Lost })
 }
 

@@ -95,7 +95,7 @@ async fn cancelled<'s>(
     }
     let open: Vec<_> = found.into_iter().filter(|job| !job.state.is_ended()).collect();
     if !open.is_empty() {
-        end(&mut change, &context.origin, &open).await?;
+        end(&mut change, &context.origin, &open, None).await?;
     }
     Ok((change, report))
 }

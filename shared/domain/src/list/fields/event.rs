@@ -26,21 +26,15 @@ pub const STOCK_ADVICE_STATUS_CHANGE: EventType = EventType {
     when: "the status of a stock advice changed",
     status: true,
 };
-/// The status of an expedition changed.
+/// The status of an order changed.
 pub const EXPEDITION_STATUS_CHANGE: EventType =
-    EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true };
-/// The bookings of an expedition changed.
-pub const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
-    name: "expedition_booked_change",
-    when: "an expedition was booked or unbooked",
-    status: true,
-};
-/// An expedition changed, and its status did not.
-pub const EXPEDITION_CHANGE: EventType = EventType {
-    name: "expedition_change",
-    when: "an expedition changed and its status did not",
-    status: true,
-};
+    EventType { name: "expedition_status_change", when: "the status of an order changed", status: true };
+/// The bookings of an order changed.
+pub const EXPEDITION_BOOKED_CHANGE: EventType =
+    EventType { name: "expedition_booked_change", when: "an order was booked or unbooked", status: true };
+/// An order changed, and its status did not.
+pub const EXPEDITION_CHANGE: EventType =
+    EventType { name: "expedition_change", when: "an order changed and its status did not", status: true };
 /// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };

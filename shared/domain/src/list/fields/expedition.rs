@@ -93,7 +93,7 @@ impl ExpeditionStatus {
         Self::LINE.iter().position(|status| *status == known)
     }
 
-    /// Whether its pieces are booked.
+    /// Whether its pieces are booked: the twin of the function of the same name in SQL (migration 0076).
     #[must_use]
     pub fn is_booked(self) -> bool {
         matches!(
@@ -106,9 +106,9 @@ impl ExpeditionStatus {
         )
     }
 
-    /// Whether it waits for pieces.
+    /// Whether it waits for pieces: the twin of the function of the same name in SQL.
     #[must_use]
-    pub fn waits(self) -> bool {
+    pub fn is_waiting(self) -> bool {
         matches!(self, Self::AwaitingReservation | Self::WaitingForGoods)
     }
 

@@ -11,18 +11,16 @@ use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 /// Items with what they have of their order. What is booked and missing follows from its status.
 pub(super) const TABLE: &str = "(SELECT i.*, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status, h.handover_state,
         greatest(i.changed_at, e.status_since) AS shown_changed_at,
-        CASE WHEN e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
-             'waiting_for_cancel') THEN i.quantity ELSE 0 END AS booked,
-        CASE WHEN e.status IN ('awaiting_reservation', 'waiting_for_goods') THEN i.quantity
-             WHEN e.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
-             'waiting_for_cancel') THEN 0 END AS missing
+        CASE WHEN is_booked(e.status) THEN i.quantity ELSE 0 END AS booked,
+        CASE WHEN is_waiting(e.status) THEN i.quantity
+             WHEN is_booked(e.status) THEN 0 END AS missing
     FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id LEFT JOIN expedition_handover h ON h.id = e.id)";
 
 /// Those of orders that are sent and not packed.
 const RESERVED: &str = "(SELECT i.*, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status, h.handover_state,
         greatest(i.changed_at, e.status_since) AS shown_changed_at,
-        CASE WHEN e.status IN ('awaiting_reservation', 'waiting_for_goods') THEN 0 ELSE i.quantity END AS booked,
-        CASE WHEN e.status IN ('awaiting_reservation', 'waiting_for_goods') THEN i.quantity ELSE 0 END AS missing
+        CASE WHEN is_waiting(e.status) THEN 0 ELSE i.quantity END AS booked,
+        CASE WHEN is_waiting(e.status) THEN i.quantity ELSE 0 END AS missing
     FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id LEFT JOIN expedition_handover h ON h.id = e.id
     WHERE e.status IN ('awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing', 'take_out', 'completion',
              'waiting_for_cancel')
@@ -61,12 +59,10 @@ pub static RESERVATION: Resource = Resource {
 pub(super) const SHOWN: &str = "(SELECT json_agg(json_build_object(
         'id', i.id, 'expedition', i.expedition_id, 'position', i.position, 'product', i.product_id,
         'productSku', (SELECT product_sku FROM product WHERE id = i.product_id), 'quantity', i.quantity,
-        'booked', CASE WHEN {t}.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
-             'waiting_for_cancel')
+        'booked', CASE WHEN is_booked({t}.status)
                        THEN i.quantity ELSE 0 END,
-        'missing', CASE WHEN {t}.status IN ('awaiting_reservation', 'waiting_for_goods') THEN i.quantity
-                        WHEN {t}.status IN ('stock_ok', 'awaiting_processing', 'take_out', 'completion',
-             'waiting_for_cancel') THEN 0 END,
+        'missing', CASE WHEN is_waiting({t}.status) THEN i.quantity
+                        WHEN is_booked({t}.status) THEN 0 END,
         'expedited', i.expedited, 'productValue', trim_scale(i.product_value),
         'productValueCurrency', i.product_value_currency, 'productLabel', i.product_label, 'lot', i.lot, 'lifo', i.lifo,
         'ref1', i.ref1, 'ref2', i.ref2, 'ref3', i.ref3, 'book', i.book, 'bookLimit', i.book_limit,

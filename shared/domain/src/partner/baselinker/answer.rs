@@ -50,26 +50,6 @@ pub enum Unanswered {
     },
 }
 
-/// A catalogue (`getInventories`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inventory {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-}
-
-/// A warehouse (`getInventoryWarehouses`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warehouse {
-    /// As stocks name it: `bl_206`.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// Whether stocks may be set in it.
-    pub editable: bool,
-}
-
 /// One of several things that came, or why it is none.
 pub type Item<T> = Result<T, Broken>;
 
@@ -131,58 +111,11 @@ struct Envelope<'a> {
     #[serde(borrow)]
     error_message: Option<&'a RawValue>,
     #[serde(borrow)]
-    inventories: Option<&'a RawValue>,
-    #[serde(borrow)]
-    warehouses: Option<&'a RawValue>,
-    #[serde(borrow)]
     products: Option<&'a RawValue>,
     #[serde(borrow)]
     counter: Option<&'a RawValue>,
     #[serde(borrow)]
     warnings: Option<&'a RawValue>,
-}
-
-/// Reads `getInventories`.
-pub fn inventories(body: &[u8]) -> Result<Vec<Inventory>, Unanswered> {
-    #[derive(Deserialize)]
-    struct Raw<'a> {
-        #[serde(borrow)]
-        inventory_id: &'a RawValue,
-        #[serde(borrow)]
-        name: Option<&'a RawValue>,
-    }
-    let raw: Vec<Raw<'_>> = list(member(envelope(body)?.inventories, "inventories")?, "inventories")?;
-    raw.into_iter()
-        .map(|raw| {
-            Ok(Inventory { id: named(raw.inventory_id, "inventory_id")?, name: optional(raw.name, "name")? })
-        })
-        .collect()
-}
-
-/// Reads `getInventoryWarehouses`.
-pub fn warehouses(body: &[u8]) -> Result<Vec<Warehouse>, Unanswered> {
-    #[derive(Deserialize)]
-    struct Raw<'a> {
-        #[serde(borrow)]
-        warehouse_type: &'a RawValue,
-        #[serde(borrow)]
-        warehouse_id: &'a RawValue,
-        #[serde(borrow)]
-        name: Option<&'a RawValue>,
-        stock_edition: Option<bool>,
-    }
-    let raw: Vec<Raw<'_>> = list(member(envelope(body)?.warehouses, "warehouses")?, "warehouses")?;
-    raw.into_iter()
-        .map(|raw| {
-            let kind = named(raw.warehouse_type, "warehouse_type")?;
-            let id = named(raw.warehouse_id, "warehouse_id")?;
-            Ok(Warehouse {
-                id: format!("{kind}_{id}"),
-                name: optional(raw.name, "name")?,
-                editable: raw.stock_edition.unwrap_or(true),
-            })
-        })
-        .collect()
 }
 
 /// Reads `getInventoryProductsList`.
@@ -299,10 +232,6 @@ fn member<'a>(raw: Option<&'a RawValue>, name: &str) -> Result<&'a RawValue, Una
     raw.ok_or_else(|| Unanswered::Unreadable(format!("it has no {name}")))
 }
 
-fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<Vec<T>, Unanswered> {
-    serde_json::from_str(raw.get()).map_err(|error| Unanswered::Unreadable(format!("its {name}: {error}")))
-}
-
 /// A map, or the `[]` that BaseLinker sends for an empty one.
 pub(super) fn map(raw: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
     if raw.get() == "null" || serde_json::from_str::<[(); 0]>(raw.get()).is_ok() {
@@ -332,16 +261,6 @@ pub(super) fn number(raw: &RawValue, power: i32) -> Option<decimal::Scaled> {
 /// The id of a product.
 pub(super) fn id(key: &str) -> Result<u64, String> {
     key.parse().map_err(|_| "has an id that is not a number".to_owned())
-}
-
-fn named(raw: &RawValue, name: &str) -> Result<String, Unanswered> {
-    text(Some(raw))
-        .filter(|text| !text.is_empty())
-        .ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is not text")))
-}
-
-fn optional(raw: Option<&RawValue>, name: &str) -> Result<String, Unanswered> {
-    text(raw).ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is not text")))
 }
 
 /// As much of a text as is worth keeping, on one line.
@@ -444,24 +363,12 @@ mod tests {
         assert_eq!(updated(br#"{"status":"SUCCESS","counter":"1"}"#).unwrap().counter, 1);
     }
 
-    #[test]
-    fn catalogues_and_warehouses_are_read_as_documented() {
-        let body = br#"{"status":"SUCCESS","inventories":[{"inventory_id":307,"name":"Default","warehouses":["bl_206"]}]}"#;
-        assert_eq!(inventories(body).unwrap(), [Inventory { id: "307".into(), name: "Default".into() }]);
-        let body =
-            br#"{"status":"SUCCESS","warehouses":[{"warehouse_type":"bl","warehouse_id":205,"name":"Default",
-            "description":"","stock_edition":true,"is_default":true},
-            {"warehouse_type":"shop","warehouse_id":2334,"name":"Shop","stock_edition":false}]}"#;
-        let read: Vec<_> = warehouses(body).unwrap().into_iter().map(|w| (w.id, w.editable)).collect();
-        assert_eq!(read, [("bl_205".to_owned(), true), ("shop_2334".to_owned(), false)]);
-    }
-
     proptest! {
         #[test]
         fn no_bytes_are_a_fault(bytes in prop::collection::vec(any::<u8>(), 0..200), inner in ".{0,80}") {
             let wrapped = format!(r#"{{"status":"SUCCESS","counter":1,"products":{inner},"warnings":{inner}}}"#);
             for body in [&bytes[..], wrapped.as_bytes()] {
-                let _ = (products_list(body), products_data(body), updated(body), inventories(body), warehouses(body));
+                let _ = (products_list(body), products_data(body), updated(body));
             }
         }
     }

@@ -8,7 +8,7 @@ use longshore_kernel::authentication::{self, Authentication, MASK};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::EshopId;
+use longshore_kernel::ids::{EshopId, parse_id};
 use longshore_kernel::input::{
     self, Object, Reader, Rule, Schema, array, boolean, custom, drafts, id, int32, object, one_of, secret,
     text,
@@ -147,6 +147,19 @@ impl SettingFields {
             _ => false,
         };
         self.integration == other.integration && same_place
+    }
+
+    /// The mapped warehouse that is called so by the partner, or by its id.
+    pub(in crate::partner) fn mapping(&self, name: &str) -> Option<&Mapping> {
+        let own = parse_id(name);
+        let called = self.warehouses.iter().filter(|m| m.warehouse_id == name || Some(m.warehouse) == own);
+        // the partner's name comes first
+        called.max_by_key(|mapping| mapping.warehouse_id == name)
+    }
+
+    /// Whether what the partner accepted counts: at another path, another feed may answer.
+    pub(super) fn is_same_partner(&self, other: &Self) -> bool {
+        (self.integration, &self.base_url) == (other.integration, &other.base_url)
     }
 }
 

@@ -6,12 +6,15 @@ use uuid::Uuid;
 
 use super::body::{Given, Integration, Mapping, SettingFields};
 use super::{ENTITY, Owner, Setting, of_scope, place, row};
+use crate::job::control::{self, NoCalls};
+use crate::job::kind::Shop;
 use crate::partner::clock;
 use crate::partner::send_out::{items, listing};
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
 use longshore_kernel::change::Change;
-use longshore_kernel::context::Context;
+use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{EshopId, OrganisationId, SettingId};
 use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::record_change;
@@ -60,7 +63,7 @@ pub async fn store(
         given.credentials.unmask(&kept).map_err(|member| nothing_stored("credentials", member))?;
     let moved = old
         .as_ref()
-        .is_none_or(|old| !old.wanted.is_at_the_place_of(&given.wanted) || old.credentials != credentials);
+        .is_none_or(|old| !old.wanted.is_same_partner(&given.wanted) || old.credentials != credentials);
     let unchanged =
         old.as_ref().is_some_and(|old| old.wanted == given.wanted && old.credentials == credentials);
     if !unchanged {
@@ -70,6 +73,10 @@ pub async fn store(
         let changes = changes(old.as_ref(), &given.wanted, &credentials)?;
         let action =
             if old_id.is_some() { "integration_setting.update" } else { "integration_setting.create" };
+        if !given.wanted.active {
+            let shop = Shop { organisation: owner.organisation, eshop };
+            control::cancel_calls(&mut change, &context.origin, shop, NoCalls::Inactive).await?;
+        }
         write(
             &mut change,
             context,
@@ -95,7 +102,9 @@ pub async fn store(
 pub async fn delete(services: &Services, context: &Context, eshop: EshopId) -> Result<Answer, Problem> {
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
-    of_scope(change.connection(), scope, eshop, true).await?;
+    let organisation = of_scope(change.connection(), scope, eshop, true).await?.organisation;
+    control::cancel_calls(&mut change, &context.origin, Shop { organisation, eshop }, NoCalls::Deleted)
+        .await?;
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -123,6 +132,23 @@ pub async fn delete(services: &Services, context: &Context, eshop: EshopId) -> R
     }
     follow(&mut change, context, eshop, None).await?;
     change.answer(context.claim, Answer::done()).await
+}
+
+/// Cancels what still has to call the partner of an e-shop, if the setting was switched off or deleted while it was being accepted.
+pub async fn cancel_stray(services: &Services, origin: &Origin, shop: Shop) -> Result<(), Problem> {
+    let mut change = Change::begin(services).await?;
+    of_scope(change.connection(), &Scope::Everything, shop.eshop, true).await?;
+    let active =
+        sqlx::query_scalar!("SELECT active FROM integration_setting WHERE eshop_id = $1", shop.eshop.get())
+            .fetch_optional(change.connection())
+            .await?;
+    let why = match active {
+        Some(true) => return Ok(()),
+        Some(false) => NoCalls::Inactive,
+        None => NoCalls::Deleted,
+    };
+    control::cancel_calls(&mut change, origin, shop, why).await?;
+    change.commit().await
 }
 
 /// Warehouses that are not those of the organisation, and wms that do not work in theirs.

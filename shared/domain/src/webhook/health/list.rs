@@ -134,7 +134,8 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
                   w.destination AS "destination!", w.active AS "active!", w.disabled_reason, w.disabled_at,
                   l.failures AS "failures!", l.failing_since, l.probe_at,
                   CASE WHEN l.held_until > now() THEN l.held_until END AS held_until,
-                  EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!",
+                  coalesce((SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) AND d.next_attempt_at <= now()
+                            ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1), false) AS "due!",
                   a.calls AS "calls!", a.delivered AS "delivered!", w.created_at AS "created_at!"
            FROM page
            JOIN webhook w ON w.id = ANY (ARRAY[page.id])

@@ -123,7 +123,7 @@ pub async fn due(
     let due = sqlx::query_scalar!(
         r#"SELECT count(*) AS "due!" FROM (
                SELECT FROM webhook w CROSS JOIN LATERAL (
-                   SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()
+                   SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) AND d.next_attempt_at <= now()
                    ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
                ) AS d
                WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) AND w.active LIMIT $3
@@ -148,7 +148,7 @@ pub async fn retrying(db: &Database, scope: &Scope) -> Result<i64, Problem> {
                 ORDER BY d.next_attempt_at, d.webhook_id LIMIT $3)
                UNION ALL
                (SELECT FROM webhook w CROSS JOIN LATERAL (
-                    SELECT d.attempt_count FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at > now()
+                    SELECT d.attempt_count FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) AND d.next_attempt_at > now()
                     ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
                 ) AS d
                 WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) AND w.active AND d.attempt_count > 0 LIMIT $3)

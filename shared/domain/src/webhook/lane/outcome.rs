@@ -132,8 +132,8 @@ pub struct Reported {
     pub disabled: bool,
 }
 
-/// A webhook whose attempts all failed for this long is disabled (`docs/reference/webhooks.md#disabling`). A pause
-/// between two failures that is longer than any wait before a retry begins the time anew: nothing was there to be tried.
+/// A webhook whose attempts all failed for this long is disabled (`docs/reference/webhooks.md#disabling`). The time
+/// begins again after a gap that is longer than every wait before a retry: nothing was due in it.
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 
 /// Why a webhook is disabled.
@@ -314,7 +314,7 @@ impl<'o> Columns<'o> {
                            WHEN lane.succeeded AND lane.failures = 0 THEN NULL
                            WHEN lane.succeeded OR l.failures = 0 THEN now()
                            ELSE l.failing_since END,
-                       -- with a longer pause than any wait nothing was to be tried, and the time begins anew
+                       -- after a gap longer than every wait the time begins again: nothing was due in it
                        tried_since = CASE
                            WHEN lane.succeeded AND lane.failures = 0 THEN NULL
                            WHEN lane.succeeded OR l.failures = 0 OR l.failed_at < now() - make_interval(secs => $20) THEN now()

@@ -13,7 +13,7 @@ use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, id, int32,
 use longshore_kernel::problem::{Problem, Violation};
 
 /// Calls that may be under way at once, unless the request says otherwise.
-const MAX_IN_FLIGHT: i32 = 16;
+const DEFAULT_IN_FLIGHT: i32 = 16;
 
 /// What a new webhook is to be.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct NewWebhook {
     pub(super) ordered: bool,
 }
 
-/// What of a webhook is to change.
+/// The fields that a request changes.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
     pub(super) eshop: Option<EshopId>,
@@ -76,7 +76,7 @@ impl Edit {
             max_in_flight: object.optional_with(
                 "maxInFlight",
                 int32(1..=256),
-                is_new.then_some(MAX_IN_FLIGHT),
+                is_new.then_some(DEFAULT_IN_FLIGHT),
             ),
             ordered: object.optional_with("ordered", boolean(), or(false)),
             echo: Echo::of(object, is_new, |name| WEBHOOK.shows(name)),

@@ -59,3 +59,16 @@ async fn stocks_are_sent_to_a_feed_line_by_line(_: PgPoolOptions, options: PgCon
     world.drain().await;
     assert_eq!(receiver.receipts().len(), 2);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_at_another_path_is_sent_all_stocks(_: PgPoolOptions, options: PgConnectOptions) {
+    let (world, receiver) = start(&options).await;
+    let sent = receiver.receipts().len();
+    let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
+    store_setting(&world, &receiver.url("/other"), fields).await;
+    accept(&world, Extent::Everything).await;
+    world.drain().await;
+    let receipts = receiver.receipts();
+    assert_eq!(receipts[sent..].iter().map(|call| call.path.as_str()).collect::<Vec<_>>(), ["/other"]);
+    assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
+}

@@ -143,7 +143,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
              SET active = $11, paused = $12, base_url = $13, credentials = $14, max_in_flight = $15,
                  fills = s.fills AND $11 OR $11 AND NOT s.active,
                  fills_before = CASE WHEN s.fills AND s.active AND $11 THEN s.fills_before END,
-                 wakes_at = now(), version = s.version + 1
+                 wakes_at = now(), wakes_again = true, version = s.version + 1
              WHERE s.wms_id = $9 AND $16::bytea IS NULL
              RETURNING s.wms_id, s.version, s.changed_at, s.organisation_id
          ), created AS (
