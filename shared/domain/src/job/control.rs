@@ -106,7 +106,8 @@ async fn end(
     let tx = change.connection();
     let ended = sqlx::query!(
         r#"UPDATE job
-           SET state = 'cancelled', error = $2, chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
+           SET state = 'cancelled', error = coalesce($2, error), chunks_open = 0, receiving_until = NULL, finished_at = now(),
+               changed_at = now(),
                acceptance = coalesce(acceptance, nextval('acceptance'))
            WHERE id = ANY ($1)
            RETURNING id AS "id: JobId", extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,

@@ -91,6 +91,21 @@ async fn a_setting_that_is_switched_off_or_deleted_cancels_what_waits_for_its_pa
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_that_a_person_cancels_keeps_its_last_error(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave((0..3).map(|_| Some(Answer::Status(503))));
+    let job = pull(&world).await;
+    world.drain().await;
+    control::cancel(&world.services, &world.context, job).await.unwrap();
+    let shown = world.job(job).await;
+    assert_eq!(
+        (&shown["state"], &shown["error"]),
+        (&json!("cancelled"), &json!("the feed answers HTTP 503"))
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_brief_failure_is_retried_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, json!({})).await;

@@ -144,7 +144,7 @@ mod tests {
         assert!(violations(json!({"orderNumber": "A-1", "cancel": true})).is_empty());
         let beside = violations(json!({"orderNumber": "A-1", "cancel": true, "value": 1, "items": []}));
         assert_eq!(beside.len(), 1);
-        assert_eq!((beside[0].property_path.as_str(), beside[0].code.as_ref()), ("cancel", "not_allowed"));
+        assert_eq!((beside[0].property_path.as_str(), beside[0].code), ("cancel", "not_allowed"));
         let row = |cancel: Option<bool>| {
             let mut row = json!({"orderNumber": "A-1", "value": 1});
             if let Some(cancel) = cancel {
