@@ -5,16 +5,24 @@ use std::process::ExitCode;
 
 use longshore_api::command::{Cli, moved};
 use longshore_shared::kernel::config;
+use longshore_shared::kernel::share::pace;
+use tokio::runtime::Builder;
 
 /// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     if let Some(sentence) = moved(std::env::args()) {
         let _ = writeln!(io::stderr(), "{sentence}");
         return ExitCode::from(2);
     }
-    config::parse::<Cli>().run().await
+    let runtime = Builder::new_multi_thread().worker_threads(pace::threads()).enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(config::parse::<Cli>().run()),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -4,8 +4,8 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use longshore_http::app::App;
 use longshore_http::middleware::{
-    accept, compress, cors, headers, host, private, problem, rate, request_id, revocation, share, streams,
-    time, transfer,
+    accept, compress, cors, headers, host, pace, private, problem, rate, request_id, revocation, share,
+    streams, time, transfer,
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -37,7 +37,8 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(problem::layer))
         // inside the compression, so that the bytes counted are those of the uncompressed answer
         .layer(from_fn_with_state(app.clone(), share::layer))
-        .layer(from_fn(compress::layer));
+        .layer(from_fn(compress::layer))
+        .layer(from_fn_with_state(app.clone(), pace::layer));
     // outside all layers that refuse requests: a browser hides a refusal without CORS headers from its page
     let service = match cors::of(&app.surroundings.origins) {
         Some(cors) => service.layer(from_fn_with_state(cors, cors::layer)),

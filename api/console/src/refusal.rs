@@ -53,7 +53,7 @@ pub(super) async fn layer(
     }
     // the visitor first, in whose share of memory the form is then read; nothing is read without one
     match app.tokens.authenticate(bearer(request.headers()).unwrap_or_default()).await {
-        Ok(caller) => share::current_is(caller.who()),
+        Ok(caller) => share::current_is(caller.who()).await,
         Err(problem) if problem.kind() == &UNAUTHENTICATED => return Failure::from(problem).into_response(),
         // while Postgres is away, the form is kept
         Err(_) => {}

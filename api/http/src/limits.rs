@@ -12,6 +12,7 @@ use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
 use longshore_shared::kernel::queue::{QueueError, Queues};
 use longshore_shared::kernel::rate::{Allowance, Rate, RateLimiter};
 use longshore_shared::kernel::share::Ledger;
+use longshore_shared::kernel::share::pace::Pace;
 use uuid::Uuid;
 
 /// The limits of a process; cheap to clone.
@@ -33,6 +34,8 @@ pub struct Limits {
     pub bodies: Ledger,
     /// Bytes of answers that are not read yet.
     pub answers: Ledger,
+    /// Processor time.
+    pub pace: Pace,
 }
 
 /// How long a client may send almost nothing. [`crate::middleware`] adds it to the extensions of every
@@ -79,6 +82,7 @@ impl Default for Limits {
             reader: READER,
             bodies: bodies(64),
             answers: answers(16),
+            pace: Pace::default(),
         }
     }
 }
@@ -106,6 +110,7 @@ impl Limits {
             reader: READER,
             bodies: bodies(settings.body_mib),
             answers: answers(settings.answer_mib),
+            pace: Pace::default(),
         })
     }
 }

@@ -5,6 +5,7 @@ pub mod compress;
 pub mod cors;
 pub mod headers;
 pub mod host;
+pub mod pace;
 pub mod private;
 pub mod problem;
 pub mod rate;

@@ -1,5 +1,6 @@
 //! The resources that one organisation uses, and those left for others: connections, memory, the network.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -9,13 +10,14 @@ use http::{Method, Request};
 use longshore_http::app::App;
 use longshore_http::limits::Limits;
 use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::share::Ledger;
+use longshore_shared::kernel::share::{Ledger, Who};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::AsyncReadExt as _;
 use tower::ServiceExt as _;
+use uuid::Uuid;
 
 use crate::hostile::limited;
 use crate::hostile::socket::{Server, answer, head, write};
@@ -110,7 +112,7 @@ async fn the_first_requests_with_a_token_look_it_up_once(_: PgPoolOptions, optio
     let api = &world.api;
     let mut gate = world.owner.begin().await.unwrap();
     sqlx::query("LOCK TABLE access_token IN ACCESS EXCLUSIVE MODE").execute(&mut *gate).await.unwrap();
-    let path = format!("/api/product/{}", uuid::Uuid::nil());
+    let path = format!("/api/product/{}", Uuid::nil());
     let first = join_all((0..100).map(|_| api.get(&api.user, &path)));
     let others = async {
         world.until(BEFORE_A_LOCK, 1).await;
@@ -163,6 +165,41 @@ async fn a_client_that_disconnects_keeps_its_place_until_postgres_has_finished(
     gate.rollback().await.unwrap();
     all_are_back(places).await;
     api.post(&api.user, "/api/supplier/list", Value::Null).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_busy_organisation_waits_for_a_processor_and_its_neighbour_does_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, app) = limited(&options, Limits::default()).await;
+    let (api, pace) = (&world.api, &app.limits.pace);
+    let (_, user) = neighbour(&world).await;
+    let who = Who { group: api.tenant.organisation.get(), account: Uuid::nil() };
+    let mut held: Vec<_> = std::iter::from_fn(|| pace.places().take(who, 1).ok()).collect();
+    let list = async |token: &str| api.post(token, "/api/product/list", json!({"limit": 1})).await;
+    let busy = async {
+        loop {
+            pace.used(who, Duration::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+    };
+    let turns = async {
+        let mut waiting = pin!(list(&api.user));
+        for _ in 0..20 {
+            tokio::select! {
+                reply = &mut waiting => panic!("it did not wait: {}", reply.status),
+                reply = list(&user) => reply.expect(200),
+            };
+        }
+        held.clear();
+        waiting.await.expect(200);
+    };
+    tokio::select! {
+        () = busy => {}
+        () = turns => {}
+    }
+    all_are_back(pace.places()).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -356,7 +393,7 @@ async fn a_body_with_too_many_values_for_memory_is_refused(_: PgPoolOptions, opt
     let reply = api.send(request.body(Body::from(body)).unwrap()).await.expect(413);
     assert_eq!(reply.json()["code"], "too_large");
     // realistic requests are far below it
-    let ids: Vec<String> = (0..100_000_u128).map(|n| uuid::Uuid::from_u128(n).to_string()).collect();
+    let ids: Vec<String> = (0..100_000_u128).map(|n| Uuid::from_u128(n).to_string()).collect();
     let prefer = [("prefer", "respond-async")];
     api.call_with(&api.user, Method::PUT, "/api/product/activate", json!(ids), &prefer).await.expect(202);
 }

@@ -3,6 +3,7 @@
 //!
 //! One file per subject; a new one is a line in [`measure`].
 
+mod bodies;
 mod feeds;
 mod jobs;
 mod lanes;
@@ -17,6 +18,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     rows.extend(jobs::measure(stack, effort).await?);
     rows.extend(feeds::measure(stack, effort).await?);
     rows.extend(lists::measure(stack, effort).await?);
+    rows.extend(bodies::measure(stack, effort).await?);
     rows.extend(lanes::measure(stack, effort).await?);
     Ok(rows)
 }

@@ -1,4 +1,4 @@
-//! Shares of resources that all callers use: connections of a pool, bytes of memory.
+//! Shares of resources that all callers use: connections of a pool, bytes of memory, processors.
 //!
 //! # The rule
 //!
@@ -19,16 +19,20 @@
 //! checked. Work without one (jobs, upkeep, the clean-up of an aborted request) is not limited.
 
 mod ledger;
+pub mod pace;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::ledger::{Grant, Ledger};
+use self::pace::{Pace, Turn};
 use crate::proxy::site;
 
 /// How long a request waits for places, all of its waits together.
@@ -78,14 +82,16 @@ struct Inner {
     at: Who,
     /// bytes of unread answers
     answers: Option<Ledger>,
+    pace: Option<Pace>,
     waited: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Asker {
     /// No caller yet, only an address. A caller with more unread `answers` than its share gets no connection.
     #[must_use]
-    pub fn new(address: Option<IpAddr>, answers: Option<Ledger>) -> Self {
-        Self(Arc::new(Inner { at: address.map(Who::at).unwrap_or_default(), answers, ..Inner::default() }))
+    pub fn new(address: Option<IpAddr>, answers: Option<Ledger>, pace: Option<Pace>) -> Self {
+        let at = address.map(Who::at).unwrap_or_default();
+        Self(Arc::new(Inner { at, answers, pace, ..Inner::default() }))
     }
 
     /// The one of the running request.
@@ -103,6 +109,29 @@ impl Asker {
     #[must_use]
     pub fn who(&self) -> Who {
         self.0.who.get().copied().unwrap_or(self.0.at)
+    }
+
+    /// Runs its request step by step, each as soon as it is its turn ([`pace`]).
+    pub async fn run<F: Future>(&self, request: F) -> F::Output {
+        let (mut request, mut turn) = (pin!(request), Turn::default());
+        poll_fn(|context| self.step(&mut turn, context, |context| request.as_mut().poll(context))).await
+    }
+
+    /// Runs a step, as soon as it is its turn ([`pace`]).
+    pub fn step<T>(
+        &self,
+        turn: &mut Turn,
+        context: &mut Context<'_>,
+        step: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Some(pace) = &self.0.pace else { return step(context) };
+        let place = ready!(turn.take(pace, self.who(), context));
+        let begun = Instant::now();
+        let done = step(context);
+        // by now the token may have been checked
+        pace.used(self.who(), begun.elapsed());
+        drop(place);
+        done
     }
 
     /// Refuses callers that do not read their answers.
@@ -137,9 +166,13 @@ impl Asker {
     }
 }
 
-/// Sets the caller of the running request, now that it is known.
-pub fn current_is(who: Who) {
-    let _ = ASKER.try_with(|asker| asker.as_ref().map(|asker| asker.is(who)));
+/// Sets the caller of the running request, now that it is known; what follows is a step of its own if that caller is busy.
+pub async fn current_is(who: Who) {
+    let Some(asker) = Asker::current() else { return };
+    asker.is(who);
+    if asker.0.pace.as_ref().is_some_and(|pace| pace.is_busy(who)) {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Runs something on behalf of a request.

@@ -19,12 +19,10 @@ use longshore_shared::kernel::share::{self, Asker, Grant};
 
 use crate::app::App;
 use crate::extract::Budget;
-use crate::extract::visitor::address;
 
 /// Runs the request with its share.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let address = address(&app, request.headers(), request.extensions());
-    let asker = Asker::new(address, Some(app.limits.answers.clone()));
+    let asker = request.extensions().get::<Asker>().cloned().unwrap_or_default();
     // held until the request is answered
     let budget = Budget::new(app.limits.bodies.clone(), asker.clone());
     request.extensions_mut().insert(budget.clone());

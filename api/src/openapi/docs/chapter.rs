@@ -15,12 +15,13 @@ pub(super) struct Chapter {
 }
 
 /// All chapters; `/docs` shows the first.
-pub(super) const ALL: [Chapter; 7] = [
+pub(super) const ALL: [Chapter; 8] = [
     Chapter { name: "start", title: "Start", text: include_str!("chapter/start.md") },
     Chapter { name: "access", title: "Access", text: include_str!("chapter/access.md") },
     Chapter { name: "lists", title: "Lists", text: include_str!("chapter/lists.md") },
     Chapter { name: "errors", title: "Errors", text: include_str!("chapter/errors.md") },
     Chapter { name: "jobs", title: "Jobs", text: include_str!("chapter/jobs.md") },
+    Chapter { name: "orders", title: "Orders", text: include_str!("chapter/orders.md") },
     Chapter { name: "webhooks", title: "Webhooks", text: include_str!("chapter/webhooks.md") },
     Chapter { name: "glossary", title: "Glossary", text: include_str!("../../../../docs/glossary.md") },
 ];

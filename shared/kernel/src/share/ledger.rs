@@ -120,19 +120,13 @@ impl Ledger {
     pub async fn wait(&self, who: Who, patience: Duration) -> Result<Grant, Refusal> {
         let mut granted = {
             let mut state = self.lock();
-            // waiting callers have asked before
-            let is_next = !state.waiting.contains_key(&who);
-            if is_next && self.has_room(&state, who, 1) {
-                return Ok(self.grant(&mut state, who, 1));
+            if let Some(grant) = self.at_once(&mut state, who) {
+                return Ok(grant);
             }
             if state.is_line_full(who) {
                 return Err(self.refusal(&state, who, 1));
             }
-            let (sender, receiver) = oneshot::channel();
-            state.number += 1;
-            let number = state.number;
-            state.waiting.entry(who).or_default().push_back(Waiter { number, granted: sender });
-            receiver
+            state.enters(who)
         };
         if let Ok(Ok(grant)) = tokio::time::timeout(patience, &mut granted).await {
             return Ok(grant);
@@ -150,6 +144,25 @@ impl Ledger {
             }
         }
         Err(self.refusal(&state, who, 1))
+    }
+
+    /// Takes one, however long that takes.
+    pub async fn turn(&self, who: Who) -> Grant {
+        let granted = {
+            let mut state = self.lock();
+            match self.at_once(&mut state, who) {
+                Some(grant) => return grant,
+                None => state.enters(who),
+            }
+        };
+        granted.await.unwrap_or_else(|_| self.note(who, 1))
+    }
+
+    /// One that is free, if nobody waits for it.
+    fn at_once(&self, state: &mut State, who: Who) -> Option<Grant> {
+        // waiting callers have asked before
+        let is_next = !state.waiting.contains_key(&who);
+        (is_next && self.has_room(state, who, 1)).then(|| self.grant(state, who, 1))
     }
 
     fn has_room(&self, state: &State, who: Who, amount: u64) -> bool {
@@ -230,6 +243,14 @@ impl State {
     /// What counts against the share of a caller: all of its organisation, or of its address.
     fn held(&self, who: Who) -> u64 {
         if who.has_token() { self.group(who) } else { self.account(who) }
+    }
+
+    /// Waits from now on.
+    fn enters(&mut self, who: Who) -> oneshot::Receiver<Grant> {
+        let (granted, receiver) = oneshot::channel();
+        self.number += 1;
+        self.waiting.entry(who).or_default().push_back(Waiter { number: self.number, granted });
+        receiver
     }
 
     /// Whether no more requests of a caller may wait.

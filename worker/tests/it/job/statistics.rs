@@ -2,7 +2,7 @@
 
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::ids::ProductId;
+use longshore_shared::kernel::ids::{JobId, ProductId};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::statistics;
 use longshore_shared::partner::push::Push::{Products, Stocks};
@@ -64,6 +64,12 @@ async fn pages(world: &World) -> i64 {
     services::pages_looked_at(&world.services.db.main, CONNECTIONS, &world.owner).await.unwrap()
 }
 
+/// How often the chunk of a job was executed: where the machine stalls, an attempt may fail, which read pages, too.
+async fn executions(world: &World, job: JobId) -> i32 {
+    let executions = "SELECT attempts + crashes FROM job_chunk WHERE job_id = $1";
+    sqlx::query_scalar(executions).bind(job).fetch_one(&world.owner).await.unwrap()
+}
+
 /// Makes new rows go through every kind of change by job; returns the pages that each read per row.
 #[expect(clippy::cast_precision_loss, reason = "a count of pages is far below what a float holds exactly")]
 async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str, f64)> {
@@ -80,7 +86,8 @@ async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str,
             let job = $accept.await;
             world.drain().await;
             assert_eq!(world.outcome(job).await.0, "succeeded", $what);
-            found.push(($what, (pages(world).await - before) as f64 / rows as f64));
+            let read = (pages(world).await - before) as f64;
+            found.push(($what, read / rows as f64 / f64::from(executions(world, job).await)));
         }};
     }
     looked_at!("new products", world.sync(Products, product("New")));

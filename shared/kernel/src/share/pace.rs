@@ -1,0 +1,222 @@
+//! The processor time of a process, shared by all callers.
+//!
+//! A request runs in steps, from one wait to the next, on as many threads as there are processors and [`SPARE`] more. Most steps take
+//! microseconds, but one that parses or compresses a large body takes milliseconds, and the steps of hundreds of such requests
+//! would all run before that of anyone else. So a caller that used more than [`FREE`] of the last [`PERIOD`] is busy: its steps
+//! take places first, of which there are fewer than threads. They wait for one in the order of all shares, and are never refused.
+//! A caller that is not busy waits for nobody, and the system divides the processors among the threads.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Grant, Ledger, Who};
+
+/// The time that is looked at: what was used in the running period counts, and what was used in the one before.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// What a caller may use of it before its steps take places.
+const FREE: Duration = Duration::from_millis(25);
+
+/// Threads for callers that are not busy: one for those that find a place as newcomers, and one for all others.
+const SPARE: usize = 2;
+
+/// How many threads are to run requests.
+#[must_use]
+pub fn threads() -> usize {
+    processors() + SPARE
+}
+
+fn processors() -> usize {
+    available_parallelism().map_or(1, Into::into)
+}
+
+/// The processor time of a process; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Pace(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    places: Ledger,
+    used: Mutex<Used>,
+}
+
+/// What was used, by organisation, or account without one; all callers without a token count as one.
+#[derive(Debug)]
+struct Used {
+    begun: Instant,
+    now: HashMap<Uuid, Duration>,
+    before: HashMap<Uuid, Duration>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::of(processors() as u64)
+    }
+}
+
+impl Pace {
+    /// A single busy caller may have all `processors`; then one place is left for the next.
+    fn of(processors: u64) -> Self {
+        let used = Used { begun: Instant::now(), now: HashMap::new(), before: HashMap::new() };
+        let places = Ledger::new("processors", processors + 1, processors);
+        Self(Arc::new(Inner { places, used: Mutex::new(used) }))
+    }
+
+    /// Whether the steps of a caller take places.
+    pub(super) fn is_busy(&self, who: Who) -> bool {
+        self.lock().is_busy(who.group)
+    }
+
+    /// The places of busy callers.
+    #[must_use]
+    pub fn places(&self) -> &Ledger {
+        &self.0.places
+    }
+
+    /// Counts the time of a step.
+    pub fn used(&self, who: Who, time: Duration) {
+        *self.lock().now.entry(who.group).or_default() += time;
+    }
+
+    /// What was used until now.
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        let mut used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.forget(Instant::now());
+        used
+    }
+}
+
+impl Used {
+    fn forget(&mut self, now: Instant) {
+        let age = now.saturating_duration_since(self.begun);
+        if age >= PERIOD {
+            self.before = std::mem::take(&mut self.now);
+            self.begun = now;
+        }
+        if age >= PERIOD * 2 {
+            self.before.clear();
+        }
+    }
+
+    fn is_busy(&self, group: Uuid) -> bool {
+        let of = |map: &HashMap<Uuid, Duration>| map.get(&group).copied().unwrap_or_default();
+        of(&self.now) + of(&self.before) > FREE
+    }
+}
+
+/// The place that the next step of a request waits for.
+#[derive(Default)]
+pub struct Turn(Option<Pin<Box<dyn Future<Output = Grant> + Send>>>);
+
+impl Turn {
+    /// The place for a step, or none for a step that needs none.
+    pub(super) fn take(&mut self, pace: &Pace, who: Who, context: &mut Context<'_>) -> Poll<Option<Grant>> {
+        if self.0.is_none() {
+            if !pace.is_busy(who) {
+                return Poll::Ready(None);
+            }
+            let places = pace.0.places.clone();
+            self.0 = Some(Box::pin(async move { places.turn(who).await }));
+        }
+        let Some(waiting) = &mut self.0 else { return Poll::Ready(None) };
+        let place = ready!(waiting.as_mut().poll(context));
+        self.0 = None;
+        Poll::Ready(Some(place))
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Turn").field(&self.0.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::super::Asker;
+    use super::*;
+
+    fn asker(pace: &Pace, group: u128) -> Asker {
+        let asker = Asker::new(None, None, Some(pace.clone()));
+        asker.is(Who { group: Uuid::from_u128(group), account: Uuid::from_u128(group) });
+        asker
+    }
+
+    /// Runs a step, if it is its turn.
+    fn ran(asker: &Asker) -> bool {
+        asker.run(async {}).now_or_never().is_some()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_used_much_of_the_last_time_takes_places() {
+        let pace = Pace::of(2);
+        let (busy, other) = (asker(&pace, 1), asker(&pace, 2));
+        let held: Vec<_> = (0..2).map(|_| pace.0.places.take(busy.who(), 1).unwrap()).collect();
+        assert!(ran(&busy));
+        pace.used(busy.who(), FREE);
+        assert!(ran(&busy), "as much as is free");
+        pace.used(busy.who(), Duration::from_micros(1));
+        assert!(!ran(&busy));
+        assert!(ran(&other));
+        tokio::time::advance(PERIOD).await;
+        assert!(!ran(&busy), "the period before counts");
+        tokio::time::advance(PERIOD).await;
+        assert!(ran(&busy));
+        drop(held);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_waits_runs_when_a_place_is_free() {
+        let pace = Pace::of(1);
+        let busy = asker(&pace, 1);
+        pace.used(busy.who(), FREE * 2);
+        let held = pace.0.places.take(busy.who(), 1).unwrap();
+        let waiting = tokio::spawn({
+            let busy = busy.clone();
+            async move { busy.run(async { 7 }).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(held);
+        assert_eq!(waiting.await.unwrap(), 7);
+        assert_eq!(pace.0.places.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_given_up_while_it_waits_holds_no_place() {
+        let pace = Pace::of(1);
+        let busy = asker(&pace, 1);
+        pace.used(busy.who(), FREE * 2);
+        let held = pace.0.places.take(busy.who(), 1).unwrap();
+        let mut given_up = Box::pin(busy.run(async {}));
+        assert!(given_up.as_mut().now_or_never().is_none());
+        drop(given_up);
+        drop(held);
+        assert_eq!(pace.0.places.used(), 0);
+        assert!(ran(&busy));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_busy_caller_has_all_processors_and_leaves_a_place_to_the_next() {
+        let pace = Pace::of(2);
+        let (busy, next) = (asker(&pace, 1), asker(&pace, 2));
+        for caller in [&busy, &next] {
+            pace.used(caller.who(), FREE * 2);
+        }
+        let held: Vec<_> = std::iter::from_fn(|| pace.0.places.take(busy.who(), 1).ok()).collect();
+        assert_eq!(held.len(), 2);
+        assert!(!ran(&busy));
+        assert!(ran(&next));
+    }
+}
