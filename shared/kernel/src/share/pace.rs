@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// What a caller may use of it before its steps take places.
 const FREE: Duration = Duration::from_millis(25);
 
-/// Threads for callers that are not busy: one for those that find a place as newcomers, and one for all others.
+/// Threads more than processors: one for the place that a single busy caller leaves to the next, and one for callers that are not busy.
 const SPARE: usize = 2;
 
 /// How many threads are to run requests.
