@@ -120,11 +120,16 @@ async fn an_update_is_sent_to_the_eshops_that_have_or_lose_the_product(
     let product = world.add("sku", json!({})).await;
     let [loses, gains] =
         [world.webhook(own.get(), "product_change").await, world.webhook(second, "product_change").await];
-    world.put(&product, json!({"eshops": [second], "productSku": "new sku"})).await.expect(200);
+    let change = json!({"eshops": [second], "productSku": "new sku"});
+    // the other e-shop has not heard of the product before
+    let mut all = world.put(&product, change).await.expect(200).json();
+    assert_eq!((&all["eshops"], &all["name"], &all["description"]), (&json!([second]), &json!("Anchor"), &Value::Null));
+    for own in ["id", "organisation", "createdAt", "changedAt", "version"] {
+        all.as_object_mut().unwrap().remove(own).unwrap();
+    }
     let expected = json!({
         "id": product, "organisation": world.api.tenant.organisation, "productSku": "new sku",
-        "changedFields": ["eshops", "productSku"], "fields": {"eshops": [second], "productSku": "new sku"},
-        "version": 2,
+        "changedFields": ["eshops", "productSku"], "fields": all, "version": 2,
     });
     assert_eq!(world.last_event().await, expected);
     let heard: Vec<Uuid> = sqlx::query_scalar("SELECT webhook_id FROM delivery ORDER BY webhook_id = $1")

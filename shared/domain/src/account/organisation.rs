@@ -148,7 +148,7 @@ impl Editable for Organisation {
             self.ignore_address_validation,
             self.stock_advice_close_interval as Option<i32>,
             changes_json(changes),
-            event_data(self.id, &[("name", json!(self.name))], changes),
+            event_data(self.id, &[("name", json!(self.name))], changes, Vec::new()),
         )
         .await
     }

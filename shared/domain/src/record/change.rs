@@ -40,12 +40,18 @@ pub fn changes_json(changes: &[FieldChange]) -> Value {
 /// with a space after each comma and colon.
 const EVENT_DATA_BYTES: usize = 15_000;
 
-/// `data` of the event: what the record is, what changed, and to what. Larger data shrinks to what the record is and the names
-/// of the changed fields. Its version comes with the change ([`record_change!`](longshore_kernel::record_change)).
+/// `data` of the event: what the record is, what changed, and to what, with `other` fields of the record. Larger data shrinks to
+/// what the record is and the names of the changed fields. Its version comes with the change ([`record_change!`](longshore_kernel::record_change)).
 #[must_use]
-pub fn event_data(id: Uuid, identity: &[(&str, Value)], changes: &[FieldChange]) -> Value {
+pub fn event_data(
+    id: Uuid,
+    identity: &[(&str, Value)],
+    changes: &[FieldChange],
+    other: Vec<(&str, Value)>,
+) -> Value {
     let names: Vec<&str> = changes.iter().map(|c| c.field).collect();
-    let fields: Map<_, _> = changes.iter().map(|c| (c.field.to_owned(), c.new.clone())).collect();
+    let changed = changes.iter().map(|c| (c.field.to_owned(), c.new.clone()));
+    let fields: Map<_, _> = other.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changed).collect();
     let mut data = json!({"id": id, "changedFields": names, "fields": fields});
     for (name, value) in identity {
         data[*name] = value.clone();

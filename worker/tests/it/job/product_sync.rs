@@ -149,10 +149,17 @@ async fn a_product_of_another_eshop_is_attached(_: PgPoolOptions, options: PgCon
     let world = World::new(&options).await;
     world.products(1).await;
     world.execute("DELETE FROM product_eshop").await;
-    let job = world.sync(Products, [r#"{"productSku":"P0"}"#]).await;
+    world.webhook("product_change").await;
+    let job = world.sync(Products, [r#"{"productSku":"P0","weight":7}"#]).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
     assert_eq!(world.count("SELECT count(*) FROM product_eshop").await, 1);
+    // the e-shop has not heard of the product before: the event has what it had, and what it has not
+    let all = "SELECT count(*) FROM event
+               WHERE data->'changedFields' = '[\"eshops\", \"weight\"]' AND data->'fields'->>'weight' = '7'
+                 AND data->'fields'->>'productSku' = 'P0' AND jsonb_array_length(data->'fields'->'eshops') = 1
+                 AND data->'fields'->'description' = 'null' AND data->'fields' ?& '{active,images,services,name}'";
+    assert_eq!(world.count(all).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

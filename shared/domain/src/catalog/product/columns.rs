@@ -194,7 +194,6 @@ impl<'p> Columns<'p> {
         self.kinds.push(product.kind.as_str());
         self.categories.push(product.category.map(Category::as_str));
         self.changes.push(changes_json(changes).to_string());
-        let data = event_data(product.id, product.organisation, &product.product_sku, changes);
-        self.data.push(data.to_string());
+        self.data.push(event_data(product, changes).to_string());
     }
 }

@@ -176,6 +176,11 @@ macro_rules! product_fields {
         pub fn creation(new: &Product) -> Vec<FieldChange> {
             record::creation([$(($name, json!(new.$field))),*])
         }
+
+        /// All that events may say of a product.
+        fn all(product: &Product) -> Vec<(&'static str, Value)> {
+            vec![$(($name, json!(product.$field)),)* ("images", json!(product.images)), ("services", json!(product.services))]
+        }
     };
 }
 
@@ -228,16 +233,13 @@ product_fields! {
     category, "category": Given<Category> => Option<Category>;
 }
 
-/// `data` of the event: what the product is, what changed, and to what.
+/// `data` of the event: what the product is, what changed, and to what. If its e-shops changed, it is all that the product says:
+/// an e-shop that has just been given it has heard of nothing before.
 #[must_use]
-pub fn event_data(
-    id: Uuid,
-    organisation: OrganisationId,
-    product_sku: &str,
-    changes: &[FieldChange],
-) -> Value {
-    let identity = [("organisation", json!(organisation)), ("productSku", json!(product_sku))];
-    record::event_data(id, &identity, changes)
+pub(super) fn event_data(product: &Product, changes: &[FieldChange]) -> Value {
+    let identity = [("organisation", json!(product.organisation)), ("productSku", json!(product.product_sku))];
+    let attached = changes.iter().any(|c| c.field == "eshops" && !c.old.is_null());
+    record::event_data(product.id, &identity, changes, if attached { all(product) } else { Vec::new() })
 }
 
 /// A point in time as Postgres writes it in JSON, so that every answer spells it alike.
