@@ -32,7 +32,7 @@ pub mod docs;
 mod example;
 mod expedition;
 mod find;
-mod input;
+pub mod input;
 mod job;
 mod operation;
 mod part;

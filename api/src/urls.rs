@@ -5,9 +5,13 @@ use std::any::type_name;
 
 use axum::Router;
 use axum::handler::Handler;
+use axum::middleware::from_fn;
 use axum::routing::{MethodFilter, on};
 use http::Method;
 use longshore_http::app::App;
+use longshore_http::middleware::unconditional;
+
+use crate::openapi::input;
 
 use crate::routes::account::{
     account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
@@ -242,10 +246,14 @@ pub struct Table {
 
 macro_rules! methods {
     ($($name:ident $method:ident)*) => {$(
-        /// Adds an operation.
-        pub fn $name<T: 'static, H: Handler<T, App>>(mut self, path: &'static str, handler: H) -> Self {
+        /// Adds an operation. `If-Match` is refused if its handler does not read it.
+        pub fn $name<T: 'static, I, H: Handler<T, App> + input::Handler<I>>(mut self, path: &'static str, handler: H) -> Self {
             self.routes.push(Route { method: Method::$method, path, handler: type_name::<H>() });
-            Self { router: self.router.route(path, on(MethodFilter::$method, handler)), ..self }
+            let mut leads = on(MethodFilter::$method, handler);
+            if Method::$method != Method::GET && !H::inputs().if_match {
+                leads = leads.route_layer(from_fn(unconditional::layer));
+            }
+            Self { router: self.router.route(path, leads), ..self }
         }
     )*};
 }

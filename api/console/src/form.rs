@@ -7,6 +7,7 @@ use longshore_http::extract::Failure;
 use longshore_http::extract::body::{must_be, read};
 use longshore_shared::kernel::crypto::sha256;
 use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::precondition::NOTHING;
 use longshore_shared::kernel::problem::{Kind, PRECONDITION_FAILED, Problem, Violation};
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -177,7 +178,11 @@ pub(super) fn unchanged(
     otherwise: &'static str,
 ) -> impl Fn(i64) -> Result<(), Problem> {
     move |found| {
-        if version == Some(found) { Ok(()) } else { Err(Problem::new(&PRECONDITION_FAILED, otherwise)) }
+        if version.unwrap_or(NOTHING) == found {
+            Ok(())
+        } else {
+            Err(Problem::new(&PRECONDITION_FAILED, otherwise))
+        }
     }
 }
 

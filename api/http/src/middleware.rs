@@ -15,3 +15,4 @@ pub mod share;
 pub mod streams;
 pub mod time;
 pub mod transfer;
+pub mod unconditional;

@@ -15,34 +15,34 @@ use longshore_shared::kernel::access::Permission;
 /// The input of a handler.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]
 #[derive(Debug, Default)]
-pub(super) struct Inputs {
+pub struct Inputs {
     /// The required permission; `None` if anyone may call.
-    pub(super) permission: Option<Permission>,
+    pub permission: Option<Permission>,
     /// It reads an identifier from the path.
-    pub(super) identifier: bool,
+    pub identifier: bool,
     /// Its body.
-    pub(super) body: Option<Body>,
+    pub body: Option<Body>,
     /// It supports `Idempotency-Key`.
-    pub(super) once: bool,
+    pub once: bool,
     /// It supports `Prefer`.
-    pub(super) prefer: bool,
+    pub prefer: bool,
     /// It supports `If-Match`.
-    pub(super) if_match: bool,
+    pub if_match: bool,
     /// It supports `If-None-Match`.
-    pub(super) if_none_match: bool,
+    pub if_none_match: bool,
 }
 
 /// The properties of a body other than its schema.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Body {
+pub struct Body {
     /// Whether it is required.
-    pub(super) required: bool,
+    pub required: bool,
     /// Its maximum size in bytes, if it is read whole.
-    pub(super) limit: Option<usize>,
+    pub limit: Option<usize>,
 }
 
 /// An extractor, described by the input that it reads.
-pub(super) trait Input {
+pub trait Input {
     /// Adds its input.
     fn tell(inputs: &mut Inputs);
 }
@@ -154,7 +154,7 @@ impl Input for Request {
 }
 
 /// A handler: a function of extractors.
-pub(super) trait Handler<I> {
+pub trait Handler<I> {
     /// The input of all its extractors.
     fn inputs() -> Inputs;
 }

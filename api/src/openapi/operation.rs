@@ -299,6 +299,10 @@ impl Operation {
         if self.inputs.if_match {
             errors.insert(412);
         }
+        // `If-Match` that cannot be read, or that it does not support
+        if self.route.method != Method::GET {
+            errors.insert(400);
+        }
         errors.retain(|status| !self.never.contains(status));
         errors
     }

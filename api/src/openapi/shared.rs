@@ -148,7 +148,7 @@ const PARAMETERS: &[(&str, &str, Says, &str)] = &[
     (
         "IfMatch",
         "If-Match",
-        || pattern(1..=64, "^(\\*|\"[0-9a-f]+\")$"),
+        || pattern(1..=64, "^(\\*|(W/)?\"[0-9a-f]+\")$"),
         "The `ETag` of the version to change. If the record has another version, the request is refused with 412.",
     ),
     (

@@ -3,6 +3,9 @@
 use super::answer::etag;
 use super::problem::{PRECONDITION_FAILED, Problem};
 
+/// The version of a record that does not exist.
+pub const NOTHING: i64 = 0;
+
 /// The versions from which a change may start.
 #[derive(Clone, Debug, Default)]
 pub struct Precondition(Option<Vec<String>>);
@@ -11,7 +14,7 @@ impl Precondition {
     /// A change may start from any version.
     pub const NONE: &Self = &Self(None);
 
-    /// A change must start from one of the versions with these tags; `*` means any.
+    /// A change must start from one of the versions with these tags; `*` means any that exists.
     #[must_use]
     pub fn of(tags: Vec<String>) -> Self {
         Self(Some(tags))
@@ -27,7 +30,7 @@ impl Precondition {
     pub fn check(&self, version: i64) -> Result<(), Problem> {
         let current = etag(version);
         match &self.0 {
-            Some(tags) if !tags.iter().any(|tag| *tag == "*" || *tag == current) => {
+            Some(tags) if !tags.iter().any(|tag| *tag == current || (*tag == "*" && version != NOTHING)) => {
                 Err(Problem::new(&PRECONDITION_FAILED, "the record has changed since it was read"))
             }
             _ => Ok(()),

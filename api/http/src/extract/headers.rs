@@ -9,6 +9,9 @@ use http::HeaderMap;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use longshore_shared::kernel::precondition::Precondition;
+use longshore_shared::kernel::problem::{INVALID_HEADER, Problem};
+
+use super::Failure;
 
 /// The versions from which an update may start.
 #[derive(Clone, Debug, Default)]
@@ -23,14 +26,29 @@ impl Deref for IfMatch {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
-    type Rejection = Infallible;
+    type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        // an unreadable header still requires a version, which nothing matches
-        let tags = || values(&parts.headers, IF_MATCH.as_str()).map(str::to_owned).collect();
-        let is_given = parts.headers.contains_key(IF_MATCH);
-        Ok(Self(if is_given { Precondition::of(tags()) } else { Precondition::default() }))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        if !parts.headers.contains_key(IF_MATCH) {
+            return Ok(Self::default());
+        }
+        let tags: Vec<_> = values(&parts.headers, IF_MATCH.as_str()).map(version_tag).collect();
+        let is_readable = parts.headers.get_all(IF_MATCH).iter().all(|value| value.to_str().is_ok());
+        match tags.into_iter().collect::<Option<Vec<_>>>() {
+            Some(tags) if is_readable && !tags.is_empty() => Ok(Self(Precondition::of(tags))),
+            _ => {
+                let detail = "If-Match must be the ETag of a record, in its quotes, or *";
+                Err(Problem::new(&INVALID_HEADER, detail).into())
+            }
+        }
     }
+}
+
+/// A tag as the service sends it. A proxy that compresses marks it as weak, but it still names one version.
+fn version_tag(tag: &str) -> Option<String> {
+    let strong = tag.strip_prefix("W/").unwrap_or(tag);
+    let is_quoted = strong.len() >= 2 && strong.starts_with('"') && strong.ends_with('"');
+    (tag == "*" || is_quoted).then(|| strong.to_owned())
 }
 
 /// The versions that the caller already has.

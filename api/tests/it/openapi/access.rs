@@ -45,6 +45,25 @@ async fn every_operation_but_the_public_ones_asks_for_a_token(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn no_change_ignores_if_match(_: PgPoolOptions, options: PgConnectOptions) {
+    let sample = Sample::new(&options).await;
+    let (mut supported, mut refused) = (0, 0);
+    for operation in sample.operations().into_iter().filter(|o| o.method != http::Method::GET) {
+        let request = http::Request::builder().method(operation.method).uri(operation.path);
+        let request = request.header("if-match", "\"1\"");
+        let reply = sample.api.send(request.body(axum::body::Body::empty()).unwrap()).await;
+        if operation.answers.contains(&"412".to_owned()) {
+            assert_eq!(reply.status.as_u16(), 401, "{}: {}", operation.id, reply.text);
+            supported += 1;
+        } else {
+            assert_eq!(reply.expect(400).json()["code"], "invalid_header", "{}", operation.id);
+            refused += 1;
+        }
+    }
+    assert!(supported > 30 && refused > 30, "{supported} {refused}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn every_operation_refuses_the_roles_that_it_does_not_name(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -51,7 +51,8 @@ pub fn event_data(
 ) -> Value {
     let names: Vec<&str> = changes.iter().map(|c| c.field).collect();
     let changed = changes.iter().map(|c| (c.field.to_owned(), c.new.clone()));
-    let fields: Map<_, _> = other.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changed).collect();
+    let fields: Map<_, _> =
+        other.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changed).collect();
     let mut data = json!({"id": id, "changedFields": names, "fields": fields});
     for (name, value) in identity {
         data[*name] = value.clone();

@@ -237,7 +237,8 @@ product_fields! {
 /// an e-shop that has just been given it has heard of nothing before.
 #[must_use]
 pub(super) fn event_data(product: &Product, changes: &[FieldChange]) -> Value {
-    let identity = [("organisation", json!(product.organisation)), ("productSku", json!(product.product_sku))];
+    let identity =
+        [("organisation", json!(product.organisation)), ("productSku", json!(product.product_sku))];
     let attached = changes.iter().any(|c| c.field == "eshops" && !c.old.is_null());
     record::event_data(product.id, &identity, changes, if attached { all(product) } else { Vec::new() })
 }

@@ -16,6 +16,7 @@ use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{EshopId, OrganisationId, SettingId};
+use longshore_kernel::precondition::NOTHING;
 use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -35,9 +36,7 @@ pub async fn store(
     // concurrent changes of the setting wait
     let owner = of_scope(change.connection(), scope, eshop, true).await?;
     let old = row(change.connection(), eshop).await?;
-    if let Some(old) = &old {
-        check(old.version)?;
-    }
+    check(old.as_ref().map_or(NOTHING, |old| old.version))?;
     let mut found = unknown_places(change.connection(), owner.organisation, &mappings).await?;
     let (old_id, old) = match old {
         // a setting that cannot be read is replaced, without credentials to keep

@@ -11,6 +11,7 @@ use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{OrganisationId, WmsId};
+use longshore_kernel::precondition::NOTHING;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -29,9 +30,7 @@ pub async fn store(
     // concurrent changes of the setting wait
     let organisation = of_scope(change.connection(), context.scope(), wms, true).await?;
     let stored = row(change.connection(), wms).await?;
-    if let Some(stored) = &stored {
-        check(stored.version)?;
-    }
+    check(stored.as_ref().map_or(NOTHING, |stored| stored.version))?;
     // one that cannot be read is replaced, without credentials to keep
     let old = stored.as_ref().and_then(|row| row.fields(&services.vault).ok());
     if !given.echo.is_empty() {
