@@ -7,7 +7,7 @@
 //! (the pages for operators), and this one:
 //!
 //! - [`urls`] is the table of contents: it lists every URL. [`router`] says what a request passes on its way there.
-//! - [`openapi`] generates the API document from the handlers and the rules.
+//! - [`signature`] reads what a handler takes; [`openapi`] generates the API document from that and from the rules.
 //!
 //! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`urls`], one in
 //! [`openapi`].
@@ -17,4 +17,5 @@ pub mod openapi;
 pub mod router;
 pub mod routes;
 pub mod serve;
+pub mod signature;
 pub mod urls;

@@ -5,7 +5,7 @@
 //!
 //! - The table of URLs (`urls`) gives the method and the path of a handler.
 //! - The signature of a handler gives who may call, its parameters, headers and body, and the resulting
-//!   refusals (`input`). The handler's name is the operation's id, its module the tag.
+//!   refusals ([`signature`](crate::signature)). The handler's name is the operation's id, its module the tag.
 //! - The tables of fields of `longshore_shared::list` give the records and the language of each list
 //!   (`record`).
 //! - The closed lists of problems and events give the refusals (`shared`) and the webhook events (`webhook`).
@@ -32,7 +32,6 @@ pub mod docs;
 mod example;
 mod expedition;
 mod find;
-pub mod input;
 mod job;
 mod operation;
 mod part;

@@ -11,8 +11,6 @@ use http::Method;
 use longshore_http::app::App;
 use longshore_http::middleware::unconditional;
 
-use crate::openapi::input;
-
 use crate::routes::account::{
     account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
     session, token,
@@ -31,6 +29,7 @@ use crate::routes::shipping::{carrier, preference as carrier_preference, service
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
 use crate::routes::{activity, attention, find};
+use crate::signature;
 
 /// The operations of the API.
 pub fn api() -> Table {
@@ -247,7 +246,7 @@ pub struct Table {
 macro_rules! methods {
     ($($name:ident $method:ident)*) => {$(
         /// Adds an operation. `If-Match` is refused if its handler does not read it.
-        pub fn $name<T: 'static, I, H: Handler<T, App> + input::Handler<I>>(mut self, path: &'static str, handler: H) -> Self {
+        pub fn $name<T: 'static, I, H: Handler<T, App> + signature::Handler<I>>(mut self, path: &'static str, handler: H) -> Self {
             self.routes.push(Route { method: Method::$method, path, handler: type_name::<H>() });
             let mut leads = on(MethodFilter::$method, handler);
             if Method::$method != Method::GET && !H::inputs().if_match {

@@ -4,7 +4,7 @@
 //! ```text
 //! operate                                         what operators look at and do
 //! catalog  partner  shipping  warehouse  webhook  ┐
-//! account                                         │
+//! account  calling                                │
 //! job                                             ├ domain: the records, their rules, their SQL
 //! record                                          │
 //! list                                            ┘
@@ -23,7 +23,7 @@
 //! [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
 pub use longshore_domain::{
-    account, catalog, expedition, job, list, partner, record, shipping, warehouse, webhook,
+    account, calling, catalog, expedition, job, list, partner, record, shipping, warehouse, webhook,
 };
 pub use longshore_kernel as kernel;
 pub use longshore_operate as operate;

@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["list"],
     &["record"],
     &["job"],
-    &["account"],
+    &["account", "calling"],
     &["catalog", "partner", "shipping", "warehouse", "webhook"],
     &["expedition"],
 ];

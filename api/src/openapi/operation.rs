@@ -13,11 +13,11 @@ use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, Required, Response, 
 
 use longshore_shared::list::resource::Resource;
 
-use super::input::{Handler, Inputs};
 use super::record;
 use super::routes;
 use super::schema::{ID, Said, any_of, array_of, id, named, pattern};
 use super::shared;
+use crate::signature::{Handler, Inputs};
 use crate::urls::Route;
 
 /// The default media type.

@@ -9,12 +9,14 @@
 //! expedition                                      orders, and the stock that is booked for them
 //! catalog  partner  shipping  warehouse  webhook  the business
 //! account                                         organisations and their e-shops, people, tokens, the audit
+//! calling                                         what calls of webhooks and calls of warehouse systems have in common
 //! job                                             recorded work, in chunks
 //! record                                          records that are edited by a body of fields
 //! list                                            the language of lists, and the fields of each resource
 //! ```
 
 pub mod account;
+pub mod calling;
 pub mod catalog;
 pub mod expedition;
 pub mod job;

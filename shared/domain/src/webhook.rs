@@ -7,7 +7,7 @@
 //! - A **test** ([`delivery::send_test`]) is an event that no change has caused: an [`example`](event::example) of a type, sent to
 //!   one webhook. Its entity is that webhook, which is how it is [known](event::is_test), and its body says `"test": true`.
 //! - A **subscription** ([`subscription`]) is what the API calls a webhook: an e-shop receives events of one type (or all,
-//!   `*`) at a destination. Its secrets sign every call ([`signature`]).
+//!   `*`) at a destination. Its secrets sign every call ([`signature`](crate::calling::signature)).
 //! - A **delivery** ([`delivery`]) is one event on its way to one webhook. It is a row of the live queue until it ends
 //!   (delivered, exhausted, cancelled); then it moves to the history, with its attempts.
 //! - An **attempt** is one call. After a failure, the [`schedule`] decides when the next one follows.
@@ -22,7 +22,7 @@
 //! - Two workers never send for one lane under a live lease. A worker that loses its lease starts no further call.
 //! - A lane has its own slots (`maxInFlight`), its own turn and its own failures: a slow or dead destination delays no
 //!   other.
-//! - A destination that fails repeatedly is probed, one call at a time, at growing intervals ([`breaker`]); its backlog
+//! - A destination that fails repeatedly is probed, one call at a time, at growing intervals ([`breaker`](crate::calling::breaker)); its backlog
 //!   waits without using attempts.
 //! - A webhook is disabled when its destination answers 410, or when every attempt has failed for five days. The audit has it.
 //! - While a webhook is inactive or disabled its deliveries are kept and not sent; deleting it cancels them. Both are
@@ -34,12 +34,9 @@
 //! One row of [`event::TYPES`], its name in the CHECK of `webhook.event`, its [example](event::example); then name it in the
 //! `record_change!` of the change.
 
-pub mod breaker;
 pub mod delivery;
 pub mod event;
 pub mod health;
 pub mod lane;
 pub mod schedule;
-pub(crate) mod secret;
-pub mod signature;
 pub mod subscription;

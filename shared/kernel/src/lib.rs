@@ -1,5 +1,17 @@
-//! The kernel: what serves every module, and imports nothing else of ours. Settings, database, queues, callers, problems,
-//! input, changes, clock, ids, secrets, telemetry, metrics, tombstones.
+//! The kernel: what serves every module, and imports nothing else of ours.
+//!
+//! | for | modules |
+//! | --- | --- |
+//! | callers and their requests | [`access`], [`context`], [`idempotency`], [`precondition`], [`proxy`], [`origin`], [`refusals`] |
+//! | input | [`input`], [`json`], [`unfold`], [`echo`], [`amount`], [`country`], [`currency`] |
+//! | answers | [`answer`], [`problem`], [`refused`], [`cause`] |
+//! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`place`], [`figure`] |
+//! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`] |
+//! | Redis and the store of objects | [`queue`], [`hold`], [`objects`] |
+//! | shares and limits | [`share`], [`rate`], [`quota`] |
+//! | outbound calls and secrets | [`destination`], [`address`], [`authentication`], [`crypto`], [`resealing`] |
+//! | a process | [`config`], [`services`], [`clock`], [`retry`], [`rest`], [`outage`], [`readiness`] |
+//! | what operators see | [`telemetry`], [`trace`], [`metrics`], [`activity`], [`seldom`] |
 
 pub mod access;
 pub mod activity;

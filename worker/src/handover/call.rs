@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use longshore_shared::calling::signature::Signer;
 use longshore_shared::expedition::handover::call::{Ask, Due};
 use longshore_shared::expedition::handover::lane::Lease;
 use longshore_shared::expedition::handover::outcome::{Answer, Outcome};
 use longshore_shared::expedition::handover::{refusal, schedule};
 use longshore_shared::kernel::crypto::random_offset;
 use longshore_shared::webhook::schedule::retry_after;
-use longshore_shared::webhook::signature::Signer;
 use serde_json::Value;
 use url::Url;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_shared::calling::{LEASE, Renewed};
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::lane::{self, Lease, Renewed};
+use longshore_shared::webhook::lane::{self, Lease};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -78,7 +79,7 @@ impl Keeper {
         let (tell, standing) = watch::channel(Hold::Until(until));
         let task = tokio::spawn(async move {
             // a lease that was renewed a while ago is renewed sooner, though not by a turn of a moment
-            let first = until.checked_sub(lane::LEASE.saturating_sub(RENEWAL)).unwrap_or(until);
+            let first = until.checked_sub(LEASE.saturating_sub(RENEWAL)).unwrap_or(until);
             let mut ticks = tokio::time::interval_at(first.max(Instant::now() + MARGIN), RENEWAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut ending = false;
@@ -87,7 +88,7 @@ impl Keeper {
                 let asked = Instant::now();
                 match renew(ending).await {
                     // `ToEnd` is never taken back
-                    Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + lane::LEASE)),
+                    Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + LEASE)),
                     Ok(Renewed::Yes | Renewed::ToEnd) => {
                         let changed = tell.send_replace(Hold::ToEnd);
                         if !ending {

@@ -28,7 +28,7 @@ mod warm;
 
 pub use self::fetch::{BATCH, Batch, Cursor, Due, FEW, From, fetch};
 pub(in crate::webhook) use self::lease::{HELD_BACK, hold_back, until_ending};
-pub use self::lease::{LEASE, Lease, Leased, PostgresTime, Renewed, lease, release, renew};
+pub use self::lease::{Lease, Leased, lease, release, renew};
 pub use self::outcome::{Attempt, End, Outcome, Reported, record};
 pub use self::owner::owners;
 pub use self::retry::{Retries, retries};

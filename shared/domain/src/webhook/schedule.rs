@@ -62,7 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::webhook::breaker::PAUSES;
+    use crate::calling::breaker::PAUSES;
 
     #[expect(clippy::unnecessary_wraps, reason = "it reads as what a header gave, or a wait came to")]
     fn seconds(n: u64) -> Option<Duration> {

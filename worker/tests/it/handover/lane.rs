@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use longshore_shared::calling::Renewed;
 use longshore_shared::expedition::handover::call;
 use longshore_shared::expedition::handover::lane;
 use longshore_shared::expedition::handover::outcome::{self, Answer};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::operate::standing;
-use longshore_shared::webhook::lane::Renewed;
 use longshore_testkit::services::until_locked;
 use longshore_testkit::wms::{Mischief, On};
 use longshore_worker::handover::{self, Ran};

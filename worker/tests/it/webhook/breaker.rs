@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use longshore_shared::calling::breaker::{Breaker, Sign, Tally};
 use longshore_shared::kernel::ids::{DeliveryId, EventId, WebhookId};
-use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
 use longshore_shared::webhook::{delivery, subscription};
 use longshore_testkit::receiver::{Answer, By};

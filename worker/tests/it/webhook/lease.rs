@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use longshore_shared::calling::Renewed;
 use longshore_shared::kernel::database::LEASE_CONNECTIONS;
 use longshore_shared::kernel::ids::DeliveryId;
-use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome, Renewed};
+use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome};
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};

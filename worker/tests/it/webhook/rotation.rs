@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use longshore_shared::webhook::lane::{self, Renewed};
+use longshore_shared::calling::{LEASE, Renewed};
+use longshore_shared::webhook::lane;
 use longshore_shared::webhook::subscription;
 use longshore_testkit::receiver::Answer;
 use longshore_testkit::services;
@@ -101,7 +102,7 @@ async fn a_rotation_waits_no_longer_than_a_lease_for_a_worker_that_is_gone(
     let (hook, idle) = (world.hook("/hook", json!({})).await, world.hook("/idle", json!({})).await);
     let began = Instant::now();
     rotate(&world, &idle).await;
-    assert!(began.elapsed() < lane::LEASE, "an idle lane holds up nothing");
+    assert!(began.elapsed() < LEASE, "an idle lane holds up nothing");
     // no worker renews it
     let abandoned = world.lease(&hook).await;
     let began = Instant::now();
@@ -112,7 +113,7 @@ async fn a_rotation_waits_no_longer_than_a_lease_for_a_worker_that_is_gone(
         .await
         .unwrap();
     assert!(!alive, "its holder may have begun a call");
-    assert!(began.elapsed() < lane::LEASE * 3);
+    assert!(began.elapsed() < LEASE * 3);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -104,8 +104,8 @@ async fn cases(options: &PgConnectOptions) -> (Value, Vec<bool>) {
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     let headers: Value = names.iter().map(|name| ((*name).to_owned(), json!(receipt.header(name)))).collect();
     let case = |secret: &str, body: &str, headers: &Value| json!({"secret": secret, "body": body, "headers": headers});
-    let stranger = longshore_shared::webhook::signature::new_secret();
-    let stranger = longshore_shared::webhook::signature::shown(&stranger);
+    let stranger = longshore_shared::calling::signature::new_secret();
+    let stranger = longshore_shared::calling::signature::shown(&stranger);
     let mut other_id = headers.clone();
     other_id["webhook-id"] = json!("another");
     let mut cases: Vec<_> = secrets.iter().map(|secret| case(secret, &body, &headers)).collect();

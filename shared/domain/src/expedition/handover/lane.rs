@@ -3,13 +3,12 @@
 
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
-use sqlx::PgPool;
 use tokio::time::Instant;
 
 use super::setting;
-use crate::webhook::breaker::Breaker;
-use crate::webhook::lane::{LEASE, PostgresTime, Renewed};
-use crate::webhook::signature::Signer;
+use crate::calling::breaker::Breaker;
+use crate::calling::signature::Signer;
+use crate::calling::{LEASE, PostgresTime, renewal};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
@@ -96,60 +95,13 @@ pub async fn lease(services: &Services, wms: WmsId) -> Result<Option<Lease>, Pro
     }))
 }
 
-/// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret waits for that.
-pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
-    let renewed = match renew_by(&db.leases, lease, ending, false).await? {
-        // as that of a webhook: a locked lane is waited for where this costs no other its lease
-        None => renew_by(&db.main, lease, ending, true).await?,
-        renewed => renewed,
-    };
-    Ok(renewed.unwrap_or(Renewed::No))
-}
-
-/// Nothing if the lane is locked, unless this `waits` for it.
-async fn renew_by(
-    db: &PgPool,
-    lease: &Lease,
-    ending: bool,
-    waits: bool,
-) -> Result<Option<Renewed>, sqlx::Error> {
-    let row = sqlx::query!(
-        r#"WITH free AS MATERIALIZED (
-               -- one that was released is not taken again by a statement that comes after that
-               SELECT wms_id FROM wms_lane
-               WHERE wms_id = $1 AND token = $2 AND leased_until > '-infinity' AND NOT $7
-               FOR NO KEY UPDATE SKIP LOCKED
-           ), waited AS MATERIALIZED (
-               SELECT wms_id FROM wms_lane
-               WHERE wms_id = $1 AND token = $2 AND leased_until > '-infinity' AND $7
-               FOR NO KEY UPDATE
-           ), renewed AS (
-               UPDATE wms_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
-               WHERE l.wms_id = ANY (ARRAY(SELECT wms_id FROM free UNION ALL SELECT wms_id FROM waited))
-               RETURNING l.rotations = $5 AND EXISTS (
-                   SELECT FROM wms_setting s
-                   WHERE s.wms_id = l.wms_id AND s.active AND NOT s.paused AND s.changed_at = $4) AS as_leased
-           )
-           SELECT (SELECT as_leased FROM renewed) AS as_leased,
-                  EXISTS (SELECT FROM wms_lane l
-                          WHERE l.wms_id = $1 AND l.token = $2 AND l.leased_until > '-infinity') AS "is_theirs!""#,
-        lease.wms.get(),
-        lease.token,
-        LEASE.as_secs_f64(),
-        lease.version,
-        lease.rotations,
-        ending,
-        waits,
-    )
-    .fetch_one(db)
-    .await?;
-    Ok(match row.as_leased {
-        Some(true) => Some(Renewed::Yes),
-        Some(false) => Some(Renewed::ToEnd),
-        None if row.is_theirs && !waits => None,
-        None => Some(Renewed::No),
-    })
-}
+renewal!(
+    "wms_lane",
+    "wms_id",
+    wms,
+    "EXISTS (SELECT FROM wms_setting s
+             WHERE s.wms_id = l.wms_id AND s.active AND NOT s.paused AND s.changed_at = $4)",
+);
 
 /// Gives a lease back, then answers whether something is due that another worker may have passed over meanwhile.
 pub async fn release(db: &Database, lease: &Lease) -> Result<bool, Problem> {

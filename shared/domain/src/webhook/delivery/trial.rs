@@ -89,7 +89,7 @@ pub async fn send_test(
 }
 
 /// Has the lane begin with a test, which is due before all else: it looks for nothing before its beginning. If it waits for a
-/// probe, this is the next one, and not something that was [tried before](crate::webhook::breaker::Breaker::probes_again).
+/// probe, this is the next one, and not something that was [tried before](crate::calling::breaker::Breaker::probes_again).
 async fn must_be_next(
     connection: &mut PgConnection,
     id: WebhookId,

@@ -44,7 +44,7 @@ pub struct From {
     /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
     /// delivery of an older transaction that becomes visible late sets it back.
     pub in_hand: Vec<DeliveryId>,
-    /// It is for a probe by [what was tried before](crate::webhook::breaker::Breaker::probes_again).
+    /// It is for a probe by [what was tried before](crate::calling::breaker::Breaker::probes_again).
     pub again: bool,
 }
 

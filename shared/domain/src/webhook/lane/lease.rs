@@ -5,23 +5,19 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
-use sqlx::PgPool;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::fetch::{self, Batch, FEW};
-use crate::webhook::breaker::Breaker;
-use crate::webhook::secret;
-use crate::webhook::signature::Signer;
+use crate::calling::breaker::Breaker;
+use crate::calling::signature::Signer;
+use crate::calling::{LEASE, PostgresTime, renewal, secret};
 use crate::webhook::subscription;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
-
-/// How long a lease lasts unless it is renewed.
-pub const LEASE: Duration = Duration::from_secs(3);
 
 /// A leased lane, and what is needed to send.
 #[derive(Debug)]
@@ -52,32 +48,6 @@ pub struct Lease {
     pub nothing_before: DateTime<Utc>,
     /// The clock for the timestamps of calls.
     pub time: PostgresTime,
-}
-
-/// The time by the clock of Postgres, as it was read with a lease: that of the process may be wrong.
-#[derive(Clone, Copy, Debug)]
-pub struct PostgresTime {
-    now: DateTime<Utc>,
-    read: Instant,
-}
-
-impl PostgresTime {
-    /// A time that was read at a moment.
-    pub(crate) fn new(now: DateTime<Utc>, read: Instant) -> Self {
-        Self { now, read }
-    }
-
-    /// The moment that was read: the lease had begun.
-    #[must_use]
-    pub fn read_at(&self) -> DateTime<Utc> {
-        self.now
-    }
-
-    /// The current moment; behind by the time that reading it took.
-    #[must_use]
-    pub fn now(&self) -> DateTime<Utc> {
-        self.now + self.read.elapsed()
-    }
 }
 
 /// A lane that was leased.
@@ -248,78 +218,18 @@ impl Row {
             version: self.changed_at,
             rotations: self.rotations,
             nothing_before: self.nothing_before,
-            time: PostgresTime { now: self.now, read },
+            time: PostgresTime::new(self.now, read),
         })
     }
 }
 
-/// What became of a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewed {
-    /// It lasts [`LEASE`] from before it was asked for.
-    Yes,
-    /// So it does, but the webhook was changed, is no longer active, or is held: what is under way may end, and nothing may
-    /// begin.
-    ToEnd,
-    /// It is lost, or the webhook leads elsewhere.
-    No,
-}
-
-/// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret, a
-/// deactivation and a deletion wait for that.
-pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
-    let renewed = match renew_by(&db.leases, lease, ending, false).await? {
-        // the lane is locked: it is waited for where this costs no other its lease
-        None => renew_by(&db.main, lease, ending, true).await?,
-        renewed => renewed,
-    };
-    Ok(renewed.unwrap_or(Renewed::No))
-}
-
-/// Nothing if the lane is locked, unless this `waits` for it.
-async fn renew_by(
-    db: &PgPool,
-    lease: &Lease,
-    ending: bool,
-    waits: bool,
-) -> Result<Option<Renewed>, sqlx::Error> {
-    // the rotations of the lane are read under its lock: a rotation that was committed since the statement began is seen
-    let row = sqlx::query!(
-        r#"WITH free AS MATERIALIZED (
-               -- one that was released is not taken again by a statement that comes after that
-               SELECT webhook_id FROM webhook_lane
-               WHERE webhook_id = $1 AND token = $2 AND leased_until > '-infinity' AND NOT $7
-               FOR NO KEY UPDATE SKIP LOCKED
-           ), waited AS MATERIALIZED (
-               SELECT webhook_id FROM webhook_lane
-               WHERE webhook_id = $1 AND token = $2 AND leased_until > '-infinity' AND $7
-               FOR NO KEY UPDATE
-           ), renewed AS (
-               UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
-               WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM free UNION ALL SELECT webhook_id FROM waited))
-               RETURNING l.rotations = $5 AND coalesce(l.held_until <= now(), true) AND EXISTS (
-                   SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS as_leased
-           )
-           SELECT (SELECT as_leased FROM renewed) AS as_leased,
-                  EXISTS (SELECT FROM webhook_lane l
-                          WHERE l.webhook_id = $1 AND l.token = $2 AND l.leased_until > '-infinity') AS "is_theirs!""#,
-        lease.webhook.get(),
-        lease.token,
-        LEASE.as_secs_f64(),
-        lease.version,
-        lease.rotations,
-        ending,
-        waits,
-    )
-    .fetch_one(db)
-    .await?;
-    Ok(match row.as_leased {
-        Some(true) => Some(Renewed::Yes),
-        Some(false) => Some(Renewed::ToEnd),
-        None if row.is_theirs && !waits => None,
-        None => Some(Renewed::No),
-    })
-}
+renewal!(
+    "webhook_lane",
+    "webhook_id",
+    webhook,
+    "coalesce(l.held_until <= now(), true)",
+    "EXISTS (SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4)",
+);
 
 /// Grants no lease of a lane for [`HELD_BACK`], and returns the token of its holder, which may begin no more calls from its next
 /// renewal on. Nothing where the caller may not see the webhook. This replaces a longer hold, which might be

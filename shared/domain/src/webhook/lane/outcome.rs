@@ -8,8 +8,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::late;
+use crate::calling::breaker::{self, Sign, Tally};
 use crate::list::fields::delivery::DeliveryState;
-use crate::webhook::breaker::{self, Sign, Tally};
 use crate::webhook::schedule;
 use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::lease::{LEASE, Lease, Renewed};
+use super::lease::Lease;
+use crate::calling::{LEASE, Renewed};
 use crate::webhook::event::Event;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::WebhookId;

@@ -1,8 +1,8 @@
-//! Rotation: of the secret of a webhook (`webhook::secret`), and of the keys that seal it.
+//! Rotation: of the secret of a webhook (`calling::secret`), and of the keys that seal it.
 
 use super::{authentication_place, location, lock, secret_place, shown};
+use crate::calling::secret;
 use crate::webhook::lane;
-use crate::webhook::secret;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;

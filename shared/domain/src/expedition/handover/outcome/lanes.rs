@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{Answer, Outcome};
-use crate::webhook::breaker::{self, Breaker, Tally};
+use crate::calling::breaker::{self, Breaker, Tally};
 use longshore_kernel::change::Change;
 use longshore_kernel::crypto::random_offset;
 use longshore_kernel::ids::{ExpeditionId, WmsId};

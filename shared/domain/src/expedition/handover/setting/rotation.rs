@@ -1,7 +1,7 @@
-//! Rotation: of the secret of a wms (`webhook::secret`), and of the keys that seal its setting.
+//! Rotation: of the secret of a wms (`calling::secret`), and of the keys that seal its setting.
 
 use super::{ENTITY, credentials_place, of_scope, row, secret_place};
-use crate::webhook::secret;
+use crate::calling::secret;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;

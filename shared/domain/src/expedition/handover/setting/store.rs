@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Fields, Given};
 use super::{ENTITY, credentials_place, location, of_scope, row, secret_place};
-use crate::webhook::secret;
-use crate::webhook::signature;
+use crate::calling::secret;
+use crate::calling::signature;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
 use longshore_kernel::change::Change;

@@ -5,10 +5,10 @@ use http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::{ENTITY, of_scope, open_credentials, open_secret};
+use crate::calling::PostgresTime;
+use crate::calling::signature::Signer;
 use crate::job::connection;
 use crate::job::kind::TestWms;
-use crate::webhook::lane::PostgresTime;
-use crate::webhook::signature::Signer;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;

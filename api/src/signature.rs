@@ -1,5 +1,5 @@
-//! Reads the signature of a handler: who may call, the parameters, headers and body, and the resulting
-//! refusals. This keeps the document consistent with the handlers.
+//! Reads the signature of a handler: who may call, the parameters, headers and body. The API document has the resulting refusals,
+//! and [`urls`](crate::urls) refuses `If-Match` where no handler reads it.
 
 use axum::extract::{Request, State};
 use longshore_http::extract::body::DEFAULT_LIMIT;

@@ -13,7 +13,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::lane::LEASE;
+use super::LEASE;
 use super::signature;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
@@ -56,7 +56,7 @@ pub(crate) trait Signing: Copy {
 /// Implements [`Signing`]: `signing!(WebhookId, "webhook", place, table, its key, former secrets, lane, the key of both)`.
 macro_rules! signing {
     ($id:ty, $name:literal, $place:path, $table:literal, $key:literal, $former:literal, $lane:literal, $of:literal) => {
-        impl $crate::webhook::secret::Signing for $id {
+        impl $crate::calling::secret::Signing for $id {
             const NAME: &'static str = $name;
 
             fn place(self) -> String {
@@ -101,7 +101,7 @@ macro_rules! signing {
                      )",
                     self.get(),
                     sealed,
-                    $crate::webhook::secret::OVERLAP.as_secs_f64(),
+                    $crate::calling::secret::OVERLAP.as_secs_f64(),
                 )
                 .await
             }
