@@ -213,10 +213,26 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
         let kind = claim.kind.clone().map_err(Problem::internal)?;
         line::lock(tx, kind, organisation, Some(eshop)).await?;
         insert_chunks(tx, claim.job, packed).await?;
+        void_memo(tx, claim.job).await?;
         dispatch::note(&mut change, Queue::Chunk, Some(organisation));
     }
     change.commit().await?;
     Ok(Some(Recorded { new }))
+}
+
+/// Forgets what the partner wants to get with the next request, since rows of another answer are stored from now on:
+/// [`settle`] keeps what that answer wants, once all of them are.
+async fn void_memo(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO partner_memo AS m (eshop_id, kind, source, acceptance)
+         SELECT eshop_id, kind, source, acceptance FROM job WHERE id = $1
+         ON CONFLICT (eshop_id, kind, source) DO UPDATE
+         SET memo = NULL, acceptance = greatest(m.acceptance, excluded.acceptance), changed_at = now()",
+        job.get(),
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. A
@@ -340,11 +356,13 @@ async fn insert_chunks(tx: &mut PgConnection, job: JobId, packed: Packed) -> Res
 /// was stored, and the e-shop's setting shows the error.
 pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "INSERT INTO partner_memo AS m (eshop_id, kind, source, memo)
-         SELECT j.eshop_id, j.kind, j.source, f.memo
+        "INSERT INTO partner_memo AS m (eshop_id, kind, source, memo, acceptance)
+         SELECT j.eshop_id, j.kind, j.source, f.memo, j.acceptance
          FROM job j JOIN partner_fetch f ON f.job_id = j.id
          WHERE j.id = $1 AND j.state = 'succeeded' AND j.failed = 0 AND f.memo IS NOT NULL
-         ON CONFLICT (eshop_id, kind, source) DO UPDATE SET memo = excluded.memo, changed_at = now()",
+         ON CONFLICT (eshop_id, kind, source) DO UPDATE
+         SET memo = excluded.memo, acceptance = excluded.acceptance, changed_at = now()
+         WHERE m.acceptance <= excluded.acceptance",
         job.get(),
     )
     .execute(&mut *tx)

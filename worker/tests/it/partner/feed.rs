@@ -88,6 +88,31 @@ async fn a_feed_that_was_not_completely_recorded_is_read_again(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_that_goes_back_to_an_earlier_version_is_read(_: PgPoolOptions, options: PgConnectOptions) {
+    let version = |version: &str, lines: String| {
+        Answer::Document(Document { headers: vec![(ETAG, version.to_owned())], ..document(lines) })
+    };
+    let fake = Fake::start(move |asked| match asked.header("if-none-match") {
+        Some("v1") => Answer::Status(304),
+        _ => version("v1", lines(2)),
+    })
+    .await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let other = |rows: &str| version("v2", lines(2).replace("Thing", "Other") + rows);
+    let refused = json!({"name": "nobody"}).to_string();
+    // all of it is stored, or a row is refused: in between the e-shop has what is not in the first version
+    for (rows, counts) in [("", [2, 0, 0]), (refused.as_str(), [2, 0, 1])] {
+        for (answer, counts) in [(None, [2, 0, 0]), (Some(other(rows)), counts), (None, [2, 0, 0])] {
+            fake.misbehave([answer]);
+            let job = pull(&world).await;
+            world.drain().await;
+            assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), counts), "{rows}");
+        }
+        world.execute("DELETE FROM product_eshop; DELETE FROM product; DELETE FROM partner_memo").await;
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn invalid_rows_are_refused_one_by_one_and_the_others_are_accepted(
     _: PgPoolOptions,
     options: PgConnectOptions,
