@@ -7,7 +7,7 @@ mod neighbours;
 use std::collections::BTreeSet;
 
 use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_shared::kernel::ids::{JobId, OrganisationId};
 use longshore_shared::operate::attention;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -24,16 +24,16 @@ async fn lines(world: &World, token: &str) -> Vec<Value> {
 }
 
 /// The line of a kind, if there is one.
-async fn find(world: &World, token: &str, kind: &str) -> Option<Value> {
+pub(crate) async fn find(world: &World, token: &str, kind: &str) -> Option<Value> {
     lines(world, token).await.into_iter().find(|line| line["kind"] == kind)
 }
 
 /// The line of a kind.
-async fn line(world: &World, token: &str, kind: &str) -> Value {
+pub(crate) async fn line(world: &World, token: &str, kind: &str) -> Value {
     find(world, token, kind).await.unwrap_or_else(|| panic!("there is no line about {kind}"))
 }
 
-fn path(line: &Value, action: &str) -> String {
+pub(crate) fn path(line: &Value, action: &str) -> String {
     format!("{PATH}/{}/{action}", line["id"].as_str().unwrap())
 }
 
@@ -45,6 +45,28 @@ pub(crate) async fn execute(world: &World, statement: &'static str, id: Uuid) {
 /// The same about an organisation, with a number: of minutes, or of rows.
 async fn execute_of(world: &World, statement: &'static str, organisation: OrganisationId, number: i32) {
     sqlx::query(statement).bind(organisation).bind(number).execute(&world.owner).await.unwrap();
+}
+
+/// A job of three reports of a wms, two of which were refused so many minutes ago.
+pub(crate) async fn refused_reports(world: &World, wms: Uuid, minutes_ago: i32) -> JobId {
+    sqlx::query_scalar(
+        "WITH made AS (
+             INSERT INTO job (id, kind, state, organisation_id, sequence, parameters, acceptance, total, done, changed, failed, actor_type,
+                              actor_name, created_at, finished_at)
+             SELECT uuid_v7(), 'expedition.news', 'succeeded', organisation_id, id, jsonb_build_object('wms', id), nextval('acceptance'),
+                    3, 3, 1, 2, 'token', 'x', now() - make_interval(mins => $2), now()
+             FROM wms WHERE id = $1 RETURNING id
+         ), errors AS (
+             INSERT INTO job_item_error (job_id, index, code, message, payload)
+             SELECT id, 0, 'too_many', 'items[0].expedited must come to at most what was ordered', '' FROM made
+         )
+         SELECT id FROM made",
+    )
+    .bind(wms)
+    .bind(minutes_ago)
+    .fetch_one(&world.owner)
+    .await
+    .unwrap()
 }
 
 /// The breaker opens, and a delivery waits.

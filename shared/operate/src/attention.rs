@@ -18,6 +18,7 @@ mod lines;
 mod noisy;
 mod partner;
 mod refused;
+mod reports;
 mod silence;
 mod switched_off;
 
@@ -63,6 +64,10 @@ words! {
         ExhaustedDeliveries = "exhausted_deliveries",
         /// A warehouse fails, is behind, or does not answer.
         Warehouse = "warehouse",
+        /// A warehouse packed orders that were canceled or given back.
+        ContradictedOrders = "contradicted_orders",
+        /// Reports of a warehouse were refused.
+        RefusedReports = "refused_reports",
         /// Jobs of a kind of an e-shop fail.
         FailingJobs = "failing_jobs",
         /// Syncs of a kind of an e-shop refuse their rows.
@@ -113,10 +118,12 @@ impl Kind {
     const WITHOUT_CAUSE: [Self; 5] =
         [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum, Self::NoisyOrganisation];
     /// Those that are about one thing of an organisation.
-    const OF_ORGANISATION: [Self; 8] = [
+    const OF_ORGANISATION: [Self; 10] = [
         Self::Destination,
         Self::ExhaustedDeliveries,
         Self::Warehouse,
+        Self::ContradictedOrders,
+        Self::RefusedReports,
         Self::FailingJobs,
         Self::RefusedRows,
         Self::SilentPartner,
@@ -125,8 +132,14 @@ impl Kind {
     ];
 
     /// Those that are about orders, their stocks, and the warehouses that they are handed over to.
-    const OF_ORDERS: [Self; 4] =
-        [Self::Warehouse, Self::MarkedStocks, Self::ShortStocks, Self::IncorrectOrders];
+    const OF_ORDERS: [Self; 6] = [
+        Self::Warehouse,
+        Self::ContradictedOrders,
+        Self::RefusedReports,
+        Self::MarkedStocks,
+        Self::ShortStocks,
+        Self::IncorrectOrders,
+    ];
 
     /// Whether there may be many lines of the kind.
     #[must_use]
@@ -293,7 +306,7 @@ pub async fn look(
     };
     let ((standing, mut lines), (others, counted), things) = tokio::try_join!(
         of_service,
-        lines::others(services, scope),
+        Box::pin(lines::others(services, scope)),
         switched_off::things(&services.db, scope)
     )?;
     lines.extend(others);

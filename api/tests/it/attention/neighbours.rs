@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::exhausted::is_exhausted;
 use super::missed::{pull, sync};
-use super::{FAILS, execute, execute_of, line, lines};
+use super::{FAILS, execute, execute_of, line, lines, refused_reports};
 use crate::console::{job, webhook};
 use crate::product::{MIGRATIONS, World};
 
@@ -83,6 +83,28 @@ async fn many_failed_jobs_do_not_hide_that_of_another(_: PgPoolOptions, options:
     failed(&world, &neighbour, 1).await;
     let page = format!("/console/eshop/{}", world.api.tenant.eshop);
     each_is_listed(&world, &neighbour, "failing_jobs", 20, page).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn many_warehouses_whose_reports_were_refused_do_not_hide_that_of_another(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (neighbour, _) = world.stranger().await;
+    let older = refused_reports(&world, world.api.tenant.wms, 60).await;
+    let others: Vec<Uuid> = sqlx::query_scalar(
+        "INSERT INTO wms (id, organisation_id, name, distribution_center, store_key, internal_id)
+         SELECT uuid_v7(), $1, 'Depot ' || n, uuid_v7(), 'X', 'I' || n FROM generate_series(1, 30) AS n RETURNING id",
+    )
+    .bind(neighbour.organisation)
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    for wms in others {
+        refused_reports(&world, wms, 1).await;
+    }
+    each_is_listed(&world, &neighbour, "refused_reports", 20, format!("/console/job/{older}")).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -3,6 +3,7 @@
 mod attention;
 mod list;
 mod page;
+mod reports;
 
 use longshore_shared::kernel::access::Role;
 use longshore_testkit::world::Tenant;

@@ -11,7 +11,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
 
-use super::{Counted, Kind, Line, Owner, Severity, destination, noisy, partner, refused};
+use super::{Counted, Kind, Line, Owner, Severity, destination, noisy, partner, refused, reports};
 use crate::order::attention::{self as orders, Counts, Silent};
 use crate::standing::{Shown, Standing, Verdict};
 
@@ -51,10 +51,13 @@ pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Li
 
 /// Lines about orders, their stocks, and the warehouses that they are handed over to; and their counts.
 pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counts), Problem> {
-    let (counts, silent) =
-        tokio::try_join!(orders::count(&services.db, scope), orders::silent(&services.db, scope))?;
-    let now = services.clock.now();
-    let warehouses = silent.iter().map(|warehouse| of_warehouse(warehouse, now));
+    let (db, now) = (&services.db, services.clock.now());
+    let (counts, silent, reports) = tokio::try_join!(
+        orders::count(db, scope),
+        orders::silent(db, scope),
+        reports::lines(db, scope, now)
+    )?;
+    let warehouses = silent.iter().map(|warehouse| of_warehouse(warehouse, now)).chain(reports);
     let lines = warehouses.chain(sums_of_orders(&counts).into_iter().filter_map(Sum::line)).collect();
     Ok((lines, counts))
 }

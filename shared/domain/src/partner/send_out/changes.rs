@@ -13,7 +13,7 @@ use longshore_kernel::services::Services;
 /// together.
 const DEBOUNCE_SECONDS: f64 = 3.0;
 
-/// The pause after a send-out has failed permanently, unless the setting is changed, in seconds.
+/// The pause after a send-out has failed permanently, unless another one succeeds or the setting is stored again, in seconds.
 const REST_SECONDS: f64 = 900.0;
 
 /// Changes (one a statement) that one look takes.
@@ -49,12 +49,12 @@ pub async fn dispatch(services: &Services) -> Result<u64, Problem> {
                       coalesce((SELECT o.next_at FROM stock_send_out o WHERE o.eshop_id = s.eshop_id), '-infinity') AS next_at
                FROM integration_setting s JOIN eshop e ON e.id = s.eshop_id AND e.active
                WHERE s.active AND s.stock_sync_enabled AND EXISTS (SELECT FROM stock_due d WHERE d.eshop_id = s.eshop_id)
+                 -- the error of the last send-out, until one succeeds or the setting is stored again
+                 AND NOT coalesce(s.error_kind = 'stock.send' AND s.error_at > now() - make_interval(secs => $2), false)
                  -- asked of each e-shop by itself: joined with all jobs, their whole history may be read every second
                  AND (SELECT true FROM job j WHERE j.eshop_id = s.eshop_id AND j.kind = 'stock.send'
                         AND j.created_at > now() - interval '2 days'
-                        AND ((j.source = 'changes' AND j.state IN ('queued', 'running', 'retrying'))
-                             OR (j.state = 'failed' AND j.finished_at > s.changed_at
-                                 AND j.finished_at > now() - make_interval(secs => $2)))
+                        AND j.source = 'changes' AND j.state IN ('queued', 'running', 'retrying')
                       LIMIT 1) IS NULL
            ), ready AS (
                SELECT eshop_id, organisation_id FROM due WHERE next_at <= now()

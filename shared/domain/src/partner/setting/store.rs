@@ -90,11 +90,25 @@ pub async fn store(
             listing::forget_beyond(change.connection(), eshop, &inventories).await?;
         }
         follow(&mut change, context, eshop, Some(given.wanted.integration)).await?;
+    } else {
+        forgive(change.connection(), eshop).await?;
     }
     let stored = row(change.connection(), eshop).await?.ok_or_else(|| Problem::not_found(ENTITY))?;
     let stored = stored.read(&services.vault)?.with_block(change.connection()).await?;
     let answer = stored.answer()?;
     change.answer(context.claim, answer).await
+}
+
+/// Forgets what went wrong: who stores a setting again has mended the partner, and what rests because of the error goes on.
+async fn forgive(connection: &mut PgConnection, eshop: EshopId) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE integration_setting SET error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL
+         WHERE eshop_id = $1 AND error IS NOT NULL",
+        eshop.get(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Deletes a setting (`DELETE`): it is gone until it is created again.

@@ -2,13 +2,13 @@
 
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::send_out::Extent;
-use longshore_testkit::receiver::Receiver;
+use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{accept, count_stock, dispatch, last_job};
+use super::{AGAIN, accept, count_stock, dispatch, last_job};
 use crate::job::support::World;
 use crate::partner::baselinker::store_setting;
 
@@ -58,6 +58,40 @@ async fn stocks_are_sent_to_a_feed_line_by_line(_: PgPoolOptions, options: PgCon
     accept(&world, Extent::Comparison).await;
     world.drain().await;
     assert_eq!(receiver.receipts().len(), 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn changes_are_sent_at_once_again_when_a_feed_that_refused_them_takes_stocks(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, receiver) = start(&options).await;
+    let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
+    let mut quantity = 10;
+    for mended_by in ["a send-out", "the setting"] {
+        let mut change = async || {
+            quantity += 1;
+            count_stock(&world, &[(0, quantity)]).await;
+            world.execute(AGAIN).await;
+            dispatch(&world).await
+        };
+        receiver.answer("/feed", Answer::Status(400));
+        assert_eq!(change().await, 1);
+        assert_eq!(world.outcome(last_job(&world).await).await.0, "failed");
+        receiver.answer("/feed", Answer::Status(204));
+        assert_eq!(change().await, 0, "it may refuse them again");
+        match mended_by {
+            "the setting" => store_setting(&world, &receiver.url("/feed"), fields.clone()).await,
+            _ => {
+                accept(&world, Extent::Everything).await;
+                world.drain().await;
+            }
+        }
+        assert_eq!(world.count("SELECT count(*) FROM integration_setting WHERE error IS NOT NULL").await, 0);
+        let sent = receiver.receipts().len();
+        assert_eq!(change().await, 1, "{mended_by}");
+        assert_eq!(receiver.receipts().len(), sent + 1, "{mended_by}");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
