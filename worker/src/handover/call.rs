@@ -144,7 +144,7 @@ impl Target {
             (Ask::Take, 200 | 201 | 202 | 204) => Answer::Taken(internal_id(&json_of(reply))),
             // it has this number
             (Ask::Take, 409) => Answer::Taken(None),
-            (Ask::Take, 422) => Answer::Refused(refusal::errors(&json_of(reply))),
+            (Ask::Take, 422) => Answer::Refused(refusal::errors(&json_of(reply), &excerpt(&reply.body))),
             (Ask::Take, 410) => Answer::Refused(refusal::out_of_date()),
             (Ask::GiveBack, 200 | 204 | 404 | 410) => Answer::GivenBack,
             (Ask::GiveBack, 409) => Answer::Kept,

@@ -233,6 +233,20 @@ async fn an_error_is_shown_until_its_order_is_taken(_: PgPoolOptions, options: P
         let error = last_error().await;
         assert_eq!((&error["message"], &error["expedition"]), (&json!("answered 400"), &json!(order)));
     }
+    // that of an order that is taken before it gives way to it
+    let other = depot.send("A-4").await;
+    depot.system.misbehave(On::Order(other.get()), Mischief::Status(500));
+    depot.drain().await;
+    assert_eq!(last_error().await["expedition"], json!(other));
+    sqlx::query("UPDATE expedition_handover SET handover_next_attempt_at = now() WHERE id = $1")
+        .bind(other)
+        .execute(&depot.place.world.owner)
+        .await
+        .unwrap();
+    depot.drain().await;
+    depot.must_be(other, "awaiting_processing", Some("accepted")).await;
+    let error = last_error().await;
+    assert_eq!((&error["message"], &error["expedition"]), (&json!("answered 400"), &json!(order)));
     depot.time_passes().await;
     depot.drain().await;
     depot.must_be(order, "awaiting_processing", Some("accepted")).await;

@@ -10,9 +10,9 @@ const MOST: usize = 100;
 /// Characters that are kept of a path, a message and a code.
 const LENGTHS: [usize; 3] = [255, 1_000, 100];
 
-/// The errors of a refusal, by the body of its answer; one in general where it names none.
+/// The errors of a refusal, by the body of its answer; where it names none, one in general with what it `said`.
 #[must_use]
-pub fn errors(body: &Value) -> Value {
+pub fn errors(body: &Value, said: &str) -> Value {
     let read = |violation: &Value| {
         let text = |name: &str, length: usize| {
             let text = violation[name].as_str()?;
@@ -26,7 +26,11 @@ pub fn errors(body: &Value) -> Value {
     };
     let errors: Vec<Value> =
         body["violations"].as_array().into_iter().flatten().filter_map(read).take(MOST).collect();
-    if errors.is_empty() { alone(REFUSED, "the warehouse does not take the order") } else { errors.into() }
+    if !errors.is_empty() {
+        return errors.into();
+    }
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    alone(REFUSED, &format!("the warehouse does not take the order{said}"))
 }
 
 /// The code of a violation that has none.
@@ -59,7 +63,7 @@ mod tests {
             {"propertyPath": "items[0].product", "message": "unknown\0 here", "code": "unknown_product", "more": [1]},
             {"message": "x".repeat(2_000)}, {"message": 7}, "no", {"message": " "},
         ]});
-        let errors = errors(&body);
+        let errors = errors(&body, "no");
         assert_eq!(errors.as_array().unwrap().len(), 2);
         assert_eq!(errors[0]["propertyPath"], "items[0].product");
         assert_eq!(errors[0]["message"], "unknown here");
@@ -73,15 +77,21 @@ mod tests {
         for body in
             [Value::Null, json!([]), json!({"violations": []}), json!({"violations": {"message": "x"}})]
         {
-            let errors = errors(&body);
-            assert_eq!(errors[0]["propertyPath"], "");
-            assert_eq!(errors[0]["code"], "refused_by_warehouse");
+            for (said, message) in [
+                ("", "the warehouse does not take the order"),
+                ("No DHL here", "the warehouse does not take the order: No DHL here"),
+            ] {
+                let errors = errors(&body, said);
+                assert_eq!(errors[0]["propertyPath"], "");
+                assert_eq!(errors[0]["code"], "refused_by_warehouse");
+                assert_eq!(errors[0]["message"], message);
+            }
         }
     }
 
     #[test]
     fn no_more_than_a_hundred_are_kept() {
         let body = json!({"violations": vec![json!({"message": "x"}); 1_000]});
-        assert_eq!(errors(&body).as_array().unwrap().len(), MOST);
+        assert_eq!(errors(&body, "").as_array().unwrap().len(), MOST);
     }
 }

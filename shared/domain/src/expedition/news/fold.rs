@@ -9,9 +9,10 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::row::{Cancel, Of, Row, Sent};
-use super::subject::{Fixed, Known};
+use super::subject::{Fixed, Known, Left};
 use crate::expedition::handover::{KEPT, given_back, is_asked_for, kept};
 use crate::expedition::order::{Item, Order, State};
+use crate::expedition::report::merged;
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::{ExpeditionItemId, ProductId, StockId};
 use longshore_kernel::problem::Violation;
@@ -63,6 +64,8 @@ pub(super) struct Fold<'o> {
     pub(super) known: Known,
     /// Present where it is packed now.
     pub(super) left: Option<Vec<Gone>>,
+    /// Items whose lots or serial numbers came after the order was packed: they are known only now.
+    pub(super) detailed: Vec<Gone>,
     pub(super) strays: Vec<Stray>,
     /// What became of a cancel that was asked for.
     pub(super) cancel: Option<&'static str>,
@@ -87,6 +90,7 @@ impl<'o> Fold<'o> {
             state: order.state.clone(),
             known,
             left: None,
+            detailed: Vec::new(),
             strays: Vec::new(),
             cancel: None,
             kept: Vec::new(),
@@ -97,7 +101,9 @@ impl<'o> Fold<'o> {
     pub(super) fn is_change(&self) -> bool {
         let state = |state: &State| State { handover: None, canceling_from: None, ..state.clone() };
         let known = |known: &Known| Known { internal_id: None, handover_error: None, ..known.clone() };
-        state(&self.state) != state(&self.order.state) || known(&self.known) != known(&self.had)
+        state(&self.state) != state(&self.order.state)
+            || known(&self.known) != known(&self.had)
+            || !self.detailed.is_empty()
     }
 
     /// Whether it gives its pieces back.
@@ -109,6 +115,11 @@ impl<'o> Fold<'o> {
     pub(super) fn left(&self) -> Option<impl Fn(ExpeditionItemId) -> i32> {
         let left = self.left.as_ref()?;
         Some(|item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.pieces))
+    }
+
+    /// How many pieces of an item left when it was packed.
+    pub(super) fn packed_before(&self) -> impl Fn(ExpeditionItemId) -> i32 {
+        |item| self.fixed.left.get(&item).map_or(0, |left| left.pieces)
     }
 
     /// Whether everything that was ordered has left; none: it is not packed now.
@@ -123,17 +134,15 @@ impl<'o> Fold<'o> {
         }
         match self.standing(row.number) {
             Standing::NotYet => return Err(not_handed_over(row.number)),
-            Standing::Old(number) => return Err(self.take_of_old(row, number)),
+            Standing::Old(number) => return self.take_of_old(row, number),
             Standing::Has => {}
         }
-        let leaves = match (row.is_packed(), self.state.status.is_packed()) {
-            (false, _) => None,
-            (true, false) => Some(leaving(&self.order.items, row.items.as_deref())?),
-            (true, true) => {
-                self.contradict_nothing(row)?;
-                None
-            }
-        };
+        let (mut leaves, mut details) = (None, Vec::new());
+        match (row.is_packed(), self.state.status.is_packed()) {
+            (false, _) => {}
+            (true, false) => leaves = Some(leaving(&self.order.items, row.items.as_deref())?),
+            (true, true) => details = self.details(row)?,
+        }
         self.must_be_possible(row)?;
         self.accept();
         if let Some(cancel) = row.cancel {
@@ -145,6 +154,7 @@ impl<'o> Fold<'o> {
         if leaves.is_some() {
             self.left = leaves;
         }
+        self.add_details(details);
         self.merge_parcels(row);
         if self.state.handover.is_some() && row.internal_id.is_some() {
             self.known.internal_id.clone_from(&row.internal_id);
@@ -166,14 +176,35 @@ impl<'o> Fold<'o> {
             self.kept.push(row.kept());
             return Ok(());
         }
+        if self.are_parcels_of_stray(row, row.number.or(self.fixed.number).unwrap_or(0)) {
+            return self.take_parcels(row);
+        }
         Err(match self.standing(row.number) {
             Standing::Old(number) => old_number(number),
             _ => Refused::new("expedition", "not_handed_over", "is canceled, and not handed over"),
         })
     }
 
-    fn take_of_old(&mut self, row: &Row, number: i32) -> Refused {
-        if row.is_packed() { self.stray(row, number, "the order was given back") } else { old_number(number) }
+    fn take_of_old(&mut self, row: &Row, number: i32) -> Result<(), Refused> {
+        if row.is_packed() {
+            return Err(self.stray(row, number, "the order was given back"));
+        }
+        if self.are_parcels_of_stray(row, number) { self.take_parcels(row) } else { Err(old_number(number)) }
+    }
+
+    /// Whether a report has only parcels, of pieces that left under that number.
+    fn are_parcels_of_stray(&self, row: &Row, number: i32) -> bool {
+        row.status.is_none()
+            && row.cancel.is_none()
+            && !row.parcels.is_empty()
+            && self.fixed.strays.contains(&number)
+    }
+
+    fn take_parcels(&mut self, row: &Row) -> Result<(), Refused> {
+        self.must_have_room(row)?;
+        self.merge_parcels(row);
+        self.kept.push(row.kept());
+        Ok(())
     }
 
     fn standing(&self, number: Option<i32>) -> Standing {
@@ -207,19 +238,20 @@ impl<'o> Fold<'o> {
     fn stray(&mut self, row: &Row, number: i32, why: &str) -> Refused {
         let message = format!("does not change: {why}. It was packed, so its pieces left the stock");
         let refused = Refused { is_taken: true, ..Refused::new("status", "contradiction", message) };
-        if self.fixed.strays.contains(&number) {
-            self.kept.push(row.kept());
+        if let Err(refused) = self.must_have_room(row) {
             return refused;
         }
-        match leaving(self.items_of(number), row.items.as_deref()) {
-            Ok(gone) => {
-                self.fixed.strays.insert(number);
-                self.strays.push(Stray { number, news: row.id.clone(), gone });
-                self.kept.push(row.kept());
-                refused
+        if !self.fixed.strays.contains(&number) {
+            match leaving(self.items_of(number), row.items.as_deref()) {
+                Ok(gone) => self.strays.push(Stray { number, news: row.id.clone(), gone }),
+                Err(refused) => return refused,
             }
-            Err(refused) => refused,
+            self.fixed.strays.insert(number);
         }
+        // what is under way can be tracked
+        self.merge_parcels(row);
+        self.kept.push(row.kept());
+        refused
     }
 
     /// Refuses what the warehouse cannot say of an order that it has.
@@ -234,6 +266,11 @@ impl<'o> Fold<'o> {
             let message = format!("must not be accepted: the order is {status}, and no cancel was asked for");
             return Err(Refused::new("cancel", "contradiction", message));
         }
+        self.must_have_room(row)
+    }
+
+    /// Refuses parcels beyond what an order may have.
+    fn must_have_room(&self, row: &Row) -> Result<(), Refused> {
         let is_new = |number: &&str| !self.known.parcels.iter().any(|known| known.number == **number);
         let numbers: HashSet<&str> = row.parcels.iter().map(|parcel| parcel.number.as_str()).collect();
         if self.known.parcels.len() + numbers.iter().filter(|number| is_new(number)).count() > MAX_PARCELS {
@@ -305,7 +342,7 @@ impl<'o> Fold<'o> {
                 None => known.parcels.push(parcel.clone()),
             }
         }
-        known.tracking = known.tracking.after(&row.parcels, &before, &known.parcels);
+        known.tracking = known.tracking.after(&merged(&row.parcels), &before, &known.parcels);
     }
 
     /// The items that it had under that number.
@@ -314,24 +351,63 @@ impl<'o> Fold<'o> {
         former.map_or(self.order.items.as_slice(), |(_, items)| items.as_slice())
     }
 
-    /// Refuses items that differ from those with which it was packed.
-    fn contradict_nothing(&self, row: &Row) -> Result<(), Refused> {
-        let Some(sent) = row.items.as_deref() else { return Ok(()) };
-        let leaves = leaving(&self.order.items, Some(sent))?;
-        let left = |item: ExpeditionItemId| match &self.left {
-            Some(left) => left.iter().find(|gone| gone.item == item).map(|gone| gone.pieces),
-            None => self.fixed.left.get(&item).copied(),
-        };
-        let differs = |gone: &&Gone| left(gone.item).is_some_and(|pieces| pieces != gone.pieces);
-        match leaves.iter().find(differs) {
-            None => Ok(()),
-            Some(gone) => {
+    /// The lots and serial numbers of a packed order that are known only by this report. Refuses what differs from what was
+    /// reported before.
+    fn details(&self, row: &Row) -> Result<Vec<Gone>, Refused> {
+        let Some(sent) = row.items.as_deref() else { return Ok(Vec::new()) };
+        let mut details = Vec::new();
+        for mut gone in leaving(&self.order.items, Some(sent))? {
+            let Some(left) = self.left_of(gone.item) else { continue };
+            let differs = |what: &str, was: &str| {
+                let message =
+                    format!("must say that {what} of item {} is {was}, as was reported before", gone.item);
+                Refused::new("items", "contradiction", message)
+            };
+            if gone.pieces != left.pieces {
                 let message = format!(
                     "must say that {} of item {} left, as was reported when the order was packed",
-                    left(gone.item).unwrap_or_default(),
-                    gone.item
+                    left.pieces, gone.item
                 );
-                Err(Refused::new("items", "contradiction", message))
+                return Err(Refused::new("items", "contradiction", message));
+            }
+            let lots = (!gone.lots.is_empty()).then(|| gone.lots.join(", "));
+            match (&lots, &left.lot) {
+                (Some(lots), Some(lot)) if lots != lot => return Err(differs("the lot", lot)),
+                _ => {}
+            }
+            if !gone.serials.is_empty() && !left.serials.is_empty() && gone.serials != left.serials {
+                return Err(differs("serialNumbers", &left.serials.join(", ")));
+            }
+            let is_new = (lots.is_some() && left.lot.is_none())
+                || (!gone.serials.is_empty() && left.serials.is_empty());
+            if is_new {
+                gone.lots = lots.or(left.lot).into_iter().collect();
+                gone.serials = if gone.serials.is_empty() { left.serials } else { gone.serials };
+                details.push(gone);
+            }
+        }
+        Ok(details)
+    }
+
+    /// What is known to have left of an item.
+    fn left_of(&self, item: ExpeditionItemId) -> Option<Left> {
+        let gone = self.left.iter().flatten().chain(&self.detailed).find(|gone| gone.item == item);
+        match gone {
+            None => self.fixed.left.get(&item).cloned(),
+            Some(gone) => Some(Left {
+                pieces: gone.pieces,
+                lot: (!gone.lots.is_empty()).then(|| gone.lots.join(", ")),
+                serials: gone.serials.clone(),
+            }),
+        }
+    }
+
+    fn add_details(&mut self, details: Vec<Gone>) {
+        for gone in details {
+            let known = self.left.iter_mut().flatten().chain(&mut self.detailed);
+            match known.into_iter().find(|known| known.item == gone.item) {
+                Some(known) => *known = gone,
+                None => self.detailed.push(gone),
             }
         }
     }

@@ -76,7 +76,8 @@ impl Movements {
         origin: &Origin,
         folds: &[Fold<'_>],
     ) -> Result<(), sqlx::Error> {
-        let left: Vec<&Gone> = folds.iter().flat_map(|fold| fold.left.iter().flatten()).collect();
+        let left: Vec<&Gone> =
+            folds.iter().flat_map(|fold| fold.left.iter().flatten().chain(&fold.detailed)).collect();
         if left.is_empty() && self.kinds.is_empty() {
             return Ok(());
         }

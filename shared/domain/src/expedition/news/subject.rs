@@ -22,6 +22,14 @@ pub(super) struct Known {
     pub(super) handover_error: Option<&'static str>,
 }
 
+/// What left of an item, as its record says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) pieces: i32,
+    pub(super) lot: Option<String>,
+    pub(super) serials: Vec<String>,
+}
+
 /// The rest of what is looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fixed {
@@ -32,7 +40,7 @@ pub(super) struct Fixed {
     /// Numbers whose pieces have left although the order did not have that number.
     pub(super) strays: HashSet<i32>,
     /// What left of its items, where it is packed and a report says it again.
-    pub(super) left: HashMap<ExpeditionItemId, i32>,
+    pub(super) left: HashMap<ExpeditionItemId, Left>,
     /// The items that it had up to those numbers, where others have replaced them since and one of these may be packed.
     pub(super) former: BTreeMap<i32, Vec<Item>>,
 }
@@ -163,13 +171,14 @@ async fn parcels(
 async fn left(
     connection: &mut PgConnection,
     of: &[Uuid],
-) -> Result<HashMap<Uuid, HashMap<ExpeditionItemId, i32>>, sqlx::Error> {
-    let mut left: HashMap<Uuid, HashMap<ExpeditionItemId, i32>> = HashMap::new();
+) -> Result<HashMap<Uuid, HashMap<ExpeditionItemId, Left>>, sqlx::Error> {
+    let mut left: HashMap<Uuid, HashMap<ExpeditionItemId, Left>> = HashMap::new();
     if of.is_empty() {
         return Ok(left);
     }
     let rows = sqlx::query!(
-        r#"SELECT i.expedition_id, i.id AS "id: ExpeditionItemId", i.expedited AS "expedited!"
+        r#"SELECT i.expedition_id, i.id AS "id: ExpeditionItemId", i.expedited AS "expedited!", i.assigned_lot,
+                  coalesce(i.serial_numbers, '{}') AS "serials!"
            FROM unnest($1::uuid[]) AS g (id)
            JOIN expedition_item i ON i.expedition_id = ANY (ARRAY[g.id]) AND i.expedited IS NOT NULL"#,
         of,
@@ -177,7 +186,8 @@ async fn left(
     .fetch_all(connection)
     .await?;
     for row in rows {
-        left.entry(row.expedition_id).or_default().insert(row.id, row.expedited);
+        let gone = Left { pieces: row.expedited, lot: row.assigned_lot, serials: row.serials };
+        left.entry(row.expedition_id).or_default().insert(row.id, gone);
     }
     Ok(left)
 }

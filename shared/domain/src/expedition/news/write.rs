@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::fold::Fold;
+use super::fold::{Fold, Gone};
 use super::goods::Movements;
 use super::parcels;
 use super::row::Row;
@@ -111,6 +111,12 @@ fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
             changes.push(FieldChange { field, old, new });
         }
     };
+    let detail =
+        |lots: &[String], serials: &[String]| json!({"assignedLot": lots.first(), "serialNumbers": serials});
+    let detailed = |of: fn(&Gone) -> (&[String], &[String])| -> Value {
+        fold.detailed.iter().map(|gone| detail(of(gone).0, of(gone).1)).collect()
+    };
+    add("items", detailed(|_| (&[], &[])), detailed(|gone| (&gone.lots, &gone.serials)));
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));
     for ((field, old), (_, new)) in had.times.shown().into_iter().zip(known.times.shown()) {
@@ -175,6 +181,9 @@ fn event(fold: &Fold<'_>, tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)
     let (old, new) = (fold.order.state.status, fold.state.status);
     let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
     let changes = changes(fold);
+    if !fold.detailed.is_empty() {
+        further.extend(fold.order.packed(fold.packed_before()));
+    }
     if old != new {
         further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));
         further.extend(fold.left().into_iter().flat_map(|left| fold.order.packed(left)));

@@ -65,7 +65,9 @@ pub async fn store(
         .is_none_or(|old| !old.wanted.is_same_partner(&given.wanted) || old.credentials != credentials);
     let unchanged =
         old.as_ref().is_some_and(|old| old.wanted == given.wanted && old.credentials == credentials);
-    if !unchanged {
+    if unchanged {
+        forgive(change.connection(), eshop).await?;
+    } else {
         let id = old_id.unwrap_or_else(SettingId::new);
         let sealed = serde_json::to_vec(&credentials).map_err(Problem::internal)?;
         let sealed = services.vault.seal(&place(id), &sealed).map_err(Problem::internal)?;
@@ -90,8 +92,6 @@ pub async fn store(
             listing::forget_beyond(change.connection(), eshop, &inventories).await?;
         }
         follow(&mut change, context, eshop, Some(given.wanted.integration)).await?;
-    } else {
-        forgive(change.connection(), eshop).await?;
     }
     let stored = row(change.connection(), eshop).await?.ok_or_else(|| Problem::not_found(ENTITY))?;
     let stored = stored.read(&services.vault)?.with_block(change.connection()).await?;

@@ -67,6 +67,53 @@ async fn reports_of_a_request_are_one_change_from_the_first_to_the_last(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn lots_and_serial_numbers_that_come_after_the_packing_are_added(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 2).await;
+    place.world.webhook("*").await;
+    place.count(&[(0, 5), (1, 5)]).await;
+    let order = place.send("A", &[(0, 2), (1, 1)]).await;
+    let items = |first: Value| {
+        let mut items = json!([{"productSku": "P0", "expedited": 2}, {"productSku": "P1", "expedited": 1}]);
+        items[0].as_object_mut().unwrap().extend(first.as_object().unwrap().clone());
+        items
+    };
+    // it overtakes the report of the packing
+    take(&place, &[news("2", order, json!({"status": "carrier_picked_up", "at": at(12)}))]).await;
+    let before = read(&place, order).await;
+    let late = json!({"lot": "L-7", "serialNumbers": ["S1", "S2"]});
+    let packed = json!({"status": "waiting_for_the_carrier", "at": at(12), "items": items(late)});
+    take(&place, &[news("1", order, packed)]).await;
+    let after = read(&place, order).await;
+    assert_eq!(after["version"], before["version"].as_i64().unwrap() + 1);
+    let stored: Vec<(Option<String>, Option<Vec<String>>)> = sqlx::query_as(
+        "SELECT assigned_lot, serial_numbers FROM expedition_item WHERE expedition_id = $1 ORDER BY position",
+    )
+    .bind(order)
+    .fetch_all(&place.world.owner)
+    .await
+    .unwrap();
+    let first = (Some("L-7".to_owned()), Some(vec!["S1".to_owned(), "S2".to_owned()]));
+    assert_eq!((&stored[0], &stored[1].0), (&first, &None));
+    let (kind, data): (String, Value) =
+        sqlx::query_as("SELECT type, data FROM event WHERE entity_id = $1 ORDER BY id DESC LIMIT 1")
+            .bind(order)
+            .fetch_one(&place.world.owner)
+            .await
+            .unwrap();
+    assert_eq!((kind.as_str(), &data["changedFields"]), ("expedition_change", &json!(["items"])));
+    let left: Vec<_> = data["fields"]["items"].as_array().unwrap().iter().map(|i| &i["expedited"]).collect();
+    assert_eq!(left, [2, 1]);
+    // they are known now
+    let other = json!({"status": "delivered", "items": items(json!({"lot": "L-8"}))});
+    assert_eq!(tell(&place, &[news("3", order, other)]).await.1, ["0 3 contradiction"]);
+    assert_eq!((place.stock(0).await, place.stock(1).await), ((3, 0, 0), (4, 0, 0)));
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_report_that_changes_nothing_is_audited_and_leaves_the_version(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -80,12 +80,11 @@ async fn changes_are_sent_at_once_again_when_a_feed_that_refused_them_takes_stoc
         assert_eq!(world.outcome(last_job(&world).await).await.0, "failed");
         receiver.answer("/feed", Answer::Status(204));
         assert_eq!(change().await, 0, "it may refuse them again");
-        match mended_by {
-            "the setting" => store_setting(&world, &receiver.url("/feed"), fields.clone()).await,
-            _ => {
-                accept(&world, Extent::Everything).await;
-                world.drain().await;
-            }
+        if mended_by == "the setting" {
+            store_setting(&world, &receiver.url("/feed"), fields.clone()).await;
+        } else {
+            accept(&world, Extent::Everything).await;
+            world.drain().await;
         }
         assert_eq!(world.count("SELECT count(*) FROM integration_setting WHERE error IS NOT NULL").await, 0);
         let sent = receiver.receipts().len();

@@ -117,14 +117,20 @@ async fn count(
              failing_since = CASE WHEN $3 = 0 THEN NULL WHEN $5 THEN now() ELSE coalesce(failing_since, now()) END,
              probe_at = CASE WHEN $4::int IS NULL THEN NULL ELSE coalesce(now() + make_interval(secs => $6), probe_at) END,
              held_until = CASE WHEN $7::float8 > 0 THEN greatest(held_until, now() + make_interval(secs => $7)) ELSE held_until END,
-             error = CASE WHEN $8::text IS NOT NULL THEN $8 WHEN is_over.is_over THEN NULL ELSE error END,
-             error_at = CASE WHEN $8::text IS NOT NULL THEN now() WHEN is_over.is_over THEN NULL ELSE error_at END,
-             error_expedition_id = CASE WHEN $8::text IS NOT NULL THEN $9 WHEN is_over.is_over THEN NULL
-                                        ELSE error_expedition_id END
+             error = CASE WHEN $8::text IS NOT NULL THEN $8 WHEN is_over THEN other.error ELSE l.error END,
+             error_at = CASE WHEN $8::text IS NOT NULL THEN now() WHEN is_over THEN other.at ELSE error_at END,
+             error_expedition_id = CASE WHEN $8::text IS NOT NULL THEN $9 WHEN is_over THEN other.id ELSE error_expedition_id END
          FROM (SELECT $5 AND NOT EXISTS (
                    SELECT FROM wms_lane w JOIN expedition_handover h ON h.id = w.error_expedition_id
                    WHERE w.wms_id = $1 AND h.handover_wms_id = $1
-                     AND h.handover_state IN ('pending', 'sending', 'withdrawing')) AS is_over) AS is_over
+                     AND h.handover_state IN ('pending', 'sending', 'withdrawing')) AS is_over) AS own
+         -- that of another order that waits: those that wait longest are called last
+         LEFT JOIN LATERAL (
+             SELECT h.id, h.error, now() AS at FROM (
+                 SELECT id, handover_error AS error FROM expedition_handover
+                 WHERE handover_wms_id = $1 AND handover_state IN ('sending', 'withdrawing') AND handover_next_attempt_at > now()
+                 ORDER BY handover_wms_id DESC, handover_next_attempt_at DESC, id DESC LIMIT 100) AS h
+             WHERE h.error IS NOT NULL AND own.is_over LIMIT 1) AS other ON true
          WHERE l.wms_id = $1 AND l.token = $2",
         wms.get(),
         token,

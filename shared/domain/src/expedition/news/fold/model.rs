@@ -63,7 +63,7 @@ fn row(id: usize, members: &Value) -> Row {
 }
 
 /// What a warehouse does with an order, each step reported with its moment; parcels come when they like. `items` are named by each
-/// packed status, or by none.
+/// packed status, or by none; lots and serial numbers by any of them.
 fn story() -> impl Strategy<Value = Vec<Row>> {
     let statuses = subsequence(
         vec![
@@ -78,38 +78,45 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     );
     let items = proptest::option::of((0..=1_i32, 0..=3_i32, 0..=7_i32));
     let parcels = proptest::collection::vec((0..3_u8, any::<bool>(), any::<bool>()), 0..5);
-    (statuses, items, parcels, any::<bool>()).prop_map(|(statuses, items, parcels, by_sku)| {
-        let mut news: Vec<Value> = Vec::new();
-        for (minute, status) in statuses.iter().enumerate() {
-            let mut row =
-                json!({"status": status, "at": moment(i64::try_from(minute).unwrap()), "number": 1});
-            let is_packed = status.parse::<Status>().unwrap().is_packed();
-            if let Some((first, second, rest)) = items.filter(|_| is_packed) {
-                let third = if by_sku {
-                    json!({"productSku": "P3", "expedited": rest})
-                } else {
-                    json!({"product": Uuid::from_u128(3), "expedited": rest})
-                };
-                row["items"] = json!([
-                    {"id": Uuid::from_u128(100), "expedited": first},
-                    {"id": Uuid::from_u128(101), "expedited": second, "lot": "L", "serialNumbers": ["S"]},
-                    third,
-                ]);
+    let details = proptest::collection::vec((any::<bool>(), any::<bool>()), 6);
+    (statuses, items, parcels, any::<bool>(), details).prop_map(
+        |(statuses, items, parcels, by_sku, details)| {
+            let mut news: Vec<Value> = Vec::new();
+            for (minute, status) in statuses.iter().enumerate() {
+                let mut row =
+                    json!({"status": status, "at": moment(i64::try_from(minute).unwrap()), "number": 1});
+                let is_packed = status.parse::<Status>().unwrap().is_packed();
+                if let Some((first, second, rest)) = items.filter(|_| is_packed) {
+                    let third = if by_sku {
+                        json!({"productSku": "P3", "expedited": rest})
+                    } else {
+                        json!({"product": Uuid::from_u128(3), "expedited": rest})
+                    };
+                    let mut detailed = json!({"id": Uuid::from_u128(101), "expedited": second});
+                    let (has_lot, has_serials) = details[minute];
+                    if has_lot {
+                        detailed["lot"] = json!("L");
+                    }
+                    if has_serials {
+                        detailed["serialNumbers"] = json!(["S"]);
+                    }
+                    row["items"] = json!([{"id": Uuid::from_u128(100), "expedited": first}, detailed, third]);
+                }
+                news.push(row);
             }
-            news.push(row);
-        }
-        for (number, has_tracking, has_url) in parcels {
-            let mut parcel = json!({"extPackageNumber": number.to_string()});
-            if has_tracking {
-                parcel["extPackageTrackingNumber"] = json!(format!("T{number}"));
+            for (number, has_tracking, has_url) in parcels {
+                let mut parcel = json!({"extPackageNumber": number.to_string()});
+                if has_tracking {
+                    parcel["extPackageTrackingNumber"] = json!(format!("T{number}"));
+                }
+                if has_url {
+                    parcel["trackingUrl"] = json!(format!("https://t/{number}"));
+                }
+                news.push(json!({"parcels": [parcel], "wmsInternalId": "W"}));
             }
-            if has_url {
-                parcel["trackingUrl"] = json!(format!("https://t/{number}"));
-            }
-            news.push(json!({"parcels": [parcel], "wmsInternalId": "W"}));
-        }
-        news.into_iter().enumerate().map(|(id, members)| row(id, &members)).collect()
-    })
+            news.into_iter().enumerate().map(|(id, members)| row(id, &members)).collect()
+        },
+    )
 }
 
 /// What is the same after each way to report a story.
@@ -120,8 +127,14 @@ struct End {
     times: Times,
     parcels: Vec<Parcel>,
     has_tracking: (bool, bool),
-    left: HashMap<ExpeditionItemId, i32>,
+    left: HashMap<ExpeditionItemId, Left>,
     internal_id: Option<String>,
+}
+
+/// An item that left, as its record shows it then.
+fn shown(gone: &Gone) -> (ExpeditionItemId, Left) {
+    let lot = (!gone.lots.is_empty()).then(|| gone.lots.join(", "));
+    (gone.item, Left { pieces: gone.pieces, lot, serials: gone.serials.clone() })
 }
 
 /// Takes reports in chunks of these sizes, as one transaction after the other.
@@ -143,8 +156,9 @@ fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> E
         }
         if let Some(gone) = &fold.left {
             assert!(left.is_empty(), "pieces leave once");
-            left = gone.iter().map(|gone| (gone.item, gone.pieces)).collect();
+            left = gone.iter().map(shown).collect();
         }
+        left.extend(fold.detailed.iter().map(shown));
         assert!(!fold.gives_back() && fold.strays.is_empty());
         let (state, after) = (fold.state.clone(), fold.known.clone());
         known = after;
@@ -300,6 +314,84 @@ fn a_cancel_that_waits_is_decided_by_the_warehouse_and_packed_wins() {
         folded(&order, &[given_up]),
         (Status::Incorrect, None, Some(HandoverState::Refused), None, false)
     );
+}
+
+#[test]
+fn what_was_reported_of_a_packed_order_is_not_contradicted_and_what_was_not_is_added() {
+    let order = order(Status::WaitingForTheCarrier, Some(HandoverState::Accepted));
+    let item = ExpeditionItemId::from_u128(100);
+    let left = |lot: Option<&str>, serials: &[&str]| {
+        let serials = serials.iter().map(|serial| (*serial).to_owned()).collect();
+        let pieces = |item: &Item| (item.id, Left { pieces: item.quantity, ..Left::default() });
+        let mut left: HashMap<_, _> = order.items.iter().map(pieces).collect();
+        left.insert(item, Left { pieces: 1, lot: lot.map(str::to_owned), serials });
+        Fixed { left, ..fixed(Some(1)) }
+    };
+    let report = |members: Value| {
+        let mut first = json!({"id": item, "expedited": 1});
+        first.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        json!({"status": "delivered", "items": [
+            first, {"id": Uuid::from_u128(101), "expedited": 3}, {"product": Uuid::from_u128(3), "expedited": 7},
+        ]})
+    };
+    let (both, lot, other) = (
+        json!({"lot": "L", "serialNumbers": ["S"]}),
+        json!({"lot": "L"}),
+        json!({"lot": "M", "serialNumbers": ["S"]}),
+    );
+    for (known, said, expected) in [
+        (left(None, &[]), &both, Ok(Some((Some("L"), 1)))),
+        (left(None, &["S"]), &lot, Ok(Some((Some("L"), 1)))),
+        (left(Some("L"), &[]), &both, Ok(Some((Some("L"), 1)))),
+        (left(Some("L"), &["S"]), &both, Ok(None)),
+        (left(Some("L"), &["S"]), &json!({}), Ok(None)),
+        (left(Some("L"), &["S"]), &other, Err("contradiction")),
+        (left(Some("L"), &["T"]), &both, Err("contradiction")),
+        (left(Some("L"), &["S"]), &json!({"expedited": 0}), Err("contradiction")),
+    ] {
+        let mut fold = Fold::new(&order, (Known::default(), known));
+        let taken = one(&mut fold, &report(said.clone()));
+        let added: Vec<_> = fold
+            .detailed
+            .iter()
+            .map(|gone| (gone.lots.first().map(String::as_str), gone.serials.len()))
+            .collect();
+        assert_eq!(taken.map(|()| added.first().copied()), expected, "{said}");
+    }
+}
+
+#[test]
+fn what_left_without_being_asked_for_can_be_tracked() {
+    for (status, number) in [(Status::Canceled, None), (Status::OnHold, Some(1))] {
+        let order = order(status, Some(HandoverState::Withdrawn));
+        let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
+        let parcels = |numbers: &[&str]| {
+            let parcels: Vec<_> = numbers
+                .iter()
+                .map(|n| json!({"extPackageNumber": n, "extPackageTrackingNumber": format!("T{n}")}))
+                .collect();
+            json!({"number": number, "parcels": parcels})
+        };
+        assert!(one(&mut fold, &parcels(&["1"])).is_err(), "it has not left");
+        let mut packed = parcels(&["1"]);
+        packed["status"] = json!("carrier_picked_up");
+        assert_eq!(one(&mut fold, &packed), Err("contradiction"));
+        one(&mut fold, &parcels(&["2"])).unwrap();
+        assert_eq!((fold.state.status, fold.strays.len(), fold.known.parcels.len()), (status, 1, 2));
+        assert_eq!(fold.known.tracking.number.as_deref(), Some("T1"));
+        assert!(fold.is_change());
+    }
+}
+
+#[test]
+fn what_an_order_is_tracked_by_follows_its_parcel() {
+    let order = order(Status::AwaitingProcessing, Some(HandoverState::Accepted));
+    let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
+    let parcel = |tracking: &str| json!({"extPackageNumber": "1", "extPackageTrackingNumber": tracking});
+    for (parcels, tracking) in [(json!([parcel("a"), parcel("b")]), "b"), (json!([parcel("c")]), "c")] {
+        one(&mut fold, &json!({"parcels": parcels})).unwrap();
+        assert_eq!(fold.known.tracking.number.as_deref(), Some(tracking));
+    }
 }
 
 #[test]
