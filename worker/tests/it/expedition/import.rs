@@ -68,6 +68,31 @@ async fn an_import_is_taken_once_and_books_in_the_order_of_its_rows(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_that_is_created_while_its_row_is_read_is_not_taken_by_another(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let mut known = row(&place, "known", &[(0, 1)]);
+    known["send"] = json!(false);
+    assert_eq!(import(&place, std::slice::from_ref(&known)).await, (1, 0, 0));
+    known["note"] = json!("ring twice");
+    let rows = [known, row(&place, "new", &[(0, 1)])];
+    let job = place.world.sync(Push::Expeditions, rows.iter().map(Value::to_string)).await;
+    // it has looked for both numbers, and waits for the order that it knows
+    let mut other = place.world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM expedition FOR UPDATE").execute(&mut *other).await.unwrap();
+    let running = tokio::spawn(run(place.world.worker.clone(), format!("{job}:0")));
+    place.world.until_locked().await;
+    place.create(place.body("new", &[(0, 1)])).await.unwrap();
+    other.commit().await.unwrap();
+    running.await.unwrap();
+    assert_eq!(errors(&place).await, []);
+    assert_eq!(place.world.outcome(job).await.0, "succeeded");
+    assert_eq!(place.world.count("SELECT count(*) FROM expedition").await, 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_error_of_a_row_names_what_is_malformed_and_what_is_not_there(
     _: PgPoolOptions,
     options: PgConnectOptions,

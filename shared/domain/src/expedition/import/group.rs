@@ -21,7 +21,7 @@ use crate::expedition::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::ExpeditionId;
-use longshore_kernel::problem::{QUOTA_REACHED, Violation, with_found};
+use longshore_kernel::problem::{ALREADY_TAKEN, QUOTA_REACHED, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 
@@ -49,6 +49,18 @@ enum Plan {
 
 impl Group<'_> {
     pub(super) async fn apply(&self, tx: &mut PgConnection) -> Result<Applied, sqlx::Error> {
+        match self.attempt(tx, true).await? {
+            Some(applied) => Ok(applied),
+            None => Ok(self.attempt(tx, false).await?.unwrap_or_default()),
+        }
+    }
+
+    /// Nothing if an order was created since its number was looked up, and this `looks_again`: then it is known.
+    async fn attempt(
+        &self,
+        tx: &mut PgConnection,
+        looks_again: bool,
+    ) -> Result<Option<Applied>, sqlx::Error> {
         let scope = Scope::Eshop { organisation: self.import.organisation, eshop: self.import.eshop };
         let known = self.known(tx).await?;
         let is_same = |row: &Row| match (&row.asked, known.get(&row.order_number)) {
@@ -109,7 +121,13 @@ impl Group<'_> {
                 }
             });
         }
-        let mut resolved = resolve(tx, drafts).await?.into_iter();
+        let resolved = resolve(tx, drafts).await?;
+        if looks_again
+            && resolved.iter().any(|order| order.as_ref().is_err_and(|found| is_number_taken(found)))
+        {
+            return Ok(None);
+        }
+        let mut resolved = resolved.into_iter();
         let mut stored = known.into_iter();
         let mut work = Work::default();
         let mut applied = Applied::default();
@@ -139,7 +157,7 @@ impl Group<'_> {
         self.keep_to_quota(tx, &mut work, &mut applied).await?;
         applied.changed += work.news.len() + work.edits.len();
         self.write(tx, work, &mut applied).await?;
-        Ok(applied)
+        Ok(Some(applied))
     }
 
     fn rows(&self) -> impl Iterator<Item = &Row> {
@@ -277,6 +295,10 @@ impl Group<'_> {
         }
         Ok(())
     }
+}
+
+fn is_number_taken(found: &[Violation]) -> bool {
+    found.iter().any(|violation| violation.code == ALREADY_TAKEN && violation.property_path == "orderNumber")
 }
 
 /// What is to be written of the rows of a group.
