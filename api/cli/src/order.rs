@@ -33,6 +33,9 @@ pub(super) struct List {
     /// Only orders in these statuses, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Expedition::STATUSES))]
     status: Vec<String>,
+    /// Only orders whose hand-over to the system of their warehouse is in these states, separated by commas.
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(Expedition::HAND_OVERS))]
+    hand_over: Vec<String>,
     /// Only orders of this e-shop.
     #[arg(long, value_parser = read::id)]
     eshop: Option<Uuid>,
@@ -122,6 +125,7 @@ impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let mut query = ListQuery::new()
             .among("status", &self.status)
+            .among("handover.state", &self.hand_over)
             .equal("eshop", self.eshop)
             .equal("items.product.productSku", self.sku)
             .sort("createdAt", Order::Descending);
@@ -146,6 +150,8 @@ impl List {
             ("since", "statusSince"),
             ("pieces", "sumOfQuantity"),
             ("waits for", "waitsFor"),
+            ("hand-over", "handover.state"),
+            ("error of it", "handover.error"),
             ("created", "createdAt"),
         ];
         self.part.write(query, Client::orders, &columns).await
@@ -210,6 +216,9 @@ fn tell(order: &Value, as_json: bool) -> anyhow::Result<Exit> {
             table::cell(order, "orderNumber"),
             table::cell(order, "status")
         )?;
+        if order["handover"]["state"] == "withdrawing" {
+            writeln!(stdout(), "its warehouse has been asked to give it back, and has not answered")?;
+        }
         // a cancelled order keeps the errors that it had
         if order["status"] == "incorrect" {
             show_errors(&mut stdout().lock(), order)?;

@@ -53,6 +53,10 @@ impl Expedition {
         "waiting_for_cancel",
         "canceled",
     ];
+
+    /// The states of hand-overs that this version knows.
+    pub const HAND_OVERS: &[&str] =
+        &["pending", "sending", "accepted", "withdrawing", "refused", "withdrawn"];
 }
 
 /// What a replay would send.

@@ -11,7 +11,7 @@ use longshore_client::{Expedition, Hit};
 use longshore_http::app::App;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::access::Role;
-use longshore_shared::list::fields::expedition::ExpeditionStatus;
+use longshore_shared::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_shared::operate::find::Kind;
 use longshore_testkit::program::Ran;
 use longshore_testkit::receiver::{Answer, Receiver};
@@ -193,7 +193,12 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
     let listed =
         as_user(&["order", "list", "--status", "on_hold", "--eshop", &eshop]).await.ends_with(0).stdout;
     assert!(listed.starts_with("ID ") && listed.contains(id) && listed.contains("H-1"), "{listed}");
-    for other in [["--number", "H-2"], ["--sku", "CUP"], ["--status", "delivered"]] {
+    for other in [
+        ["--number", "H-2"],
+        ["--sku", "CUP"],
+        ["--status", "delivered"],
+        ["--hand-over", "sending,withdrawing"],
+    ] {
         let none = as_user(&["order", "list", other[0], other[1]]).await.ends_with(0).stdout;
         assert_eq!(none.lines().count(), 1, "{none}");
     }
@@ -242,6 +247,7 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
     let job = as_user(&import).await.ends_with(0).json();
     assert_eq!((&job["kind"], &job["state"]), (&json!("expedition.sync"), &json!("queued")));
     assert_eq!(Expedition::STATUSES, ExpeditionStatus::WORDS);
+    assert_eq!(Expedition::HAND_OVERS, HandoverState::WORDS);
     assert_eq!(Hit::KINDS, Kind::WORDS);
 }
 

@@ -273,7 +273,7 @@ async fn an_operation_starts_from_the_version_that_its_caller_requires(
     {
         let order = world.at(status, &number.to_string()).await;
         let version = order["version"].as_i64().unwrap();
-        for stale in [format!("\"{}\"", version + 1), "x".to_owned()] {
+        for stale in [format!("\"{}\"", version + 1), "\"x\"".to_owned()] {
             let refused = operate(&order, method.clone(), operation, &stale).await.expect(412);
             assert_eq!(refused.json()["code"], "precondition_failed", "{operation}");
             assert_eq!(world.read(&order).await, order, "{operation}");

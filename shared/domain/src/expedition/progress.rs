@@ -291,6 +291,7 @@ fn answer(order: &Order, report: &Report) -> Result<Option<State>, Problem> {
         (None, Some(Status::Canceled)) if status == Status::WaitingForCancel => {
             Ok(Some(handover::given_back(state)))
         }
+        (None, Some(Status::Canceled)) if status == Status::Canceled => Ok(Some(state.clone())),
         (None, Some(Status::Canceled)) => Err(wrong_status(status, "cancel it first")),
         _ => Ok(None),
     }
