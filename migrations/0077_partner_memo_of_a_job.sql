@@ -1,6 +1,6 @@
 -- What a partner wants to get with the next request holds only while the rows of that answer are the last that were stored: rows of
--- another answer void it until all of them are stored, too. `acceptance` is that of the last job that stored rows; an earlier one that
--- is retried and ends after it says nothing.
-ALTER TABLE partner_memo
-    ALTER COLUMN memo DROP NOT NULL,
-    ADD COLUMN acceptance bigint NOT NULL DEFAULT 0;
+-- another answer delete it (shared/domain/src/job/fetching.rs), and so does a retry, whose rows are written over later ones. What a job
+-- that was retried has read is never what is stored as a whole.
+ALTER TABLE partner_fetch ADD COLUMN keeps_memo boolean NOT NULL DEFAULT true;
+-- some of these may be of rows that others were written over: each feed is read once more
+DELETE FROM partner_memo;

@@ -287,7 +287,7 @@ async fn each_change_is_audited_without_its_secrets(_: PgPoolOptions, options: P
 async fn an_update_supports_if_match_and_idempotency_keys(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let key = [("idempotency-key", "once")];
-    for tag in ["\"1\"", "*"] {
+    for tag in ["\"0\"", "\"1\"", "*"] {
         // there is none yet
         let headers = [("if-match", tag)];
         let user = &world.api.user;

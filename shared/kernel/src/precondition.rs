@@ -30,7 +30,7 @@ impl Precondition {
     pub fn check(&self, version: i64) -> Result<(), Problem> {
         let current = etag(version);
         match &self.0 {
-            Some(tags) if !tags.iter().any(|tag| *tag == current || (*tag == "*" && version != NOTHING)) => {
+            Some(tags) if version == NOTHING || !tags.iter().any(|tag| *tag == "*" || *tag == current) => {
                 Err(Problem::new(&PRECONDITION_FAILED, "the record has changed since it was read"))
             }
             _ => Ok(()),

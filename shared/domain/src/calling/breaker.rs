@@ -10,7 +10,7 @@
 //! ```
 //!
 //! While it is closed the lane sends as it likes. While it is open nothing is sent until the pause is over; then one
-//! delivery, which is the *probe*. Only the probe spends an attempt: the backlog waits as it is, however long that takes.
+//! call, which is the *probe*. Only the probe spends an attempt: the backlog waits as it is, however long that takes.
 //! A success closes the breaker, and the same turn continues with the backlog.
 //!
 //! Here is the machine itself, pure. The turn of a worker steps it call by call; [`lane::record`](crate::webhook::lane::record)

@@ -50,8 +50,8 @@ pub enum Renewed {
 /// conditions are on the lane `l`: its destination is still as it was when the lease read it, which had the version `$4`.
 macro_rules! renewal {
     ($lane:literal, $key:literal, $of:ident $(, $condition:literal)+ $(,)?) => {
-        /// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret, a
-        /// deactivation and a deletion wait for that.
+        /// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: who rotates the secret
+        /// waits for that.
         pub async fn renew(
             db: &longshore_kernel::database::Database,
             lease: &Lease,

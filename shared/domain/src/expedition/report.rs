@@ -42,8 +42,10 @@ impl Tracking {
     /// Where it can be tracked once parcels were reported, of which those in `before` are now those in `after`: what a parcel gave
     /// follows the parcel, and what is missing comes from the first one.
     pub(super) fn after(&self, reported: &[Parcel], before: &[Parcel], after: &[Parcel]) -> Self {
+        // a report may name a parcel twice
+        let first = merged(reported).into_iter().next();
         let of = |has: &Option<String>, said: fn(&Parcel) -> &Option<String>| {
-            let Some(has) = has else { return reported.first().and_then(|first| said(first).clone()) };
+            let Some(has) = has else { return first.as_ref().and_then(|first| said(first).clone()) };
             let gave = before.iter().find(|parcel| said(parcel).as_ref() == Some(has));
             let now = gave.and_then(|gave| after.iter().find(|parcel| parcel.number == gave.number));
             Some(now.and_then(|now| said(now).clone()).unwrap_or_else(|| has.clone()))

@@ -224,15 +224,22 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
 /// [`settle`] keeps what that answer wants, once all of them are.
 async fn void_memo(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "INSERT INTO partner_memo AS m (eshop_id, kind, source, acceptance)
-         SELECT eshop_id, kind, source, acceptance FROM job WHERE id = $1
-         ON CONFLICT (eshop_id, kind, source) DO UPDATE
-         SET memo = NULL, acceptance = greatest(m.acceptance, excluded.acceptance), changed_at = now()",
+        "DELETE FROM partner_memo m USING job j
+         WHERE j.id = $1 AND m.eshop_id = j.eshop_id AND m.kind = j.kind AND m.source = j.source",
         job.get(),
     )
     .execute(tx)
     .await?;
     Ok(())
+}
+
+/// The same for a job that is retried: its rows are written over those of later answers, so that what it has read is not stored as
+/// a whole.
+pub(super) async fn void_memo_by_retry(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE partner_fetch SET keeps_memo = false WHERE job_id = $1", job.get())
+        .execute(&mut *tx)
+        .await?;
+    void_memo(tx, job).await
 }
 
 /// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. A
@@ -356,13 +363,11 @@ async fn insert_chunks(tx: &mut PgConnection, job: JobId, packed: Packed) -> Res
 /// was stored, and the e-shop's setting shows the error.
 pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "INSERT INTO partner_memo AS m (eshop_id, kind, source, memo, acceptance)
-         SELECT j.eshop_id, j.kind, j.source, f.memo, j.acceptance
+        "INSERT INTO partner_memo (eshop_id, kind, source, memo)
+         SELECT j.eshop_id, j.kind, j.source, f.memo
          FROM job j JOIN partner_fetch f ON f.job_id = j.id
-         WHERE j.id = $1 AND j.state = 'succeeded' AND j.failed = 0 AND f.memo IS NOT NULL
-         ON CONFLICT (eshop_id, kind, source) DO UPDATE
-         SET memo = excluded.memo, acceptance = excluded.acceptance, changed_at = now()
-         WHERE m.acceptance <= excluded.acceptance",
+         WHERE j.id = $1 AND j.state = 'succeeded' AND j.failed = 0 AND f.memo IS NOT NULL AND f.keeps_memo
+         ON CONFLICT (eshop_id, kind, source) DO UPDATE SET memo = excluded.memo, changed_at = now()",
         job.get(),
     )
     .execute(&mut *tx)
@@ -377,6 +382,21 @@ pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx
                FROM job WHERE id = $1) AS j
          -- what goes right clears only what went wrong with the same
          WHERE s.eshop_id = j.eshop_id AND (j.error IS NOT NULL OR s.error_kind = j.kind)",
+        job.get(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "WITH sent AS (
+             SELECT eshop_id, CASE WHEN state = 'failed' THEN now() END AS failed_at FROM job
+             WHERE id = $1 AND kind = 'stock.send' AND state IN ('succeeded', 'failed')
+         ), failed AS (
+             INSERT INTO stock_send_out AS o (eshop_id, next_at, compare_at, failed_at)
+             SELECT eshop_id, now(), next_night(eshop_id), failed_at FROM sent WHERE failed_at IS NOT NULL
+             ON CONFLICT (eshop_id) DO UPDATE SET failed_at = excluded.failed_at
+         )
+         UPDATE stock_send_out o SET failed_at = NULL
+         FROM sent WHERE sent.failed_at IS NULL AND o.eshop_id = sent.eshop_id AND o.failed_at IS NOT NULL",
         job.get(),
     )
     .execute(&mut *tx)

@@ -13,7 +13,7 @@ use super::{Kind, Line, Owner, Severity};
 
 /// Days that are looked at.
 const DAYS: i32 = 3;
-/// Reports, jobs and orders of a warehouse that are counted.
+/// Jobs of a warehouse whose refused reports are counted, and its orders that are.
 const COUNTED: i64 = 1_000;
 
 /// Reports of a warehouse that were refused.
@@ -23,7 +23,6 @@ struct Refused {
     wms: String,
     organisation_id: OrganisationId,
     organisation: String,
-    /// At most [`COUNTED`] jobs are counted.
     reports: i64,
     last: DateTime<Utc>,
     job: JobId,
@@ -121,8 +120,8 @@ async fn packed(db: &Database, scope: &Scope) -> Result<Vec<Packed>, Problem> {
            JOIN organisation o ON o.id = ANY (ARRAY[n.organisation_id])
            JOIN expedition_detail d ON d.id = ANY (ARRAY[n.expedition_id])
            CROSS JOIN LATERAL (
-               SELECT count(*) AS orders FROM (
-                   SELECT FROM wms_contradiction c
+               SELECT count(DISTINCT expedition_id) AS orders FROM (
+                   SELECT expedition_id FROM wms_contradiction c
                    WHERE c.wms_id = n.wms_id AND c.at > now() - make_interval(days => $2)
                    LIMIT (SELECT $3::bigint)) AS c) AS counted
            ORDER BY n.at DESC, n.wms_id"#,

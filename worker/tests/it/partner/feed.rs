@@ -1,4 +1,5 @@
 use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use longshore_shared::job::control;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
@@ -110,6 +111,46 @@ async fn a_feed_that_goes_back_to_an_earlier_version_is_read(_: PgPoolOptions, o
         }
         world.execute("DELETE FROM product_eshop; DELETE FROM product; DELETE FROM partner_memo").await;
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_is_read_again_after_the_retry_of_an_earlier_pull(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let version = |version: &str, lines: String| {
+        Answer::Document(Document { headers: vec![(ETAG, version.to_owned())], ..document(lines) })
+    };
+    let second = lines(2).replace("Thing", "Other");
+    let now = version("v2", second.clone());
+    let fake = Fake::start(move |asked| match asked.header("if-none-match") {
+        Some("v2") => Answer::Status(304),
+        _ => now.clone(),
+    })
+    .await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    // a packaging type that is created later
+    let odd = json!({"productSku": "F1", "name": "Thing no 1", "packagingType": "Z9"});
+    fake.misbehave([Some(version("v1", format!("{}{odd}\n", lines(1))))]);
+    let first = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(first).await, (SUCCEEDED.to_owned(), [1, 0, 1]));
+    let pulled = async |counts| {
+        let job = pull(&world).await;
+        world.drain().await;
+        assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), counts));
+    };
+    pulled([2, 0, 0]).await;
+    pulled([0, 0, 0]).await;
+    world.execute("INSERT INTO packaging_option (id, name, code) VALUES (uuid_v7(), 'Z', 'Z9')").await;
+    control::retry(&world.services, &world.context, first).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(first).await, (SUCCEEDED.to_owned(), [2, 0, 0]));
+    let older = "SELECT count(*) FROM product WHERE name = 'Thing no 1'";
+    assert_eq!(world.count(older).await, 1, "it is written over the later one");
+    pulled([1, 1, 0]).await;
+    assert_eq!(world.count(older).await, 0);
+    pulled([0, 0, 0]).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -10,7 +10,11 @@ const MOST: usize = 100;
 /// Characters that are kept of a path, a message and a code.
 const LENGTHS: [usize; 3] = [255, 1_000, 100];
 
-/// The errors of a refusal, by the body of its answer; where it names none, one in general with what it `said`.
+/// Characters that are kept of an answer without violations.
+const SAID: usize = 200;
+
+/// The errors of a refusal, by the body of its answer; where it names none, one in general with its message, or with what it
+/// `said` in plain text.
 #[must_use]
 pub fn errors(body: &Value, said: &str) -> Value {
     let read = |violation: &Value| {
@@ -29,7 +33,11 @@ pub fn errors(body: &Value, said: &str) -> Value {
     if !errors.is_empty() {
         return errors.into();
     }
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let message = ["message", "detail", "title", "error"].iter().find_map(|name| body[name].as_str());
+    let is_text = body.is_null() && !said.starts_with(['<', '{', '[']);
+    let said = message.or(is_text.then_some(said)).unwrap_or_default();
+    let said: String = said.trim().chars().filter(|c| *c != '\0').take(SAID).collect();
+    let said = if said.is_empty() { said } else { format!(": {said}") };
     alone(REFUSED, &format!("the warehouse does not take the order{said}"))
 }
 
@@ -77,15 +85,22 @@ mod tests {
         for body in
             [Value::Null, json!([]), json!({"violations": []}), json!({"violations": {"message": "x"}})]
         {
-            for (said, message) in [
-                ("", "the warehouse does not take the order"),
-                ("No DHL here", "the warehouse does not take the order: No DHL here"),
-            ] {
-                let errors = errors(&body, said);
-                assert_eq!(errors[0]["propertyPath"], "");
-                assert_eq!(errors[0]["code"], "refused_by_warehouse");
-                assert_eq!(errors[0]["message"], message);
-            }
+            let errors = errors(&body, &body.to_string());
+            assert_eq!(errors[0]["propertyPath"], "");
+            assert_eq!(errors[0]["code"], "refused_by_warehouse");
+        }
+    }
+
+    #[test]
+    fn a_refusal_without_violations_has_what_the_warehouse_said() {
+        for (body, said, message) in [
+            (Value::Null, "No DHL here", ": No DHL here"),
+            (Value::Null, "<html>No</html>", ""),
+            (json!({"title": "No", "detail": "No DHL\0 here"}), "{", ": No DHL here"),
+            (json!({"detail": [1]}), "{", ""),
+        ] {
+            let errors = errors(&body, said);
+            assert_eq!(errors[0]["message"], format!("the warehouse does not take the order{message}"));
         }
     }
 

@@ -49,9 +49,12 @@ enum Plan {
 
 impl Group<'_> {
     pub(super) async fn apply(&self, tx: &mut PgConnection) -> Result<Applied, sqlx::Error> {
-        match self.attempt(tx, true).await? {
-            Some(applied) => Ok(applied),
-            None => Ok(self.attempt(tx, false).await?.unwrap_or_default()),
+        let mut looks_again = true;
+        loop {
+            if let Some(applied) = self.attempt(tx, looks_again).await? {
+                return Ok(applied);
+            }
+            looks_again = false;
         }
     }
 

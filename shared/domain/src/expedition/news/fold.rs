@@ -12,7 +12,6 @@ use super::row::{Cancel, Of, Row, Sent};
 use super::subject::{Fixed, Known, Left};
 use crate::expedition::handover::{KEPT, given_back, is_asked_for, kept};
 use crate::expedition::order::{Item, Order, State};
-use crate::expedition::report::merged;
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::{ExpeditionItemId, ProductId, StockId};
 use longshore_kernel::problem::Violation;
@@ -117,6 +116,11 @@ impl<'o> Fold<'o> {
         Some(|item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.pieces))
     }
 
+    /// What left of an item, as its record says.
+    pub(super) fn left_before(&self, item: ExpeditionItemId) -> Option<&Left> {
+        self.fixed.left.get(&item)
+    }
+
     /// How many pieces of an item left when it was packed.
     pub(super) fn packed_before(&self) -> impl Fn(ExpeditionItemId) -> i32 {
         |item| self.fixed.left.get(&item).map_or(0, |left| left.pieces)
@@ -134,7 +138,7 @@ impl<'o> Fold<'o> {
         }
         match self.standing(row.number) {
             Standing::NotYet => return Err(not_handed_over(row.number)),
-            Standing::Old(number) => return self.take_of_old(row, number),
+            Standing::Old(number) => return Err(self.take_of_old(row, number)),
             Standing::Has => {}
         }
         let (mut leaves, mut details) = (None, Vec::new());
@@ -176,8 +180,12 @@ impl<'o> Fold<'o> {
             self.kept.push(row.kept());
             return Ok(());
         }
-        if self.are_parcels_of_stray(row, row.number.or(self.fixed.number).unwrap_or(0)) {
-            return self.take_parcels(row);
+        let has_left = self.fixed.strays.contains(&row.number.or(self.fixed.number).unwrap_or(0));
+        if has_left && row.cancel.is_none() && !row.parcels.is_empty() {
+            self.must_have_room(row)?;
+            self.merge_parcels(row);
+            self.kept.push(row.kept());
+            return Ok(());
         }
         Err(match self.standing(row.number) {
             Standing::Old(number) => old_number(number),
@@ -185,26 +193,8 @@ impl<'o> Fold<'o> {
         })
     }
 
-    fn take_of_old(&mut self, row: &Row, number: i32) -> Result<(), Refused> {
-        if row.is_packed() {
-            return Err(self.stray(row, number, "the order was given back"));
-        }
-        if self.are_parcels_of_stray(row, number) { self.take_parcels(row) } else { Err(old_number(number)) }
-    }
-
-    /// Whether a report has only parcels, of pieces that left under that number.
-    fn are_parcels_of_stray(&self, row: &Row, number: i32) -> bool {
-        row.status.is_none()
-            && row.cancel.is_none()
-            && !row.parcels.is_empty()
-            && self.fixed.strays.contains(&number)
-    }
-
-    fn take_parcels(&mut self, row: &Row) -> Result<(), Refused> {
-        self.must_have_room(row)?;
-        self.merge_parcels(row);
-        self.kept.push(row.kept());
-        Ok(())
+    fn take_of_old(&mut self, row: &Row, number: i32) -> Refused {
+        if row.is_packed() { self.stray(row, number, "the order was given back") } else { old_number(number) }
     }
 
     fn standing(&self, number: Option<i32>) -> Standing {
@@ -238,9 +228,6 @@ impl<'o> Fold<'o> {
     fn stray(&mut self, row: &Row, number: i32, why: &str) -> Refused {
         let message = format!("does not change: {why}. It was packed, so its pieces left the stock");
         let refused = Refused { is_taken: true, ..Refused::new("status", "contradiction", message) };
-        if let Err(refused) = self.must_have_room(row) {
-            return refused;
-        }
         if !self.fixed.strays.contains(&number) {
             match leaving(self.items_of(number), row.items.as_deref()) {
                 Ok(gone) => self.strays.push(Stray { number, news: row.id.clone(), gone }),
@@ -248,8 +235,10 @@ impl<'o> Fold<'o> {
             }
             self.fixed.strays.insert(number);
         }
-        // what is under way can be tracked
-        self.merge_parcels(row);
+        // what is under way can be tracked; an order that is handed over again has parcels of its own
+        if self.state.status == Status::Canceled && self.must_have_room(row).is_ok() {
+            self.merge_parcels(row);
+        }
         self.kept.push(row.kept());
         refused
     }
@@ -342,7 +331,7 @@ impl<'o> Fold<'o> {
                 None => known.parcels.push(parcel.clone()),
             }
         }
-        known.tracking = known.tracking.after(&merged(&row.parcels), &before, &known.parcels);
+        known.tracking = known.tracking.after(&row.parcels, &before, &known.parcels);
     }
 
     /// The items that it had under that number.
@@ -358,11 +347,6 @@ impl<'o> Fold<'o> {
         let mut details = Vec::new();
         for mut gone in leaving(&self.order.items, Some(sent))? {
             let Some(left) = self.left_of(gone.item) else { continue };
-            let differs = |what: &str, was: &str| {
-                let message =
-                    format!("must say that {what} of item {} is {was}, as was reported before", gone.item);
-                Refused::new("items", "contradiction", message)
-            };
             if gone.pieces != left.pieces {
                 let message = format!(
                     "must say that {} of item {} left, as was reported when the order was packed",
@@ -370,19 +354,19 @@ impl<'o> Fold<'o> {
                 );
                 return Err(Refused::new("items", "contradiction", message));
             }
-            let lots = (!gone.lots.is_empty()).then(|| gone.lots.join(", "));
-            match (&lots, &left.lot) {
-                (Some(lots), Some(lot)) if lots != lot => return Err(differs("the lot", lot)),
-                _ => {}
-            }
-            if !gone.serials.is_empty() && !left.serials.is_empty() && gone.serials != left.serials {
-                return Err(differs("serialNumbers", &left.serials.join(", ")));
-            }
-            let is_new = (lots.is_some() && left.lot.is_none())
-                || (!gone.serials.is_empty() && left.serials.is_empty());
+            let added = Left { pieces: left.pieces, lots: gone.lots.clone(), serials: gone.serials.clone() };
+            let Some(is_new) = left.is_extended_by(&added) else {
+                let message =
+                    format!("must not have other lots or serialNumbers of item {} than before", gone.item);
+                return Err(Refused::new("items", "contradiction", message));
+            };
             if is_new {
-                gone.lots = lots.or(left.lot).into_iter().collect();
-                gone.serials = if gone.serials.is_empty() { left.serials } else { gone.serials };
+                if gone.lots.len() <= left.lots.len() {
+                    gone.lots = left.lots;
+                }
+                if gone.serials.len() <= left.serials.len() {
+                    gone.serials = left.serials;
+                }
                 details.push(gone);
             }
         }
@@ -394,11 +378,9 @@ impl<'o> Fold<'o> {
         let gone = self.left.iter().flatten().chain(&self.detailed).find(|gone| gone.item == item);
         match gone {
             None => self.fixed.left.get(&item).cloned(),
-            Some(gone) => Some(Left {
-                pieces: gone.pieces,
-                lot: (!gone.lots.is_empty()).then(|| gone.lots.join(", ")),
-                serials: gone.serials.clone(),
-            }),
+            Some(gone) => {
+                Some(Left { pieces: gone.pieces, lots: gone.lots.clone(), serials: gone.serials.clone() })
+            }
         }
     }
 

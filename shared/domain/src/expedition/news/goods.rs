@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::fold::{Fold, Gone};
+use super::subject::BETWEEN_LOTS;
 use crate::expedition::allocator::{Demand, Ledger};
 use crate::expedition::order::Order;
 use longshore_kernel::context::Origin;
@@ -84,7 +85,7 @@ impl Movements {
         let ids: Vec<Uuid> = left.iter().map(|gone| gone.item.get()).collect();
         let counts: Vec<i32> = left.iter().map(|gone| gone.pieces).collect();
         let lots: Vec<Option<String>> =
-            left.iter().map(|gone| (!gone.lots.is_empty()).then(|| gone.lots.join(", "))).collect();
+            left.iter().map(|gone| (!gone.lots.is_empty()).then(|| gone.lots.join(BETWEEN_LOTS))).collect();
         let serials: Vec<Option<String>> = left
             .iter()
             .map(|gone| (!gone.serials.is_empty()).then(|| json!(gone.serials).to_string()))

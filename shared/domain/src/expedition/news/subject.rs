@@ -26,8 +26,23 @@ pub(super) struct Known {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) pieces: i32,
-    pub(super) lot: Option<String>,
+    pub(super) lots: Vec<String>,
     pub(super) serials: Vec<String>,
+}
+
+/// Between lots, in the record of an item.
+pub(super) const BETWEEN_LOTS: &str = ", ";
+
+impl Left {
+    /// Whether a later report, which repeats some of it or has all of it and more, adds something; nothing if it contradicts.
+    pub(super) fn is_extended_by(&self, later: &Self) -> Option<bool> {
+        let adds = |known: &[String], said: &[String]| {
+            let (known, said): (HashSet<&String>, HashSet<&String>) =
+                (known.iter().collect(), said.iter().collect());
+            (said.is_subset(&known) || known.is_subset(&said)).then(|| said.len() > known.len())
+        };
+        Some(adds(&self.lots, &later.lots)? | adds(&self.serials, &later.serials)?)
+    }
 }
 
 /// The rest of what is looked at.
@@ -186,7 +201,8 @@ async fn left(
     .fetch_all(connection)
     .await?;
     for row in rows {
-        let gone = Left { pieces: row.expedited, lot: row.assigned_lot, serials: row.serials };
+        let lots = row.assigned_lot.iter().flat_map(|lots| lots.split(BETWEEN_LOTS)).map(str::to_owned);
+        let gone = Left { pieces: row.expedited, lots: lots.collect(), serials: row.serials };
         left.entry(row.expedition_id).or_default().insert(row.id, gone);
     }
     Ok(left)

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::fold::{Fold, Gone};
+use super::fold::Fold;
 use super::goods::Movements;
 use super::parcels;
 use super::row::Row;
+use super::subject::BETWEEN_LOTS;
 use crate::expedition::allocator::Ledger;
 use crate::expedition::write::{StockColumns, booked_event, change_event, record_orders, status_event};
 use crate::list::fields::event::EXPEDITION_CHANGE;
@@ -18,7 +19,7 @@ use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState}
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{ExpeditionId, WmsId};
+use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, WmsId};
 use longshore_kernel::queue::Hint;
 
 /// Writes everything; returns the webhooks that have something due.
@@ -111,12 +112,16 @@ fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
             changes.push(FieldChange { field, old, new });
         }
     };
-    let detail =
-        |lots: &[String], serials: &[String]| json!({"assignedLot": lots.first(), "serialNumbers": serials});
-    let detailed = |of: fn(&Gone) -> (&[String], &[String])| -> Value {
-        fold.detailed.iter().map(|gone| detail(of(gone).0, of(gone).1)).collect()
+    let detail = |item: ExpeditionItemId, lots: &[String], serials: &[String]| {
+        let lot = (!lots.is_empty()).then(|| lots.join(BETWEEN_LOTS));
+        json!({"id": item, "assignedLot": lot, "serialNumbers": serials})
     };
-    add("items", detailed(|_| (&[], &[])), detailed(|gone| (&gone.lots, &gone.serials)));
+    let was = fold.detailed.iter().map(|gone| match fold.left_before(gone.item) {
+        Some(left) => detail(gone.item, &left.lots, &left.serials),
+        None => detail(gone.item, &[], &[]),
+    });
+    let is = fold.detailed.iter().map(|gone| detail(gone.item, &gone.lots, &gone.serials));
+    add("items", was.collect(), is.collect());
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));
     for ((field, old), (_, new)) in had.times.shown().into_iter().zip(known.times.shown()) {
@@ -182,7 +187,8 @@ fn event(fold: &Fold<'_>, tracking: &mut HashMap<Uuid, Vec<(&'static str, Value)
     let mut further = tracking.remove(&fold.order.id.get()).unwrap_or_default();
     let changes = changes(fold);
     if !fold.detailed.is_empty() {
-        further.extend(fold.order.packed(fold.packed_before()));
+        let [items, _] = fold.order.packed(fold.packed_before());
+        further.push(items);
     }
     if old != new {
         further.extend(fold.cancel.map(|cancel| ("cancel", json!(cancel))));

@@ -46,11 +46,10 @@ pub async fn dispatch(services: &Services) -> Result<u64, Problem> {
         Due,
         r#"WITH due AS (
                SELECT s.eshop_id, s.organisation_id,
-                      coalesce((SELECT o.next_at FROM stock_send_out o WHERE o.eshop_id = s.eshop_id), '-infinity') AS next_at
+                      coalesce((SELECT greatest(o.next_at, o.failed_at + make_interval(secs => $2))
+                                FROM stock_send_out o WHERE o.eshop_id = s.eshop_id), '-infinity') AS next_at
                FROM integration_setting s JOIN eshop e ON e.id = s.eshop_id AND e.active
                WHERE s.active AND s.stock_sync_enabled AND EXISTS (SELECT FROM stock_due d WHERE d.eshop_id = s.eshop_id)
-                 -- the error of the last send-out, until one succeeds or the setting is stored again
-                 AND NOT coalesce(s.error_kind = 'stock.send' AND s.error_at > now() - make_interval(secs => $2), false)
                  -- asked of each e-shop by itself: joined with all jobs, their whole history may be read every second
                  AND (SELECT true FROM job j WHERE j.eshop_id = s.eshop_id AND j.kind = 'stock.send'
                         AND j.created_at > now() - interval '2 days'

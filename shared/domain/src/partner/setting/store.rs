@@ -66,7 +66,7 @@ pub async fn store(
     let unchanged =
         old.as_ref().is_some_and(|old| old.wanted == given.wanted && old.credentials == credentials);
     if unchanged {
-        forgive(change.connection(), eshop).await?;
+        clear_error(change.connection(), eshop).await?;
     } else {
         let id = old_id.unwrap_or_else(SettingId::new);
         let sealed = serde_json::to_vec(&credentials).map_err(Problem::internal)?;
@@ -93,14 +93,26 @@ pub async fn store(
         }
         follow(&mut change, context, eshop, Some(given.wanted.integration)).await?;
     }
+    end_rest(change.connection(), eshop).await?;
     let stored = row(change.connection(), eshop).await?.ok_or_else(|| Problem::not_found(ENTITY))?;
     let stored = stored.read(&services.vault)?.with_block(change.connection()).await?;
     let answer = stored.answer()?;
     change.answer(context.claim, answer).await
 }
 
-/// Forgets what went wrong: who stores a setting again has mended the partner, and what rests because of the error goes on.
-async fn forgive(connection: &mut PgConnection, eshop: EshopId) -> Result<(), sqlx::Error> {
+/// Changes of stocks do not rest any more: who stores a setting has mended what failed.
+async fn end_rest(connection: &mut PgConnection, eshop: EshopId) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE stock_send_out SET failed_at = NULL WHERE eshop_id = $1 AND failed_at IS NOT NULL",
+        eshop.get(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Clears the error of a setting that stays as it is.
+async fn clear_error(connection: &mut PgConnection, eshop: EshopId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE integration_setting SET error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL
          WHERE eshop_id = $1 AND error IS NOT NULL",

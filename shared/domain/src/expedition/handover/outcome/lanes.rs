@@ -124,10 +124,10 @@ async fn count(
                    SELECT FROM wms_lane w JOIN expedition_handover h ON h.id = w.error_expedition_id
                    WHERE w.wms_id = $1 AND h.handover_wms_id = $1
                      AND h.handover_state IN ('pending', 'sending', 'withdrawing')) AS is_over) AS own
-         -- that of another order that waits: those that wait longest are called last
+         -- that of another order that waits, the one whose next call is furthest away
          LEFT JOIN LATERAL (
-             SELECT h.id, h.error, now() AS at FROM (
-                 SELECT id, handover_error AS error FROM expedition_handover
+             SELECT h.id, h.error, h.at FROM (
+                 SELECT id, handover_error AS error, handover_since AS at FROM expedition_handover
                  WHERE handover_wms_id = $1 AND handover_state IN ('sending', 'withdrawing') AND handover_next_attempt_at > now()
                  ORDER BY handover_wms_id DESC, handover_next_attempt_at DESC, id DESC LIMIT 100) AS h
              WHERE h.error IS NOT NULL AND own.is_over LIMIT 1) AS other ON true

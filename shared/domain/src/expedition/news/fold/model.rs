@@ -1,6 +1,6 @@
 //! The order of reports does not matter: the stories of a warehouse are reported in random orders and pieces, and more than once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::DateTime;
 use proptest::prelude::*;
@@ -78,7 +78,9 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     );
     let items = proptest::option::of((0..=1_i32, 0..=3_i32, 0..=7_i32));
     let parcels = proptest::collection::vec((0..3_u8, any::<bool>(), any::<bool>()), 0..5);
-    let details = proptest::collection::vec((any::<bool>(), any::<bool>()), 6);
+    // the first so many serial numbers, in any order
+    let serials = (Just(vec!["S1", "S2", "S3"]).prop_shuffle(), 0..=3_usize);
+    let details = proptest::collection::vec((any::<bool>(), serials), 6);
     (statuses, items, parcels, any::<bool>(), details).prop_map(
         |(statuses, items, parcels, by_sku, details)| {
             let mut news: Vec<Value> = Vec::new();
@@ -93,13 +95,13 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
                         json!({"product": Uuid::from_u128(3), "expedited": rest})
                     };
                     let mut detailed = json!({"id": Uuid::from_u128(101), "expedited": second});
-                    let (has_lot, has_serials) = details[minute];
-                    if has_lot {
+                    let (has_lot, (shuffled, count)) = &details[minute];
+                    if *has_lot {
                         detailed["lot"] = json!("L");
                     }
-                    if has_serials {
-                        detailed["serialNumbers"] = json!(["S"]);
-                    }
+                    let known = &["S1", "S2", "S3"][..*count];
+                    let serials: Vec<_> = shuffled.iter().filter(|serial| known.contains(serial)).collect();
+                    detailed["serialNumbers"] = json!(serials);
                     row["items"] = json!([{"id": Uuid::from_u128(100), "expedited": first}, detailed, third]);
                 }
                 news.push(row);
@@ -131,10 +133,12 @@ struct End {
     internal_id: Option<String>,
 }
 
-/// An item that left, as its record shows it then.
+/// An item that left, as its record shows it then, its lots and serial numbers in one order.
 fn shown(gone: &Gone) -> (ExpeditionItemId, Left) {
-    let lot = (!gone.lots.is_empty()).then(|| gone.lots.join(", "));
-    (gone.item, Left { pieces: gone.pieces, lot, serials: gone.serials.clone() })
+    let sorted = |texts: &[String]| -> Vec<String> {
+        texts.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    (gone.item, Left { pieces: gone.pieces, lots: sorted(&gone.lots), serials: sorted(&gone.serials) })
 }
 
 /// Takes reports in chunks of these sizes, as one transaction after the other.
@@ -324,7 +328,7 @@ fn what_was_reported_of_a_packed_order_is_not_contradicted_and_what_was_not_is_a
         let serials = serials.iter().map(|serial| (*serial).to_owned()).collect();
         let pieces = |item: &Item| (item.id, Left { pieces: item.quantity, ..Left::default() });
         let mut left: HashMap<_, _> = order.items.iter().map(pieces).collect();
-        left.insert(item, Left { pieces: 1, lot: lot.map(str::to_owned), serials });
+        left.insert(item, Left { pieces: 1, lots: lot.into_iter().map(str::to_owned).collect(), serials });
         Fixed { left, ..fixed(Some(1)) }
     };
     let report = |members: Value| {
@@ -344,6 +348,9 @@ fn what_was_reported_of_a_packed_order_is_not_contradicted_and_what_was_not_is_a
         (left(None, &["S"]), &lot, Ok(Some((Some("L"), 1)))),
         (left(Some("L"), &[]), &both, Ok(Some((Some("L"), 1)))),
         (left(Some("L"), &["S"]), &both, Ok(None)),
+        (left(Some("L"), &["T", "S"]), &json!({"serialNumbers": ["S", "T"]}), Ok(None)),
+        (left(Some("L"), &["S"]), &json!({"serialNumbers": ["T", "S"]}), Ok(Some((Some("L"), 2)))),
+        (left(Some("L"), &["T", "S"]), &both, Ok(None)),
         (left(Some("L"), &["S"]), &json!({}), Ok(None)),
         (left(Some("L"), &["S"]), &other, Err("contradiction")),
         (left(Some("L"), &["T"]), &both, Err("contradiction")),
@@ -361,26 +368,33 @@ fn what_was_reported_of_a_packed_order_is_not_contradicted_and_what_was_not_is_a
 }
 
 #[test]
-fn what_left_without_being_asked_for_can_be_tracked() {
-    for (status, number) in [(Status::Canceled, None), (Status::OnHold, Some(1))] {
-        let order = order(status, Some(HandoverState::Withdrawn));
-        let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
-        let parcels = |numbers: &[&str]| {
-            let parcels: Vec<_> = numbers
-                .iter()
-                .map(|n| json!({"extPackageNumber": n, "extPackageTrackingNumber": format!("T{n}")}))
-                .collect();
-            json!({"number": number, "parcels": parcels})
-        };
-        assert!(one(&mut fold, &parcels(&["1"])).is_err(), "it has not left");
-        let mut packed = parcels(&["1"]);
+fn what_left_of_a_canceled_order_can_be_tracked() {
+    let parcels = |number: Option<i32>, numbers: &[&str]| {
+        let parcels: Vec<_> = numbers
+            .iter()
+            .map(|n| json!({"extPackageNumber": n, "extPackageTrackingNumber": format!("T{n}")}))
+            .collect();
+        json!({"number": number, "parcels": parcels})
+    };
+    let packed = |number| {
+        let mut packed = parcels(number, &["1"]);
         packed["status"] = json!("carrier_picked_up");
-        assert_eq!(one(&mut fold, &packed), Err("contradiction"));
-        one(&mut fold, &parcels(&["2"])).unwrap();
-        assert_eq!((fold.state.status, fold.strays.len(), fold.known.parcels.len()), (status, 1, 2));
-        assert_eq!(fold.known.tracking.number.as_deref(), Some("T1"));
-        assert!(fold.is_change());
-    }
+        packed
+    };
+    let canceled = order(Status::Canceled, Some(HandoverState::Withdrawn));
+    let mut fold = Fold::new(&canceled, (Known::default(), fixed(Some(1))));
+    assert!(one(&mut fold, &parcels(None, &["1"])).is_err(), "it has not left");
+    assert_eq!(one(&mut fold, &packed(None)), Err("contradiction"));
+    one(&mut fold, &parcels(None, &["2"])).unwrap();
+    assert_eq!((fold.state.status, fold.strays.len(), fold.known.parcels.len()), (Status::Canceled, 1, 2));
+    assert_eq!(fold.known.tracking.number.as_deref(), Some("T1"));
+    assert!(fold.is_change());
+    // one that is handed over again has parcels of its own
+    let held = order(Status::OnHold, Some(HandoverState::Withdrawn));
+    let mut fold = Fold::new(&held, (Known::default(), fixed(Some(1))));
+    assert_eq!(one(&mut fold, &packed(Some(1))), Err("contradiction"));
+    assert_eq!(one(&mut fold, &parcels(Some(1), &["2"])), Err("old_number"));
+    assert_eq!((fold.strays.len(), fold.known.parcels.len(), fold.is_change()), (1, 0, false));
 }
 
 #[test]
