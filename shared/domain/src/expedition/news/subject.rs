@@ -39,7 +39,7 @@ impl Left {
         let adds = |known: &[String], said: &[String]| {
             let (known, said): (HashSet<&String>, HashSet<&String>) =
                 (known.iter().collect(), said.iter().collect());
-            (said.is_subset(&known) || known.is_subset(&said)).then(|| said.len() > known.len())
+            (said.is_subset(&known) || known.is_subset(&said)).then_some(said.len() > known.len())
         };
         Some(adds(&self.lots, &later.lots)? | adds(&self.serials, &later.serials)?)
     }
