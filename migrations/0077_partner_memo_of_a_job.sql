@@ -2,5 +2,5 @@
 -- another answer delete it (shared/domain/src/job/fetching.rs), and so does a retry, whose rows are written over later ones. What a job
 -- that was retried has read is never what is stored as a whole.
 ALTER TABLE partner_fetch ADD COLUMN keeps_memo boolean NOT NULL DEFAULT true;
--- some of these may be of rows that others were written over: each feed is read once more
-DELETE FROM partner_memo;
+-- Those of before may be of rows that others were written over: each feed is read once more.
+ALTER TABLE partner_memo ADD COLUMN is_current boolean NOT NULL DEFAULT false;

@@ -129,7 +129,8 @@ pub async fn progress(services: &Services, claim: &Claim) -> Result<Progress, Pr
         r#"SELECT f.cursor, f.pages, m.memo AS "memo?"
            FROM partner_fetch f
            JOIN job j ON j.id = f.job_id
-           LEFT JOIN partner_memo m ON m.eshop_id = j.eshop_id AND m.kind = j.kind AND m.source = j.source
+           LEFT JOIN partner_memo m
+               ON m.eshop_id = j.eshop_id AND m.kind = j.kind AND m.source = j.source AND m.is_current
            WHERE f.job_id = $1"#,
         claim.job.get(),
     )
@@ -363,11 +364,11 @@ async fn insert_chunks(tx: &mut PgConnection, job: JobId, packed: Packed) -> Res
 /// was stored, and the e-shop's setting shows the error.
 pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "INSERT INTO partner_memo (eshop_id, kind, source, memo)
-         SELECT j.eshop_id, j.kind, j.source, f.memo
+        "INSERT INTO partner_memo (eshop_id, kind, source, memo, is_current)
+         SELECT j.eshop_id, j.kind, j.source, f.memo, true
          FROM job j JOIN partner_fetch f ON f.job_id = j.id
          WHERE j.id = $1 AND j.state = 'succeeded' AND j.failed = 0 AND f.memo IS NOT NULL AND f.keeps_memo
-         ON CONFLICT (eshop_id, kind, source) DO UPDATE SET memo = excluded.memo, changed_at = now()",
+         ON CONFLICT (eshop_id, kind, source) DO UPDATE SET memo = excluded.memo, is_current = true, changed_at = now()",
         job.get(),
     )
     .execute(&mut *tx)
