@@ -234,7 +234,9 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
     if open == 0 {
         return Err(Problem::new(&CONFLICT, "this job has nothing to retry"));
     }
-    super::fetching::void_memo_by_retry(tx, id).await?;
+    if job.source.is_some() {
+        super::fetching::void_memo_by_retry(tx, id).await?;
+    }
     // the remaining pages of a pull have the place of the retry; without pages, its call is out of line
     sqlx::query!(
         "WITH accepted AS MATERIALIZED (

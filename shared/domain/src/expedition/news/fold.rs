@@ -39,10 +39,8 @@ pub(super) struct Gone {
     pub(super) item: ExpeditionItemId,
     pub(super) product: ProductId,
     pub(super) stock: StockId,
-    pub(super) pieces: i32,
     /// Each lot once.
-    pub(super) lots: Vec<String>,
-    pub(super) serials: Vec<String>,
+    pub(super) left: Left,
 }
 
 /// Pieces of an order that left although it did not have that number.
@@ -113,7 +111,7 @@ impl<'o> Fold<'o> {
     /// How many pieces of an item left; none: it is not packed now.
     pub(super) fn left(&self) -> Option<impl Fn(ExpeditionItemId) -> i32> {
         let left = self.left.as_ref()?;
-        Some(|item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.pieces))
+        Some(|item| left.iter().find(|gone| gone.item == item).map_or(0, |gone| gone.left.pieces))
     }
 
     /// What left of an item, as its record says.
@@ -123,7 +121,7 @@ impl<'o> Fold<'o> {
 
     /// How many pieces of an item left when it was packed.
     pub(super) fn packed_before(&self) -> impl Fn(ExpeditionItemId) -> i32 {
-        |item| self.fixed.left.get(&item).map_or(0, |left| left.pieces)
+        |item| self.left_before(item).map_or(0, |left| left.pieces)
     }
 
     /// Whether everything that was ordered has left; none: it is not packed now.
@@ -347,26 +345,20 @@ impl<'o> Fold<'o> {
         let mut details = Vec::new();
         for mut gone in leaving(&self.order.items, Some(sent))? {
             let Some(left) = self.left_of(gone.item) else { continue };
-            if gone.pieces != left.pieces {
+            if gone.left.pieces != left.pieces {
                 let message = format!(
                     "must say that {} of item {} left, as was reported when the order was packed",
                     left.pieces, gone.item
                 );
                 return Err(Refused::new("items", "contradiction", message));
             }
-            let added = Left { pieces: left.pieces, lots: gone.lots.clone(), serials: gone.serials.clone() };
-            let Some(is_new) = left.is_extended_by(&added) else {
+            let Some(known) = left.with(&gone.left) else {
                 let message =
                     format!("must not have other lots or serialNumbers of item {} than before", gone.item);
                 return Err(Refused::new("items", "contradiction", message));
             };
-            if is_new {
-                if gone.lots.len() <= left.lots.len() {
-                    gone.lots = left.lots;
-                }
-                if gone.serials.len() <= left.serials.len() {
-                    gone.serials = left.serials;
-                }
+            if known != *left {
+                gone.left = known;
                 details.push(gone);
             }
         }
@@ -374,14 +366,9 @@ impl<'o> Fold<'o> {
     }
 
     /// What is known to have left of an item.
-    fn left_of(&self, item: ExpeditionItemId) -> Option<Left> {
+    fn left_of(&self, item: ExpeditionItemId) -> Option<&Left> {
         let gone = self.left.iter().flatten().chain(&self.detailed).find(|gone| gone.item == item);
-        match gone {
-            None => self.fixed.left.get(&item).cloned(),
-            Some(gone) => {
-                Some(Left { pieces: gone.pieces, lots: gone.lots.clone(), serials: gone.serials.clone() })
-            }
-        }
+        gone.map(|gone| &gone.left).or_else(|| self.left_before(item))
     }
 
     fn add_details(&mut self, details: Vec<Gone>) {
@@ -401,14 +388,8 @@ fn leaving(items: &[Item], sent: Option<&[Sent]>) -> Result<Vec<Gone>, Refused> 
     for item in items {
         let Some(stock) = item.stock else { continue };
         let pieces = if sent.is_some() { 0 } else { item.quantity };
-        gone.push(Gone {
-            item: item.id,
-            product: item.product,
-            stock,
-            pieces,
-            lots: Vec::new(),
-            serials: Vec::new(),
-        });
+        let left = Left { pieces, ..Left::default() };
+        gone.push(Gone { item: item.id, product: item.product, stock, left });
     }
     for (index, sent) in sent.iter().flat_map(|sent| sent.iter()).enumerate() {
         fill(items, &mut gone, index, sent)?;
@@ -432,14 +413,14 @@ fn fill(items: &[Item], gone: &mut [Gone], index: usize, sent: &Sent) -> Result<
     let (mut rest, mut serials, mut last) = (sent.pieces, sent.serials.iter(), None);
     for gone in gone.iter_mut() {
         let Some(quantity) = quantities.get(&gone.item) else { continue };
-        let taken = rest.min(quantity - gone.pieces);
-        if let Some(lot) = sent.lot.as_ref().filter(|lot| !gone.lots.contains(lot))
+        let taken = rest.min(quantity - gone.left.pieces);
+        if let Some(lot) = sent.lot.as_ref().filter(|lot| !gone.left.lots.contains(lot))
             && (taken > 0 || sent.pieces == 0)
         {
-            gone.lots.push(lot.clone());
+            gone.left.lots.push(lot.clone());
         }
-        gone.pieces += taken;
-        gone.serials.extend(serials.by_ref().take(usize::try_from(taken).unwrap_or(0)).cloned());
+        gone.left.pieces += taken;
+        gone.left.serials.extend(serials.by_ref().take(usize::try_from(taken).unwrap_or(0)).cloned());
         rest -= taken;
         if taken > 0 || last.is_none() {
             last = Some(gone);
@@ -447,7 +428,7 @@ fn fill(items: &[Item], gone: &mut [Gone], index: usize, sent: &Sent) -> Result<
     }
     // a piece may have several
     if let Some(last) = last {
-        last.serials.extend(serials.cloned());
+        last.left.serials.extend(serials.cloned());
     }
     if rest > 0 {
         let path = format!("items[{index}].expedited");

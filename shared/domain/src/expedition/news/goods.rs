@@ -5,7 +5,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::fold::{Fold, Gone};
-use super::subject::BETWEEN_LOTS;
 use crate::expedition::allocator::{Demand, Ledger};
 use crate::expedition::order::Order;
 use longshore_kernel::context::Origin;
@@ -25,7 +24,7 @@ impl Movements {
     /// Takes what the orders hold or give back out of the stocks, in their order.
     pub(super) fn of(folds: &[Fold<'_>], ledger: &mut Ledger) -> Self {
         let demand =
-            |gone: &[Gone]| Demand::new(gone.iter().map(|gone| (gone.stock, i64::from(gone.pieces))));
+            |gone: &[Gone]| Demand::new(gone.iter().map(|gone| (gone.stock, i64::from(gone.left.pieces))));
         let mut movements = Self::default();
         for fold in folds {
             if fold.gives_back() {
@@ -50,8 +49,8 @@ impl Movements {
                 self.push("found", more, order.id, None, gone.product.get());
             }
         }
-        for gone in gone.iter().filter(|gone| gone.pieces > 0) {
-            self.push("expedited", -gone.pieces, order.id, Some(gone.item.get()), gone.product.get());
+        for gone in gone.iter().filter(|gone| gone.left.pieces > 0) {
+            self.push("expedited", -gone.left.pieces, order.id, Some(gone.item.get()), gone.product.get());
         }
     }
 
@@ -83,12 +82,11 @@ impl Movements {
             return Ok(());
         }
         let ids: Vec<Uuid> = left.iter().map(|gone| gone.item.get()).collect();
-        let counts: Vec<i32> = left.iter().map(|gone| gone.pieces).collect();
-        let lots: Vec<Option<String>> =
-            left.iter().map(|gone| (!gone.lots.is_empty()).then(|| gone.lots.join(BETWEEN_LOTS))).collect();
+        let counts: Vec<i32> = left.iter().map(|gone| gone.left.pieces).collect();
+        let lots: Vec<Option<String>> = left.iter().map(|gone| gone.left.lot()).collect();
         let serials: Vec<Option<String>> = left
             .iter()
-            .map(|gone| (!gone.serials.is_empty()).then(|| json!(gone.serials).to_string()))
+            .map(|gone| (!gone.left.serials.is_empty()).then(|| json!(gone.left.serials).to_string()))
             .collect();
         sqlx::query!(
             "WITH packed AS (

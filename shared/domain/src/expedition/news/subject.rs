@@ -31,17 +31,28 @@ pub(super) struct Left {
 }
 
 /// Between lots, in the record of an item.
-pub(super) const BETWEEN_LOTS: &str = ", ";
+const BETWEEN_LOTS: &str = ", ";
 
 impl Left {
-    /// Whether a later report, which repeats some of it or has all of it and more, adds something; nothing if it contradicts.
-    pub(super) fn is_extended_by(&self, later: &Self) -> Option<bool> {
-        let adds = |known: &[String], said: &[String]| {
-            let (known, said): (HashSet<&String>, HashSet<&String>) =
+    /// With what a later report says: it repeats some of the lots and serial numbers, or has all of them and more. Nothing if it
+    /// contradicts.
+    pub(super) fn with(&self, later: &Self) -> Option<Self> {
+        let larger = |known: &Vec<String>, said: &Vec<String>| {
+            let (all, new): (HashSet<&String>, HashSet<&String>) =
                 (known.iter().collect(), said.iter().collect());
-            (said.is_subset(&known) || known.is_subset(&said)).then_some(said.len() > known.len())
+            let larger = if new.is_subset(&all) { known } else { said };
+            (new.is_subset(&all) || all.is_subset(&new)).then(|| larger.clone())
         };
-        Some(adds(&self.lots, &later.lots)? | adds(&self.serials, &later.serials)?)
+        Some(Self {
+            pieces: self.pieces,
+            lots: larger(&self.lots, &later.lots)?,
+            serials: larger(&self.serials, &later.serials)?,
+        })
+    }
+
+    /// Its lots, as the record of the item has them.
+    pub(super) fn lot(&self) -> Option<String> {
+        (!self.lots.is_empty()).then(|| self.lots.join(BETWEEN_LOTS))
     }
 }
 

@@ -11,7 +11,7 @@ use super::fold::Fold;
 use super::goods::Movements;
 use super::parcels;
 use super::row::Row;
-use super::subject::BETWEEN_LOTS;
+use super::subject::Left;
 use crate::expedition::allocator::Ledger;
 use crate::expedition::write::{StockColumns, booked_event, change_event, record_orders, status_event};
 use crate::list::fields::event::EXPEDITION_CHANGE;
@@ -112,15 +112,12 @@ fn changes(fold: &Fold<'_>) -> Vec<FieldChange> {
             changes.push(FieldChange { field, old, new });
         }
     };
-    let detail = |item: ExpeditionItemId, lots: &[String], serials: &[String]| {
-        let lot = (!lots.is_empty()).then(|| lots.join(BETWEEN_LOTS));
-        json!({"id": item, "assignedLot": lot, "serialNumbers": serials})
+    let detail = |item: ExpeditionItemId, left: Option<&Left>| {
+        let serials = left.map_or(&[][..], |left| &left.serials);
+        json!({"id": item, "assignedLot": left.and_then(Left::lot), "serialNumbers": serials})
     };
-    let was = fold.detailed.iter().map(|gone| match fold.left_before(gone.item) {
-        Some(left) => detail(gone.item, &left.lots, &left.serials),
-        None => detail(gone.item, &[], &[]),
-    });
-    let is = fold.detailed.iter().map(|gone| detail(gone.item, &gone.lots, &gone.serials));
+    let was = fold.detailed.iter().map(|gone| detail(gone.item, fold.left_before(gone.item)));
+    let is = fold.detailed.iter().map(|gone| detail(gone.item, Some(&gone.left)));
     add("items", was.collect(), is.collect());
     add("status", json!(old.status), json!(state.status));
     add("errors", json!(old.errors), json!(state.errors));

@@ -138,7 +138,10 @@ fn shown(gone: &Gone) -> (ExpeditionItemId, Left) {
     let sorted = |texts: &[String]| -> Vec<String> {
         texts.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
     };
-    (gone.item, Left { pieces: gone.pieces, lots: sorted(&gone.lots), serials: sorted(&gone.serials) })
+    (
+        gone.item,
+        Left { pieces: gone.left.pieces, lots: sorted(&gone.left.lots), serials: sorted(&gone.left.serials) },
+    )
 }
 
 /// Takes reports in chunks of these sizes, as one transaction after the other.
@@ -361,7 +364,7 @@ fn what_was_reported_of_a_packed_order_is_not_contradicted_and_what_was_not_is_a
         let added: Vec<_> = fold
             .detailed
             .iter()
-            .map(|gone| (gone.lots.first().map(String::as_str), gone.serials.len()))
+            .map(|gone| (gone.left.lots.first().map(String::as_str), gone.left.serials.len()))
             .collect();
         assert_eq!(taken.map(|()| added.first().copied()), expected, "{said}");
     }
