@@ -16,7 +16,6 @@ COPY api/client/Cargo.toml api/client/
 COPY api/http/Cargo.toml api/http/
 COPY api/console/Cargo.toml api/console/
 COPY worker/Cargo.toml worker/
-COPY shared/Cargo.toml shared/
 COPY shared/kernel/Cargo.toml shared/kernel/
 COPY shared/domain/Cargo.toml shared/domain/
 COPY shared/operate/Cargo.toml shared/operate/
@@ -24,7 +23,7 @@ COPY bench/Cargo.toml bench/
 COPY bench/stack/Cargo.toml bench/stack/
 COPY bench/testkit/Cargo.toml bench/testkit/
 COPY xtask/Cargo.toml xtask/
-RUN for crate in api api/cli api/client api/http api/console worker shared shared/kernel shared/domain shared/operate bench \
+RUN for crate in api api/cli api/client api/http api/console worker shared/kernel shared/domain shared/operate bench \
         bench/stack bench/testkit xtask; do mkdir "$crate/src" && touch "$crate/src/lib.rs"; done \
     && for crate in api api/cli worker bench xtask; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
     && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker

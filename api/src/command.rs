@@ -19,30 +19,30 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
+use longshore_domain::account::admin::{self, NewAdmin};
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
-use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::config::{
+use longshore_kernel::access::Role;
+use longshore_kernel::cause::causes;
+use longshore_kernel::clock::Clock;
+use longshore_kernel::config::{
     AccessSettings, DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings,
     OutboundSettings, QuotaSettings, RedisSettings, TraceSettings, VaultSettings,
 };
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::crypto::Vault;
-use longshore_shared::kernel::database::{Database, Use};
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::metrics::Metrics;
-use longshore_shared::kernel::migration;
-use longshore_shared::kernel::objects::Objects;
-use longshore_shared::kernel::proxy::Proxies;
-use longshore_shared::kernel::quota::Quotas;
-use longshore_shared::kernel::refusals::Refusals;
-use longshore_shared::kernel::rest::Rests;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::kernel::telemetry;
-use longshore_shared::operate::rotation;
+use longshore_kernel::context::Origin;
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::database::{Database, Use};
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::metrics::Metrics;
+use longshore_kernel::migration;
+use longshore_kernel::objects::Objects;
+use longshore_kernel::proxy::Proxies;
+use longshore_kernel::quota::Quotas;
+use longshore_kernel::refusals::Refusals;
+use longshore_kernel::rest::Rests;
+use longshore_kernel::services::Services;
+use longshore_kernel::telemetry;
+use longshore_operate::rotation;
 use secrecy::SecretString;
 
 pub use self::moved::moved;
@@ -215,7 +215,7 @@ impl Cli {
 impl Serve {
     async fn run(self, log: &LogSettings) -> anyhow::Result<Exit> {
         let traces = telemetry::start(log, &self.traces, "longshore-api")?;
-        let client = longshore_shared::kernel::queue::Queues::open(&self.redis)?;
+        let client = longshore_kernel::queue::Queues::open(&self.redis)?;
         let metrics = Metrics::new();
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-api", Use::Requests)?,

@@ -1,7 +1,7 @@
 //! The HTTP layer: validates, records and answers.
 //!
 //! A handler reads its input through our own extractors ([`longshore_http::extract`]), calls one use-case of
-//! `longshore-shared`, and turns its result into HTTP. It contains no SQL, and no rule that applies to other callers, too.
+//! `longshore-domain`, and turns its result into HTTP. It contains no SQL, and no rule that applies to other callers, too.
 //!
 //! Three crates, each of which knows only those before it: [`longshore_http`] (extractors, layers, limits), [`longshore_console`]
 //! (the pages for operators), and this one:

@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use longshore_api::command::{Cli, moved};
-use longshore_shared::kernel::config;
-use longshore_shared::kernel::share::pace;
+use longshore_kernel::config;
+use longshore_kernel::share::pace;
 use tokio::runtime::Builder;
 
 /// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.

@@ -6,7 +6,7 @@
 //! - The table of URLs (`urls`) gives the method and the path of a handler.
 //! - The signature of a handler gives who may call, its parameters, headers and body, and the resulting
 //!   refusals ([`signature`](crate::signature)). The handler's name is the operation's id, its module the tag.
-//! - The tables of fields of `longshore_shared::list` give the records and the language of each list
+//! - The tables of fields of `longshore_domain::list` give the records and the language of each list
 //!   (`record`).
 //! - The closed lists of problems and events give the refusals (`shared`) and the webhook events (`webhook`).
 //! - The rule that reads a body gives its schema (`schema::body_of`).
@@ -50,7 +50,7 @@ mod webhook;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use longshore_shared::list::resource::Resource;
+use longshore_domain::list::resource::Resource;
 use serde_json::Value;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::path::PathsBuilder;

@@ -1,4 +1,4 @@
-//! The handlers, in the modules of `longshore-shared`: extract, one call, view.
+//! The handlers, in the modules of `longshore-domain`: extract, one call, view.
 
 pub mod account;
 pub mod activity;

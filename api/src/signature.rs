@@ -10,7 +10,7 @@ use longshore_http::extract::{
     Segment,
 };
 use longshore_http::fixed::HowAsked;
-use longshore_shared::kernel::access::Permission;
+use longshore_kernel::access::Permission;
 
 /// The input of a handler.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use longshore_client::{Call, Client, Error, ListQuery, RetryPolicy, StatusCode, WebhookToCreate};
 pub use longshore_client::{ItemError, Job, JobState, Progress};
-use longshore_shared::kernel::ids::random_id;
+use longshore_kernel::ids::random_id;
 use longshore_testkit::client::outside;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -5,22 +5,22 @@
 //! print them.
 
 use anyhow::Context as _;
-use longshore_shared::account::token::Tokens;
-use longshore_shared::catalog::product::activation;
-use longshore_shared::catalog::product::rules::read_sync_row;
-use longshore_shared::catalog::product::switch::{self, Switch};
-use longshore_shared::catalog::product::sync::{self, Sync};
-use longshore_shared::job::mark::Beside;
-use longshore_shared::kernel::access::{Role, Scope};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::context::{Context, Origin};
-use longshore_shared::kernel::ids::ProductId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::expedition::EXPEDITION;
-use longshore_shared::list::fields::product::PRODUCT;
-use longshore_shared::list::fields::stock::PRODUCT_STOCK;
-use longshore_shared::list::{self, Request};
-use longshore_shared::warehouse::stock::sync::{self as stock, Place, StockRow};
+use longshore_domain::account::token::Tokens;
+use longshore_domain::catalog::product::activation;
+use longshore_domain::catalog::product::rules::read_sync_row;
+use longshore_domain::catalog::product::switch::{self, Switch};
+use longshore_domain::catalog::product::sync::{self, Sync};
+use longshore_domain::job::mark::Beside;
+use longshore_domain::list::fields::expedition::EXPEDITION;
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_domain::list::fields::stock::PRODUCT_STOCK;
+use longshore_domain::list::{self, Request};
+use longshore_domain::warehouse::stock::sync::{self as stock, Place, StockRow};
+use longshore_kernel::access::{Role, Scope};
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::ProductId;
+use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::stack::Stack;
 use longshore_testkit::world::Tenant;

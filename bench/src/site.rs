@@ -1,10 +1,10 @@
 //! An e-shop of its own on a running service, with a client that may do everything in its organisation.
 
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::account::token::{self, NewToken};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::services::Services;
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_domain::account::token::{self, NewToken};
+use longshore_kernel::access::Role;
+use longshore_kernel::context::Origin;
+use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::stack::Stack;
 use longshore_testkit::world::Tenant;

@@ -1,5 +1,5 @@
 //! Looks after marked stocks: takes back what is no longer covered and serves the orders that wait, place by place, within a
-//! second of the commit that gave cause (`longshore_shared::expedition::allocation`).
+//! second of the commit that gave cause (`longshore_domain::expedition::allocation`).
 //!
 //! A [`Line`] decides which place is next. It is filled several times a second, whatever is being worked in, so a place whose
 //! transactions take long, or wait for a lock, delays no other organisation.
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use longshore_shared::expedition::allocation::{self, Allocated, Due};
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::seldom::Seldom;
+use longshore_domain::expedition::allocation::{self, Allocated, Due};
+use longshore_kernel::cause::causes;
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::seldom::Seldom;
 
 use self::line::{Ended, Line};
 use crate::context::WorkerContext;

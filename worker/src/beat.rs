@@ -1,6 +1,6 @@
 //! Says every few seconds what this worker is at, for the list of workers that operators see.
 
-use longshore_shared::kernel::queue::{BEATS_EVERY, Beat, process_of};
+use longshore_kernel::queue::{BEATS_EVERY, Beat, process_of};
 use tokio::time::MissedTickBehavior;
 
 use crate::context::WorkerContext;

@@ -7,23 +7,23 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use futures::future::BoxFuture;
-use longshore_shared::job::chunk::Held;
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::config::{
+use longshore_domain::job::chunk::Held;
+use longshore_kernel::cause::causes;
+use longshore_kernel::clock::Clock;
+use longshore_kernel::config::{
     DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings,
     TraceSettings, VaultSettings,
 };
-use longshore_shared::kernel::crypto::Vault;
-use longshore_shared::kernel::database::{Database, Use};
-use longshore_shared::kernel::metrics::Metrics;
-use longshore_shared::kernel::objects::Objects;
-use longshore_shared::kernel::queue::Queues;
-use longshore_shared::kernel::quota::Quotas;
-use longshore_shared::kernel::refusals::Refusals;
-use longshore_shared::kernel::rest::Rests;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::kernel::telemetry;
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::database::{Database, Use};
+use longshore_kernel::metrics::Metrics;
+use longshore_kernel::objects::Objects;
+use longshore_kernel::queue::Queues;
+use longshore_kernel::quota::Quotas;
+use longshore_kernel::refusals::Refusals;
+use longshore_kernel::rest::Rests;
+use longshore_kernel::services::Services;
+use longshore_kernel::telemetry;
 
 use crate::context::WorkerContext;
 use crate::health;

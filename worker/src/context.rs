@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use longshore_shared::expedition::silence;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::baselinker::window::{self, Window};
+use longshore_domain::expedition::silence;
+use longshore_domain::partner::baselinker::window::{self, Window};
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 

@@ -9,16 +9,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use longshore_shared::expedition::handover::{fill, lane as wms_lane, wake};
-use longshore_shared::job::dispatch;
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::{WebhookId, WmsId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::{Queue, control};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate;
-use longshore_shared::partner::send_out::changes;
-use longshore_shared::webhook::lane::{self, Way};
+use longshore_domain::expedition::handover::{fill, lane as wms_lane, wake};
+use longshore_domain::job::dispatch;
+use longshore_domain::partner::send_out::changes;
+use longshore_domain::webhook::lane::{self, Way};
+use longshore_kernel::cause::causes;
+use longshore_kernel::ids::{WebhookId, WmsId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::{Queue, control};
+use longshore_kernel::services::Services;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::context::WorkerContext;
@@ -77,7 +76,7 @@ impl Controlled {
 pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Problem> {
     let wishes = control::wishes(&services.db.main).await?;
     if wishes.iter().any(|wish| wish.overdue) {
-        match operate::queue::end_overdue_pauses(services).await {
+        match longshore_operate::queue::end_overdue_pauses(services).await {
             Ok(0) => {}
             Ok(_) => tracing::info!("a pause has expired"),
             // the queue resumes anyway; the next look records it

@@ -1,5 +1,5 @@
 //! Hands orders over to the systems of warehouses: one turn of the lane of a wms
-//! (`longshore_shared::expedition::handover` says what a hand-over is).
+//! (`longshore_domain::expedition::handover` says what a hand-over is).
 //!
 //! - [`run`] takes one of the [`places`](crate::places) of the process, leases the lane, lets a [`turn`] call, and releases the
 //!   lease. If more is due, the wms goes to the end of its queue.
@@ -24,11 +24,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_shared::expedition::handover::lane;
-use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::kernel::services::Services;
+use longshore_domain::expedition::handover::lane;
+use longshore_kernel::ids::WmsId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 

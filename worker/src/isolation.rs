@@ -1,5 +1,5 @@
 //! Executes a chunk in a process of its own, whose death harms nothing else
-//! (`longshore_shared::job::suspicion`).
+//! (`longshore_domain::job::suspicion`).
 //!
 //! The process is this program again, with the same settings and the name of a claim. It executes that chunk,
 //! records its outcome, and ends. The worker keeps its own claim alive meanwhile. A pipe on the standard
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use longshore_shared::job::acceptance::parse_chunk_name;
-use longshore_shared::job::chunk::{Claim, Held};
+use longshore_domain::job::acceptance::parse_chunk_name;
+use longshore_domain::job::chunk::{Claim, Held};
 use tokio::process::Command;
 
 /// The argument that names the claim to execute.
@@ -128,7 +128,7 @@ pub fn end_with_parent() {
 
 #[cfg(test)]
 mod tests {
-    use longshore_shared::kernel::ids::JobId;
+    use longshore_kernel::ids::JobId;
 
     use super::*;
 

@@ -21,21 +21,21 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use longshore_shared::account::admin::bulk::{ActivateAdmins, DeactivateAdmins, DeleteAdmins};
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::execution::{self, Fate, Outcome};
-use longshore_shared::job::kind::{
+use longshore_domain::account::admin::bulk::{ActivateAdmins, DeactivateAdmins, DeleteAdmins};
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::execution::{self, Fate, Outcome};
+use longshore_domain::job::kind::{
     ActivateProducts, CancelExpeditions, DeactivateProducts, Job, JobKind, ProcessExpeditions,
     RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, TakeNews,
     TestIntegration, TestWms, Unusable,
 };
-use longshore_shared::job::walking::{self, Step};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::retry::Backoff;
-use longshore_shared::webhook::delivery::recovery::Recover;
-use longshore_shared::webhook::delivery::redelivery::Redeliver;
-use longshore_shared::webhook::delivery::replay::Replay;
+use longshore_domain::job::walking::{self, Step};
+use longshore_domain::webhook::delivery::recovery::Recover;
+use longshore_domain::webhook::delivery::redelivery::Redeliver;
+use longshore_domain::webhook::delivery::replay::Replay;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::retry::Backoff;
 
 use crate::context::WorkerContext;
 

@@ -1,4 +1,4 @@
-//! Runs a lane: one turn of sending the due deliveries of one webhook (`longshore_shared::webhook` defines
+//! Runs a lane: one turn of sending the due deliveries of one webhook (`longshore_domain::webhook` defines
 //! lanes).
 //!
 //! # Modules
@@ -43,12 +43,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::{Notice, Queue};
-use longshore_shared::kernel::seldom::Seldom;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::{Lease, Leased};
+use longshore_domain::webhook::lane::{Lease, Leased};
+use longshore_kernel::ids::WebhookId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::{Notice, Queue};
+use longshore_kernel::seldom::Seldom;
+use longshore_kernel::services::Services;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longshore_shared::job::chunk::{self, Claim, Held};
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::services::Services;
+use longshore_domain::job::chunk::{self, Claim, Held};
+use longshore_kernel::cause::causes;
+use longshore_kernel::services::Services;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -2,7 +2,7 @@
 //!
 //! - [`queue`] reads the ids of due work: an `apalis` backend over Redis Streams.
 //! - [`registry`] lists the queues with their handlers and limits.
-//! - [`jobs`] has the bodies, one file each; their payloads and SQL are in `longshore-shared`.
+//! - [`jobs`] has the bodies, one file each; their payloads and SQL are in `longshore-domain`.
 //! - [`lanes`] delivers webhooks: a turn sends what one of them has due.
 //! - [`outbound`] is the guarded HTTP client that makes all outbound calls.
 //! - [`partner`] has the partners: what the worker reads from them and sends to them.

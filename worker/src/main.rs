@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use longshore_shared::kernel::config;
+use longshore_kernel::config;
 use longshore_worker::command::Cli;
 
 /// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.

@@ -27,9 +27,9 @@ use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use longshore_shared::kernel::address::Guard;
-use longshore_shared::kernel::config::OutboundSettings;
-use longshore_shared::kernel::trace;
+use longshore_kernel::address::Guard;
+use longshore_kernel::config::OutboundSettings;
+use longshore_kernel::trace;
 use url::Url;
 
 use self::budget::{BEFORE_BODY, Budget, Flooded};

@@ -36,11 +36,11 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::baselinker::window::Window;
-pub use longshore_shared::partner::send_out::items::Listed as Item;
-pub use longshore_shared::partner::send_out::listing::Page as ItemPage;
-use longshore_shared::partner::setting::{Integration, Setting};
+use longshore_domain::partner::baselinker::window::Window;
+pub use longshore_domain::partner::send_out::items::Listed as Item;
+pub use longshore_domain::partner::send_out::listing::Page as ItemPage;
+use longshore_domain::partner::setting::{Integration, Setting};
+use longshore_kernel::services::Services;
 
 pub use self::failure::PartnerError;
 pub use self::row::Row;
@@ -48,7 +48,7 @@ pub use self::trial::test;
 use crate::outbound::Client;
 
 /// Maximum number of rows in a page.
-pub const ROWS_PER_PAGE: usize = longshore_shared::job::payload::ROWS_PER_CHUNK;
+pub const ROWS_PER_PAGE: usize = longshore_domain::job::payload::ROWS_PER_CHUNK;
 
 /// What a partner can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

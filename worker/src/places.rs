@@ -39,7 +39,7 @@ pub(crate) use self::place::Place;
 use self::place::Waiting;
 use self::state::{LongTurn, State};
 
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_kernel::ids::OrganisationId;
 
 /// How long a turn waits for a place before the dispatcher has to queue it again.
 pub const PATIENCE: Duration = Duration::from_secs(30);

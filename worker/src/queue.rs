@@ -1,5 +1,5 @@
 //! The reading side of the queues: an [`apalis`] backend over Redis Streams. The writing side is
-//! [`longshore_shared::kernel::queue`].
+//! [`longshore_kernel::queue`].
 //!
 //! # Guarantees
 //!
@@ -40,7 +40,7 @@
 //! ```
 //! use std::time::Duration;
 //! use apalis::prelude::{Data, Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
-//! use longshore_shared::kernel::queue::{Queue, Queues};
+//! use longshore_kernel::queue::{Queue, Queues};
 //! use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 //!
 //! async fn work_on(chunk: String, deliveries: Data<Deliveries>) -> Result<(), std::io::Error> {

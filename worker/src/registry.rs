@@ -8,10 +8,10 @@ use std::time::Duration;
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use clap::Args;
 use futures::future::{BoxFuture, FutureExt as _, select_all};
-use longshore_shared::expedition::silence;
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::{WebhookId, WmsId};
-use longshore_shared::kernel::queue::{Queue, control, process_of};
+use longshore_domain::expedition::silence;
+use longshore_kernel::cause::causes;
+use longshore_kernel::ids::{WebhookId, WmsId};
+use longshore_kernel::queue::{Queue, control, process_of};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{AbortHandle, JoinHandle};
 

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::statistics;
+use longshore_kernel::cause::causes;
+use longshore_kernel::statistics;
 use tokio::time::MissedTickBehavior;
 
 use crate::context::WorkerContext;

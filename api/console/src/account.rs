@@ -4,13 +4,13 @@
 use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, Utc};
 use http::header::SET_COOKIE;
+use longshore_domain::account::session::{self, FRESH};
+use longshore_domain::account::{own, second_factor};
 use longshore_http::extract::{At, Failure, Id, permit};
-use longshore_shared::account::session::{self, FRESH};
-use longshore_shared::account::{own, second_factor};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::SessionId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::account::{self, Factor, Session};
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::SessionId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::account::{self, Factor, Session};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 

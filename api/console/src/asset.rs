@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Segment};
 use longshore_http::fixed::{Fixed, HowAsked};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::problem::Problem;
 
 struct Asset {
     name: &'static str,

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::operate::attention::{Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff};
+use longshore_kernel::access::Permission;
+use longshore_operate::attention::{Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff};
 use maud::{Markup, html};
 use uuid::Uuid;
 

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
+use longshore_domain::account::audit::search::{self, Batch, Entry, Filter, Line, Page, WINDOW, Whose};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::account::audit::search::{self, Batch, Entry, Filter, Line, Page, WINDOW, Whose};
-use longshore_shared::kernel::noun::noun;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::noun::noun;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::form::{Asked, Refused};

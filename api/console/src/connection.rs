@@ -1,8 +1,8 @@
 //! The test of a connection: the last one with its result, and the confirmation of another.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::job::connection::Test;
-use longshore_shared::job::kind::JobState;
+use longshore_domain::job::connection::Test;
+use longshore_domain::job::kind::JobState;
 use maud::{Markup, html};
 
 use super::piece::{Tone, badge, milliseconds, sentence, state, time};

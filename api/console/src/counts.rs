@@ -1,11 +1,11 @@
 //! The counts under the bar of every page: what needs attention, jobs, deliveries and orders by state. Each leads to its list, if the
 //! visitor may see that.
 
+use longshore_domain::job::backlog::Live;
 use longshore_http::app::App;
-use longshore_shared::job::backlog::Live;
-use longshore_shared::kernel::access::{Caller, Permission};
-use longshore_shared::operate::attention::Severity;
-use longshore_shared::operate::counts::{Counts, FAILED};
+use longshore_kernel::access::{Caller, Permission};
+use longshore_operate::attention::Severity;
+use longshore_operate::counts::{Counts, FAILED};
 use maud::{Markup, html};
 
 use super::piece::{number, up_to};

@@ -2,10 +2,10 @@
 //! Where there is a list of what a chart counts, a click on a step leads to the list of its period.
 
 use chrono::TimeDelta;
-use longshore_shared::kernel::activity::{Course, Point, Span, Steps, Waiting};
-use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::course::{Kinds, Narrow, OfWorker, Runs, Workers};
+use longshore_kernel::activity::{Course, Point, Span, Steps, Waiting};
+use longshore_kernel::ids::EshopId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::course::{Kinds, Narrow, OfWorker, Runs, Workers};
 use maud::{Markup, html};
 
 use super::asset;

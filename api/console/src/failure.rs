@@ -2,10 +2,10 @@
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use longshore_domain::job::failures::{self, Group, LOOKED_AT, REFUSED, REFUSING, RETRIED_AT_ONCE, Reason};
 use longshore_http::extract::{Failure, Segment, permit};
-use longshore_shared::job::failures::{self, Group, LOOKED_AT, REFUSED, REFUSING, RETRIED_AT_ONCE, Reason};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::access::Permission;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::layout::Section;

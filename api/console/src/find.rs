@@ -2,8 +2,8 @@
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::find::{self, Group, Hit, Kind, SHOWN};
+use longshore_kernel::problem::Problem;
+use longshore_operate::find::{self, Group, Hit, Kind, SHOWN};
 use maud::{Markup, html};
 use url::form_urlencoded;
 

@@ -5,10 +5,10 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use http::request::Parts;
 use longshore_http::extract::Failure;
 use longshore_http::extract::body::{must_be, read};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::parse_id;
-use longshore_shared::kernel::precondition::NOTHING;
-use longshore_shared::kernel::problem::{Kind, PRECONDITION_FAILED, Problem, Violation};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::parse_id;
+use longshore_kernel::precondition::NOTHING;
+use longshore_kernel::problem::{Kind, PRECONDITION_FAILED, Problem, Violation};
 use url::form_urlencoded;
 use uuid::Uuid;
 
@@ -310,7 +310,7 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use longshore_shared::kernel::problem::CONFLICT;
+    use longshore_kernel::problem::CONFLICT;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The jobs of each kind: a table, which leads to the charts of a kind.
 
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::operate::course::{Kinds, OfKind};
+use longshore_domain::job::kind::JobKind;
+use longshore_operate::course::{Kinds, OfKind};
 use maud::{Markup, html};
 
 use super::chart::spark;
@@ -91,7 +91,7 @@ fn mean(kind: &OfKind) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use longshore_shared::operate::course::Runs;
+    use longshore_operate::course::Runs;
 
     use super::*;
 

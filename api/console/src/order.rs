@@ -8,15 +8,15 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use http::StatusCode;
+use longshore_domain::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
-use longshore_shared::operate::order::inspection::{
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::order::inspection::{
     self, AHEAD, Inspection, Item, LACKS, Lack, Order, PARCELS, Parcel,
 };
-use longshore_shared::operate::timeline::Wanted;
+use longshore_operate::timeline::Wanted;
 use maud::{Markup, html};
 use serde_json::Value;
 

@@ -4,12 +4,12 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::order::attention::silent_of;
-use longshore_shared::operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
-use longshore_shared::operate::timeline::of_organisation;
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::order::attention::silent_of;
+use longshore_operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
+use longshore_operate::timeline::of_organisation;
 use maud::{Markup, html};
 
 use super::eshop::wrong::{list, warehouse};

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::activity::Span;
-use longshore_shared::kernel::database::Database;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::{RedisHealth, RedisState};
-use longshore_shared::operate;
+use longshore_kernel::activity::Span;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::{RedisHealth, RedisState};
+use longshore_operate;
 use maud::{Markup, html};
 
 use super::layout::Section;

@@ -1,7 +1,7 @@
 //! The periods until now that one click chooses: `hours=6` in the address of a list, or of a replay.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::form::Asked;

@@ -7,8 +7,8 @@ mod tone;
 use std::fmt::Display;
 
 use chrono::{DateTime, Utc};
-use longshore_shared::job::waiting::{Ahead, WaitsFor};
-use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
+use longshore_domain::job::waiting::{Ahead, WaitsFor};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub(super) use self::time::{
 };
 pub(super) use self::tone::{Tone, Toned, badge, job_state, state};
 pub(super) use super::form::sentence;
-pub(super) use longshore_shared::kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
+pub(super) use longshore_kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
 
 /// What a job waits for; `ahead` has details of the job before it, if they are known.
 pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {

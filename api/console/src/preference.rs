@@ -4,12 +4,12 @@ mod condition;
 pub(super) mod edit;
 
 use axum::response::Response;
+use longshore_domain::shipping::preference as stored;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::preference::{self, Preference, SHOWN};
-use longshore_shared::shipping::preference as stored;
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::preference::{self, Preference, SHOWN};
 use maud::{Markup, html};
 use uuid::Uuid;
 

@@ -12,7 +12,7 @@ use longshore_http::app::App;
 use longshore_http::extract::Failure;
 use longshore_http::extract::RequestId;
 use longshore_http::middleware::problem::log;
-use longshore_shared::kernel::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
+use longshore_kernel::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
 use maud::{Markup, html};
 
 use super::counts;
@@ -129,7 +129,7 @@ pub(super) async fn no_such_method(method: Method) -> Result<StatusCode, Failure
 
 #[cfg(test)]
 mod tests {
-    use longshore_shared::kernel::problem::Violation;
+    use longshore_kernel::problem::Violation;
 
     use super::*;
 

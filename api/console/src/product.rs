@@ -4,11 +4,11 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::ProductId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::product::{self, Inspection, ORDERS, Order, Stock};
-use longshore_shared::operate::timeline::Wanted;
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::ProductId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::product::{self, Inspection, ORDERS, Order, Stock};
+use longshore_operate::timeline::Wanted;
 use maud::{Markup, html};
 
 use super::form::Refused;

@@ -19,8 +19,8 @@ use longshore_http::extract::body::read;
 use longshore_http::extract::may::bearer;
 use longshore_http::extract::visitor::Peer;
 use longshore_http::extract::{Failure, RequestId};
-use longshore_shared::kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
-use longshore_shared::kernel::share;
+use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use longshore_kernel::share;
 use maud::{Markup, html};
 use tower::ServiceExt as _;
 

@@ -4,9 +4,9 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::schedule::{self, Filter, Page, Schedule};
+use longshore_kernel::access::Permission;
+use longshore_kernel::problem::Problem;
+use longshore_operate::schedule::{self, Filter, Page, Schedule};
 use maud::{Markup, html};
 
 use super::form::{Asked, Refused};

@@ -6,12 +6,12 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::run_once;
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::idempotency::Key;
-use longshore_shared::kernel::ids::random_id;
-use longshore_shared::kernel::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::context::Context;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::idempotency::Key;
+use longshore_kernel::ids::random_id;
+use longshore_kernel::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;

@@ -16,10 +16,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{AUTHORIZATION, HOST, ORIGIN, REFERER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use longshore_domain::account::login::{self, Door};
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, May, permit};
-use longshore_shared::account::login::{self, Door};
-use longshore_shared::kernel::problem::{
+use longshore_kernel::problem::{
     CODE_REQUIRED, FORBIDDEN, INVALID_DATA, Problem, RATE_LIMITED, UNAUTHENTICATED,
 };
 use maud::html;

@@ -3,11 +3,11 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::job::sync_run::{self, COUNTED, Filter, PAGE, Run};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::job::sync_run::{self, COUNTED, Filter, PAGE, Run};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::EshopId;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::form::{Asked, OF_PAGE, Refused};

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::timeline::{
+use longshore_domain::job::kind::JobKind;
+use longshore_domain::webhook::delivery::DeliveryState;
+use longshore_kernel::access::Permission;
+use longshore_kernel::problem::Problem;
+use longshore_operate::timeline::{
     Called, Delivery, Entry, Health, Jobs, Movement, News, Record, SHOWN, Timeline, Turn, Wanted,
 };
-use longshore_shared::webhook::delivery::DeliveryState;
 use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;

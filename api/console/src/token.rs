@@ -2,12 +2,12 @@
 
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use longshore_domain::account::token::issue;
+use longshore_domain::list::fields::token::ROLES;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::account::token::issue;
-use longshore_shared::kernel::ids::{OrganisationId, TokenId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list::fields::token::ROLES;
-use longshore_shared::operate::token::{self, SHOWN, Token};
+use longshore_kernel::ids::{OrganisationId, TokenId};
+use longshore_kernel::problem::Problem;
+use longshore_operate::token::{self, SHOWN, Token};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;

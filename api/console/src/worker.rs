@@ -2,8 +2,8 @@
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, Segment, permit};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::course::{OfWorker, Runs, SHOWN, by_worker, of_worker};
+use longshore_kernel::problem::Problem;
+use longshore_operate::course::{OfWorker, Runs, SHOWN, by_worker, of_worker};
 use maud::{Markup, html};
 use url::form_urlencoded::byte_serialize;
 

@@ -4,14 +4,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::FromRef;
-use longshore_shared::account::token::Tokens;
-use longshore_shared::catalog::product::together::Batcher;
-use longshore_shared::expedition::together::Batcher as Orders;
-use longshore_shared::job::watch::JobWatch;
-use longshore_shared::kernel::origin::Origins;
-use longshore_shared::kernel::proxy::Proxies;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::snapshots::Snapshots;
+use longshore_domain::account::token::Tokens;
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::expedition::together::Batcher as Orders;
+use longshore_domain::job::watch::JobWatch;
+use longshore_kernel::origin::Origins;
+use longshore_kernel::proxy::Proxies;
+use longshore_kernel::services::Services;
+use longshore_operate::snapshots::Snapshots;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::unfold::{Coding, fold};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::unfold::{Coding, fold};
 
 use crate::extract::IfNoneMatch;
 use crate::middleware::compress::{accepted, name};

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Extensions;
-use longshore_shared::kernel::config::LimitSettings;
-use longshore_shared::kernel::metrics::Metrics;
-use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
-use longshore_shared::kernel::queue::{QueueError, Queues};
-use longshore_shared::kernel::rate::{Allowance, Rate, RateLimiter};
-use longshore_shared::kernel::share::Ledger;
-use longshore_shared::kernel::share::pace::Pace;
+use longshore_kernel::config::LimitSettings;
+use longshore_kernel::metrics::Metrics;
+use longshore_kernel::problem::{Problem, RATE_LIMITED};
+use longshore_kernel::queue::{QueueError, Queues};
+use longshore_kernel::rate::{Allowance, Rate, RateLimiter};
+use longshore_kernel::share::Ledger;
+use longshore_kernel::share::pace::Pace;
 use uuid::Uuid;
 
 /// The limits of a process; cheap to clone.

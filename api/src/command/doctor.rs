@@ -3,8 +3,8 @@
 use std::io::{Write as _, stdout};
 
 use clap::Args;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::operate::doctor::{self, Finding, Patient, Verdict};
+use longshore_kernel::clock::Clock;
+use longshore_operate::doctor::{self, Finding, Patient, Verdict};
 use serde_json::json;
 
 use super::Exit;

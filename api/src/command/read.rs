@@ -1,7 +1,7 @@
 //! Ids and times on the command line, with messages for those that cannot be read.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use longshore_shared::kernel::ids::parse_id;
+use longshore_kernel::ids::parse_id;
 use uuid::Uuid;
 
 /// An id, of the type that the caller names: clap checks the type of an argument only when it is read.

@@ -3,13 +3,13 @@
 use std::io::{Write as _, stdout};
 
 use clap::{Args, Subcommand};
-use longshore_shared::account::token::{self, NewToken};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::config::DatabaseSettings;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::database::{Database, Use};
-use longshore_shared::kernel::ids::{EshopId, OrganisationId, WmsId};
+use longshore_domain::account::token::{self, NewToken};
+use longshore_kernel::access::Role;
+use longshore_kernel::clock::Clock;
+use longshore_kernel::config::DatabaseSettings;
+use longshore_kernel::context::Origin;
+use longshore_kernel::database::{Database, Use};
+use longshore_kernel::ids::{EshopId, OrganisationId, WmsId};
 use secrecy::ExposeSecret as _;
 
 use super::read::End;

@@ -6,11 +6,11 @@ mod person;
 pub(super) use self::access::{ACCESS_TOKEN, SESSION};
 pub(super) use self::person::{ADMIN, BUSINESS_USER};
 
-use longshore_shared::account::eshop::Eshop;
-use longshore_shared::account::organisation::Organisation;
-use longshore_shared::list::fields::audit::AUDIT as RECORDS;
-use longshore_shared::list::fields::eshop::ESHOP as ESHOPS;
-use longshore_shared::list::fields::organisation::ORGANISATION as ORGANISATIONS;
+use longshore_domain::account::eshop::Eshop;
+use longshore_domain::account::organisation::Organisation;
+use longshore_domain::list::fields::audit::AUDIT as RECORDS;
+use longshore_domain::list::fields::eshop::ESHOP as ESHOPS;
+use longshore_domain::list::fields::organisation::ORGANISATION as ORGANISATIONS;
 use serde_json::{Value, json};
 
 use super::example::{

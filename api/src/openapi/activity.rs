@@ -1,9 +1,9 @@
 //! How much is in each state, and what was done.
 
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::activity::Span;
-use longshore_shared::operate::attention::Severity;
-use longshore_shared::operate::course;
+use longshore_domain::job::kind::JobKind;
+use longshore_kernel::activity::Span;
+use longshore_operate::attention::Severity;
+use longshore_operate::course;
 use serde_json::json;
 
 use super::example::CHANGED;

@@ -1,6 +1,6 @@
 //! What needs attention, acknowledgements and mutes.
 
-use longshore_shared::operate::attention::{self, ACKNOWLEDGED_DAYS, Kind, Mode, Severity, What};
+use longshore_operate::attention::{self, ACKNOWLEDGED_DAYS, Kind, Mode, Severity, What};
 use serde_json::json;
 
 use super::example::{ATTENTION, CHANGED, ORGANISATION};

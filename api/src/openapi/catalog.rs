@@ -2,13 +2,13 @@
 
 mod image;
 
-use longshore_shared::catalog::packaging::PackagingOption;
-use longshore_shared::catalog::product::rules;
-use longshore_shared::catalog::product::service::SERVICES;
-use longshore_shared::job::acceptance;
-use longshore_shared::kernel::input::{Rule as _, Schema};
-use longshore_shared::list::fields::packaging::PACKAGING_OPTION as OPTIONS;
-use longshore_shared::list::fields::product::PRODUCT as PRODUCTS;
+use longshore_domain::catalog::packaging::PackagingOption;
+use longshore_domain::catalog::product::rules;
+use longshore_domain::catalog::product::service::SERVICES;
+use longshore_domain::job::acceptance;
+use longshore_domain::list::fields::packaging::PACKAGING_OPTION as OPTIONS;
+use longshore_domain::list::fields::product::PRODUCT as PRODUCTS;
+use longshore_kernel::input::{Rule as _, Schema};
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, PACKAGING_OPTION as BOX, PRODUCT as MUG};

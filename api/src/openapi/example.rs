@@ -1,6 +1,6 @@
 //! The records that all examples use: an organisation with an e-shop, a warehouse, a product. Those of events are in the domain.
 
-pub(super) use longshore_shared::webhook::event::example::{
+pub(super) use longshore_domain::webhook::event::example::{
     ESHOP, EXPEDITION, EXPEDITION_ITEM, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK, STOCK_ADVICE, SUPPLIER,
     WAREHOUSE, WMS,
 };

@@ -2,15 +2,15 @@
 
 mod record;
 
-use longshore_shared::catalog::image::{LARGEST, upload_body};
-use longshore_shared::expedition::invoice::MEDIA_TYPE;
-use longshore_shared::expedition::{command, create, edit, progress};
-use longshore_shared::list::fields::expedition::EXPEDITION as ORDERS;
-use longshore_shared::list::fields::expedition_item::{
+use longshore_domain::catalog::image::{LARGEST, upload_body};
+use longshore_domain::expedition::invoice::MEDIA_TYPE;
+use longshore_domain::expedition::{command, create, edit, progress};
+use longshore_domain::list::fields::expedition::EXPEDITION as ORDERS;
+use longshore_domain::list::fields::expedition_item::{
     EXPEDITION_ITEM as ITEMS, RESERVATION as RESERVATIONS,
 };
-use longshore_shared::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
-use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
+use longshore_domain::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
+use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use serde_json::{Value, json};
 
 use self::record::MEANINGS;

@@ -1,6 +1,6 @@
 //! The search for anything.
 
-use longshore_shared::operate::find::{self, Kind, SHOWN};
+use longshore_operate::find::{self, Kind, SHOWN};
 use serde_json::json;
 
 use super::example::EXPEDITION;

@@ -1,13 +1,13 @@
 //! Jobs and queues.
 
-use longshore_shared::job::control::bulk;
-use longshore_shared::job::item_error as item_errors;
-use longshore_shared::job::waiting::REASONS;
-use longshore_shared::kernel::input::Rule as _;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::list::fields::job::JOB as JOBS;
-use longshore_shared::operate::queue as operated;
-use longshore_shared::operate::standing::Verdict;
+use longshore_domain::job::control::bulk;
+use longshore_domain::job::item_error as item_errors;
+use longshore_domain::job::waiting::REASONS;
+use longshore_domain::list::fields::job::JOB as JOBS;
+use longshore_kernel::input::Rule as _;
+use longshore_kernel::queue::Queue;
+use longshore_operate::queue as operated;
+use longshore_operate::standing::Verdict;
 use serde_json::json;
 
 use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};

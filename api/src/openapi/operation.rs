@@ -11,7 +11,7 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, Required, Response, ResponseBuilder};
 
-use longshore_shared::list::resource::Resource;
+use longshore_domain::list::resource::Resource;
 
 use super::record;
 use super::routes;

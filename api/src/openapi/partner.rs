@@ -3,13 +3,13 @@
 mod setting;
 mod wms_setting;
 
+use longshore_domain::catalog::product::rules;
+use longshore_domain::expedition::{import, news};
+use longshore_domain::list::fields::job::JOB as JOBS;
+use longshore_domain::partner::pull;
+use longshore_domain::partner::push::{self, Push};
+use longshore_domain::warehouse::stock::sync as stock;
 use longshore_http::extract::lines::NDJSON;
-use longshore_shared::catalog::product::rules;
-use longshore_shared::expedition::{import, news};
-use longshore_shared::list::fields::job::JOB as JOBS;
-use longshore_shared::partner::pull;
-use longshore_shared::partner::push::{self, Push};
-use longshore_shared::warehouse::stock::sync as stock;
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, ESHOP, EXPEDITION, WAREHOUSE, WMS};

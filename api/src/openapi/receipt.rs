@@ -1,6 +1,6 @@
 //! Receipts: of what left for an order, and of what came of a stock advice.
 
-use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
+use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use serde_json::{Value, json};
 
 use super::example::{ANY, CHANGED, EXPEDITION, ORGANISATION, STOCK_ADVICE, WAREHOUSE, WMS};

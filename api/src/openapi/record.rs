@@ -2,10 +2,10 @@
 //! list, the page. A [`Described`] adds what such a table does not contain: descriptions of fields, contents
 //! of JSON values, an example.
 
-use longshore_shared::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
-use longshore_shared::list::path::RELATIONS;
-use longshore_shared::list::resource::{Field, Kind, Resource, Shown};
-use longshore_shared::list::{LIMIT, OFFSET, sort};
+use longshore_domain::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
+use longshore_domain::list::path::RELATIONS;
+use longshore_domain::list::resource::{Field, Kind, Resource, Shown};
+use longshore_domain::list::{LIMIT, OFFSET, sort};
 use serde_json::{Map, Value, json};
 
 use super::schema::{

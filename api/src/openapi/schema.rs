@@ -3,8 +3,8 @@
 
 use std::ops::RangeInclusive;
 
-use longshore_shared::kernel::input::{Rule, Schema as Input};
-use longshore_shared::record::{self, Editable};
+use longshore_domain::record::{self, Editable};
+use longshore_kernel::input::{Rule, Schema as Input};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, AnyOfBuilder, ArrayBuilder, ArrayItems, KnownFormat, Object, ObjectBuilder,

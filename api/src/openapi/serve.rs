@@ -8,7 +8,7 @@ use http::HeaderName;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use longshore_http::extract::{Failure, Segment};
 use longshore_http::fixed::{Fixed, HowAsked};
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::problem::Problem;
 
 use super::docs::{self, File};
 use crate::urls::Table;

@@ -1,6 +1,6 @@
 //! Operations for those who run the service or read this document: public, and outside `/api`.
 
-use longshore_shared::kernel::problem;
+use longshore_kernel::problem;
 use serde_json::json;
 
 use super::job::redis;

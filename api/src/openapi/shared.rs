@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use longshore_http::extract::arriving::CODINGS;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::problem::{self, Kind};
+use longshore_kernel::access::Role;
+use longshore_kernel::problem::{self, Kind};
 use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};

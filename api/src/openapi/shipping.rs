@@ -1,12 +1,12 @@
 //! Carriers, their services, and preferences for them.
 
-use longshore_shared::kernel::input::Rule as _;
-use longshore_shared::list::fields::carrier::CARRIER as CARRIERS;
-use longshore_shared::list::fields::preference::CARRIER_PREFERENCE as PREFERENCES;
-use longshore_shared::list::fields::service::CARRIER_SERVICE as SERVICES;
-use longshore_shared::shipping::carrier::{Carrier, organisations};
-use longshore_shared::shipping::preference::{CarrierPreference, conditions};
-use longshore_shared::shipping::service::CarrierService;
+use longshore_domain::list::fields::carrier::CARRIER as CARRIERS;
+use longshore_domain::list::fields::preference::CARRIER_PREFERENCE as PREFERENCES;
+use longshore_domain::list::fields::service::CARRIER_SERVICE as SERVICES;
+use longshore_domain::shipping::carrier::{Carrier, organisations};
+use longshore_domain::shipping::preference::{CarrierPreference, conditions};
+use longshore_domain::shipping::service::CarrierService;
+use longshore_kernel::input::Rule as _;
 use serde_json::{Value, json};
 
 use super::example::{

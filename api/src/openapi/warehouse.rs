@@ -3,11 +3,11 @@
 mod stock_advice;
 mod supplier;
 
-use longshore_shared::list::fields::stock::PRODUCT_STOCK as STOCKS;
-use longshore_shared::list::fields::warehouse::WAREHOUSE as WAREHOUSES;
-use longshore_shared::list::fields::wms::WMS as WMSES;
-use longshore_shared::warehouse::warehouse::Warehouse;
-use longshore_shared::warehouse::wms::Wms;
+use longshore_domain::list::fields::stock::PRODUCT_STOCK as STOCKS;
+use longshore_domain::list::fields::warehouse::WAREHOUSE as WAREHOUSES;
+use longshore_domain::list::fields::wms::WMS as WMSES;
+use longshore_domain::warehouse::warehouse::Warehouse;
+use longshore_domain::warehouse::wms::Wms;
 use serde_json::json;
 
 pub(super) use self::stock_advice::STOCK_ADVICE;

@@ -1,12 +1,12 @@
 //! Webhooks, their deliveries, and the calls that they make.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::kernel::authentication;
-use longshore_shared::list::fields::delivery::DELIVERY as DELIVERIES;
-use longshore_shared::list::fields::subscription::WEBHOOK as WEBHOOKS;
-use longshore_shared::webhook::delivery::{TESTS_A_MINUTE, recovery, replay, test_body};
-use longshore_shared::webhook::event::{Event, EventType, NAMES, TEST, TYPES, example};
-use longshore_shared::webhook::subscription::schema;
+use longshore_domain::list::fields::delivery::DELIVERY as DELIVERIES;
+use longshore_domain::list::fields::subscription::WEBHOOK as WEBHOOKS;
+use longshore_domain::webhook::delivery::{TESTS_A_MINUTE, recovery, replay, test_body};
+use longshore_domain::webhook::event::{Event, EventType, NAMES, TEST, TYPES, example};
+use longshore_domain::webhook::subscription::schema;
+use longshore_kernel::authentication;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, May, Segment, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::course::view as course;
+use longshore_kernel::services::Services;
+use longshore_operate::course::view as course;
 
 use crate::routes::view;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, JsonBody, May, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::attention;
+use longshore_kernel::services::Services;
+use longshore_operate::attention;
 
 use crate::routes::view;
 

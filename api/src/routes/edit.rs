@@ -1,10 +1,10 @@
-//! Creates and updates records through the common flow of `longshore_shared::record`.
+//! Creates and updates records through the common flow of `longshore_domain::record`.
 
 use axum::response::Response;
+use longshore_domain::record::{self, Editable};
 use longshore_http::extract::{Failure, IfMatch, JsonBody, Once};
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::record::{self, Editable};
+use longshore_kernel::context::Context;
+use longshore_kernel::services::Services;
 use uuid::Uuid;
 
 use super::view;

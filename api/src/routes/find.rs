@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, JsonBody, May, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::find;
+use longshore_kernel::services::Services;
+use longshore_operate::find;
 
 use crate::routes::view;
 

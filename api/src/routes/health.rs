@@ -9,10 +9,10 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use longshore_http::app::App;
 use longshore_http::extract::Failure;
-use longshore_shared::kernel::metrics;
-use longshore_shared::kernel::readiness::Readiness;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::backlog;
+use longshore_kernel::metrics;
+use longshore_kernel::readiness::Readiness;
+use longshore_kernel::services::Services;
+use longshore_operate::backlog;
 use serde_json::json;
 
 /// `GET /health/live`: the process answers.

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use longshore_domain::list::resource::Resource;
+use longshore_domain::list::stream::{Piece, Stream};
+use longshore_domain::list::{self, Listed};
 use longshore_http::extract::Failure;
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::resource::Resource;
-use longshore_shared::list::stream::{Piece, Stream};
-use longshore_shared::list::{self, Listed};
+use longshore_kernel::access::Scope;
+use longshore_kernel::services::Services;
 use serde_json::Value;
 
 use super::view;

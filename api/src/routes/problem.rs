@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use longshore_http::extract::{Failure, Segment};
-use longshore_shared::kernel::problem::{ALL, Problem};
+use longshore_kernel::problem::{ALL, Problem};
 use serde_json::json;
 
 /// `GET /problems/{code}`.

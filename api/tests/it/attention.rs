@@ -6,9 +6,9 @@ mod neighbours;
 
 use std::collections::BTreeSet;
 
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids::{JobId, OrganisationId};
-use longshore_shared::operate::attention;
+use longshore_kernel::access::Role;
+use longshore_kernel::ids::{JobId, OrganisationId};
+use longshore_operate::attention;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

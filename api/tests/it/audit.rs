@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use longshore_api::openapi;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use http::Method;
 use longshore_client::{Expedition, Hit};
+use longshore_domain::job::kind::JobKind;
+use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_http::app::App;
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::list::fields::expedition::{ExpeditionStatus, HandoverState};
-use longshore_shared::operate::find::Kind;
+use longshore_kernel::access::Role;
+use longshore_operate::find::Kind;
 use longshore_testkit::program::Ran;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
@@ -23,7 +23,7 @@ use tokio::process::Command;
 use crate::hostile::socket::Server;
 use crate::support::{Api, send_again};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// The service at a URL.
 struct World {
@@ -459,12 +459,12 @@ async fn a_command_that_was_moved_names_its_new_program() {
 #[test]
 fn the_client_knows_every_kind_state_and_health() {
     assert_eq!(longshore_client::Job::KINDS, JobKind::WORDS);
-    assert_eq!(longshore_client::JobState::ALL, longshore_shared::list::fields::job::JobState::WORDS);
-    assert_eq!(longshore_client::Webhook::EVENTS, longshore_shared::webhook::event::NAMES);
-    assert_eq!(longshore_client::Health::ALL, longshore_shared::list::fields::subscription::HEALTHS);
+    assert_eq!(longshore_client::JobState::ALL, longshore_domain::list::fields::job::JobState::WORDS);
+    assert_eq!(longshore_client::Webhook::EVENTS, longshore_domain::webhook::event::NAMES);
+    assert_eq!(longshore_client::Health::ALL, longshore_domain::list::fields::subscription::HEALTHS);
     assert_eq!(
         longshore_client::Queue::NAMES,
-        longshore_shared::kernel::queue::Queue::ALL.map(longshore_shared::kernel::queue::Queue::name)
+        longshore_kernel::queue::Queue::ALL.map(longshore_kernel::queue::Queue::name)
     );
 }
 

@@ -40,7 +40,7 @@ use uuid::Uuid;
 use crate::product::World;
 use crate::support::{Api, Reply};
 
-use longshore_shared::kernel::ids::JobId;
+use longshore_kernel::ids::JobId;
 
 pub(crate) use crate::product::MIGRATIONS;
 

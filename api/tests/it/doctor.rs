@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use clap::{Args as _, FromArgMatches as _};
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::ids;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::doctor::{self, Finding, Patient, Verdict};
+use longshore_kernel::clock::Clock;
+use longshore_kernel::ids;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
+use longshore_operate::doctor::{self, Finding, Patient, Verdict};
 use longshore_testkit::little_redis::LittleRedis;
 use longshore_testkit::port::free_port;
 use longshore_testkit::services;
@@ -24,7 +24,7 @@ use crate::command::run;
 use crate::migrate::empty;
 use crate::support::Api;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// The key of the tests' services, and another one.
 const KEY: &str = "test:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
@@ -284,7 +284,7 @@ async fn a_database_login_that_cannot_migrate_is_reported_with_the_missing_privi
     assert!(!report.has("postgres.login"), "{report}");
     let database = options.get_database().unwrap();
     execute(format!("ALTER DATABASE \"{database}\" OWNER TO {login}")).await;
-    longshore_shared::kernel::migration::migrate(&url).await.unwrap();
+    longshore_kernel::migration::migrate(&url).await.unwrap();
     examine().await.says("postgres.migrations", Verdict::Ok, "");
     // roles outlive the database of a test
     execute(format!("ALTER DATABASE \"{database}\" OWNER TO CURRENT_USER; DROP OWNED BY {login} CASCADE"))

@@ -2,7 +2,7 @@
 //! (`docs/reference/records.md#update`).
 
 use http::Method;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

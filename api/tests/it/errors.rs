@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Method, Request};
 use longshore_http::app::App;
-use longshore_shared::kernel::database::Database;
+use longshore_kernel::database::Database;
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -14,7 +14,7 @@ use crate::support::{Api, Reply};
 
 mod together;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_unknown_path_has_the_one_error_shape(_: PgPoolOptions, options: PgConnectOptions) {
@@ -160,7 +160,7 @@ async fn an_invalid_request_id_is_replaced(_: PgPoolOptions, options: PgConnectO
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn every_problem_has_a_page_that_explains_it(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    for kind in longshore_shared::kernel::problem::ALL {
+    for kind in longshore_kernel::problem::ALL {
         let page = api.get("", &format!("/problems/{}", kind.code)).await.expect(200).json();
         assert_eq!(page["status"], kind.status);
         assert!(!page["explanation"].as_str().unwrap().is_empty());

@@ -4,9 +4,9 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use http::Method;
-use longshore_shared::expedition::silence::presume;
-use longshore_shared::expedition::{allocation, invariants};
-use longshore_shared::kernel::ids;
+use longshore_domain::expedition::silence::presume;
+use longshore_domain::expedition::{allocation, invariants};
+use longshore_kernel::ids;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 

@@ -24,7 +24,7 @@ pub(crate) mod socket;
 mod streams;
 mod upload;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 

@@ -9,7 +9,7 @@ use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
-use longshore_shared::kernel::origin::origins;
+use longshore_kernel::origin::origins;
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

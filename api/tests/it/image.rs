@@ -7,8 +7,8 @@ use axum::body::Body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
-use longshore_shared::catalog::image::LARGEST;
-use longshore_shared::kernel::objects::{self, Objects};
+use longshore_domain::catalog::image::LARGEST;
+use longshore_kernel::objects::{self, Objects};
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -311,8 +311,7 @@ async fn images_are_visible_to_callers_who_may_see_the_product(_: PgPoolOptions,
     let deleted = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
     world.api.delete(&world.api.user, &deleted).await.expect(204);
     let stranger = longshore_testkit::world::Tenant::create(&world.api.services, "Other").await.unwrap();
-    let strange =
-        stranger.token(&world.api.services, longshore_shared::kernel::access::Role::User).await.unwrap();
+    let strange = stranger.token(&world.api.services, longshore_kernel::access::Role::User).await.unwrap();
     for (token, read, write) in
         [("lsh_nonsense", 401, 401), (&world.api.viewer, 200, 403), (&strange, 404, 404)]
     {

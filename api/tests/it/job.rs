@@ -5,8 +5,8 @@ mod organisations;
 mod standing;
 
 use http::Method;
-use longshore_shared::job::kind::JobState;
-use longshore_shared::job::watch::JobWatch;
+use longshore_domain::job::kind::JobState;
+use longshore_domain::job::watch::JobWatch;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -74,8 +74,7 @@ async fn a_follower_of_a_job_that_runs_again_does_not_get_its_former_end(
 async fn a_job_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
-    let theirs =
-        stranger.token(&world.api.services, longshore_shared::kernel::access::Role::User).await.unwrap();
+    let theirs = stranger.token(&world.api.services, longshore_kernel::access::Role::User).await.unwrap();
     let foreign = accept(&world, &theirs).await;
     let everybodys = accept(&world, &world.api.superadmin).await;
     let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();

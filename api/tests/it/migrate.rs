@@ -5,7 +5,7 @@ mod rule;
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::migration::{MIGRATIONS, migrate_by};
+use longshore_kernel::migration::{MIGRATIONS, migrate_by};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, SqlSafeStr as _};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::kernel::context::Origin;
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_kernel::context::Origin;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -20,7 +20,7 @@ mod create;
 mod rules;
 mod update;
 
-pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 pub(crate) const PATH: &str = "/api/product";
 

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use http::Method;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_kernel::access::Role;
+use longshore_kernel::clock::Clock;
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::queue::{Queue, Queues};
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

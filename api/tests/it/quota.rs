@@ -1,9 +1,9 @@
 //! Quotas: how many records of a kind an organisation may have.
 
 use http::StatusCode;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::config::QuotaSettings;
-use longshore_shared::kernel::quota::Quotas;
+use longshore_kernel::access::Role;
+use longshore_kernel::config::QuotaSettings;
+use longshore_kernel::quota::Quotas;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::product::{World, body};
 use crate::support::Api;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// The service with other quotas.
 async fn with(options: &PgConnectOptions, change: impl FnOnce(&mut QuotaSettings)) -> World {

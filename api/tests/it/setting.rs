@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::crypto::Vault;
-use longshore_shared::operate::rotation::{self, Rotated};
+use longshore_kernel::access::Role;
+use longshore_kernel::crypto::Vault;
+use longshore_operate::rotation::{self, Rotated};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -37,7 +37,7 @@ impl World {
 
     /// The decrypted credentials, as the worker uses them.
     async fn credentials(&self) -> Option<String> {
-        let setting = longshore_shared::partner::setting::of_eshop(&self.api.services, self.api.tenant.eshop);
+        let setting = longshore_domain::partner::setting::of_eshop(&self.api.services, self.api.tenant.eshop);
         let (_, value) = setting.await.unwrap().unwrap().credentials.header()?;
         Some(value.to_str().unwrap().to_owned())
     }

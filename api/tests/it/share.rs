@@ -9,8 +9,8 @@ use futures::future::join_all;
 use http::{Method, Request};
 use longshore_http::app::App;
 use longshore_http::limits::Limits;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::share::{Ledger, Who};
+use longshore_kernel::access::Role;
+use longshore_kernel::share::{Ledger, Who};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use crate::hostile::socket::{Server, answer, head, write};
 use crate::list::fixture::store_many;
 use crate::product::{World, body};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 const SYNC: &str = "/api/partner-integration/eshop/sync/products";
 const PATIENCE: Duration = Duration::from_secs(30);
 

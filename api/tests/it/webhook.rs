@@ -7,7 +7,7 @@ mod replay;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::support::{Api, send_again};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 const PATH: &str = "/api/eshop-webhook";
 

@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::crypto::Vault;
-use longshore_shared::operate::rotation::{self, Rotated};
+use longshore_kernel::access::Role;
+use longshore_kernel::crypto::Vault;
+use longshore_operate::rotation::{self, Rotated};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;

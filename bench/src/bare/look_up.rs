@@ -9,12 +9,12 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::config::DatabaseSettings;
-use longshore_shared::kernel::database::{Database, Use};
-use longshore_shared::kernel::ids::parse_id;
-use longshore_shared::list;
-use longshore_shared::list::fields::product::PRODUCT;
+use longshore_domain::list;
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_kernel::access::Scope;
+use longshore_kernel::config::DatabaseSettings;
+use longshore_kernel::database::{Database, Use};
+use longshore_kernel::ids::parse_id;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 

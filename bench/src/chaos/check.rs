@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::queue::{Queue, Queues};
 use longshore_testkit::client;
 use longshore_testkit::world::Tenant;
 use sqlx::{Connection as _, PgConnection};

@@ -76,7 +76,7 @@ fn sku(kind: &str, number: usize) -> String {
 }
 
 pub(super) fn key() -> String {
-    longshore_shared::kernel::ids::random_id().to_string()
+    longshore_kernel::ids::random_id().to_string()
 }
 
 impl Load {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use http::Method;
-use longshore_shared::webhook::schedule::ATTEMPTS;
+use longshore_domain::webhook::schedule::ATTEMPTS;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};

@@ -1,9 +1,9 @@
 //! Damages the streams of the queues, while Redis itself works.
 //!
 //! The work of lost entries is still due in Postgres and is queued again. The marker of a lost entry must not
-//! prevent that; see `longshore_shared::kernel::queue`.
+//! prevent that; see `longshore_kernel::queue`.
 
-use longshore_shared::kernel::queue::Queue;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::client;
 
 use super::check;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use http::Method;
-use longshore_shared::kernel::access::Role as AccessRole;
+use longshore_kernel::access::Role as AccessRole;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
@@ -141,7 +141,7 @@ impl Scene {
         let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
         let switch = Request::new(Method::PUT, path, serde_json::to_string(products)?)
             .with("prefer", "respond-async")
-            .with("idempotency-key", longshore_shared::kernel::ids::random_id().to_string());
+            .with("idempotency-key", longshore_kernel::ids::random_id().to_string());
         id_of(&self.caller.ask(&switch, &[202]).await?.body).context("a job without an id")
     }
 

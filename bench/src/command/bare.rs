@@ -2,7 +2,7 @@
 
 use crate::bare::{chain, look_up};
 use clap::{Args, Subcommand};
-use longshore_shared::kernel::config::{DatabaseSettings, ListenSettings};
+use longshore_kernel::config::{DatabaseSettings, ListenSettings};
 use tokio::net::TcpListener;
 use url::Url;
 use uuid::Uuid;

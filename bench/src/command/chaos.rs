@@ -7,7 +7,7 @@ use crate::measure;
 use anyhow::bail;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longshore_shared::kernel::ids;
+use longshore_kernel::ids;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args, Debug)]

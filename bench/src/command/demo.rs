@@ -10,7 +10,7 @@ use crate::proof::Breaks;
 use crate::site::{self, Site};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use longshore_testkit::{process, services, stack};
 

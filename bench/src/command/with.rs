@@ -3,10 +3,10 @@
 use crate::api::Api;
 use anyhow::{bail, ensure};
 use clap::Args;
-use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::ids;
+use longshore_domain::account::admin::{self, NewAdmin};
+use longshore_kernel::access::Role;
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids;
 use longshore_testkit::services;
 use longshore_testkit::stack::{self, Stack, StackSettings};
 use longshore_testkit::world::Tenant;

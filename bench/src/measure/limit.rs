@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::ids;
-use longshore_shared::kernel::queue::Queues;
-use longshore_shared::partner::baselinker::TokenHash;
-use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Taken, Window};
+use longshore_domain::partner::baselinker::TokenHash;
+use longshore_domain::partner::baselinker::window::{DOCUMENTED, Limit, Taken, Window};
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::ids;
+use longshore_kernel::queue::Queues;
 use longshore_testkit::baselinker::{BaseLinker, TOKEN};
 use longshore_testkit::services;
 use longshore_testkit::stack::Stack;

@@ -1,8 +1,8 @@
 //! A private Redis with little memory, which a test can fill up and free.
 
 use anyhow::Context as _;
-use longshore_shared::kernel::ids;
-use longshore_shared::kernel::queue::{Memory, Queues};
+use longshore_kernel::ids;
+use longshore_kernel::queue::{Memory, Queues};
 use longshore_stack::redis::Server;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;

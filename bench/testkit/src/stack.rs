@@ -17,7 +17,7 @@ use url::Url;
 use crate::client;
 use crate::port::free_port;
 use crate::process::{self, Kept, Process, ready};
-use longshore_shared::kernel::ids;
+use longshore_kernel::ids;
 
 /// The encryption key of stacks; it protects nothing.
 pub const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";

@@ -1,15 +1,15 @@
 //! A small world for tests and the demo: an organisation with an e-shop, a warehouse and a wms, and tokens of
 //! every role.
 
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::account::organisation::{self, NewOrganisation};
-use longshore_shared::account::token::{self, NewToken};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::ids::{EshopId, OrganisationId};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::warehouse::warehouse::{self, NewWarehouse};
-use longshore_shared::warehouse::wms::{self, NewWms};
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_domain::account::organisation::{self, NewOrganisation};
+use longshore_domain::account::token::{self, NewToken};
+use longshore_domain::warehouse::warehouse::{self, NewWarehouse};
+use longshore_domain::warehouse::wms::{self, NewWms};
+use longshore_kernel::access::Role;
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_kernel::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 

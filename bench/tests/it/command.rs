@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::program::Ran;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::receiver::{Answer, Receiver, Seen};
 use longshore_testkit::stack::{Stack, StackSettings};
 use longshore_testkit::world::Tenant;

@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! Modules are named after the business. They form floors, and a module imports only from lower floors;
-//! `shared/tests/rooms.rs` checks it.
+//! `xtask/tests/rooms.rs` checks it.
 //!
 //! ```text
 //! expedition                                      orders, and the stock that is booked for them
@@ -14,6 +14,17 @@
 //! record                                          records that are edited by a body of fields
 //! list                                            the language of lists, and the fields of each resource
 //! ```
+//!
+//! # Guarantees
+//!
+//! *Postgres is the record, Redis is the belt.* A use-case opens one transaction, or runs one statement, that holds the
+//! change, its audit record, its event with the deliveries, its job and its idempotent answer: together or not at all.
+//! Only after the commit are ids handed to Redis, and losing them there costs a second, never a job.
+//!
+//! # Adding a resource
+//!
+//! One file: its record, its rules, its SQL, its use-cases, in that reading order; its own migration; a table of fields in
+//! [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
 pub mod account;
 pub mod calling;

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use longshore_shared::expedition::allocation::{Due, Place};
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_domain::expedition::allocation::{Due, Place};
+use longshore_kernel::ids::OrganisationId;
 use tokio::time::Instant;
 
 /// How long locks are waited for at first. It doubles each time that a place fails, so that one whose rows are locked again and again

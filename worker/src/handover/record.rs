@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_shared::expedition::handover::outcome::{self, Outcome, Recorded};
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::gather::{Gather, GatherBy};
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::services::Services;
+use longshore_domain::expedition::handover::outcome::{self, Outcome, Recorded};
+use longshore_kernel::cause::causes;
+use longshore_kernel::gather::{Gather, GatherBy};
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::services::Services;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 

@@ -3,8 +3,8 @@
 //! the breaker.
 
 use http::{Method, StatusCode};
-use longshore_shared::expedition::handover::setting::trial::Contact;
-use longshore_shared::kernel::ids::ExpeditionId;
+use longshore_domain::expedition::handover::setting::trial::Contact;
+use longshore_kernel::ids::ExpeditionId;
 
 use super::HandoverContext;
 use super::call::{ANSWER_READ, address, signed};

@@ -1,13 +1,13 @@
 //! `admin.activate`, `admin.deactivate` and `admin.delete`: all or nothing, in one chunk
 //! (`docs/reference/jobs.md#bulk-operations`).
 
-use longshore_shared::account::admin::bulk::{
+use longshore_domain::account::admin::bulk::{
     self, ActivateAdmins, DeactivateAdmins, DeleteAdmins, Refusal, Wish,
 };
-use longshore_shared::job::chunk::{Claim, Count};
-use longshore_shared::job::execution::{Fate, Outcome};
-use longshore_shared::job::payload;
-use longshore_shared::kernel::change::Change;
+use longshore_domain::job::chunk::{Claim, Count};
+use longshore_domain::job::execution::{Fate, Outcome};
+use longshore_domain::job::payload;
+use longshore_kernel::change::Change;
 
 use super::{Body, Done};
 

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use longshore_shared::expedition::handover::setting::trial;
-use longshore_shared::expedition::handover::wake;
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::connection::{self, Finding};
-use longshore_shared::job::execution::Fate;
-use longshore_shared::job::kind::{Shop, TestIntegration, TestWms};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::{OrganisationId, WmsId};
-use longshore_shared::kernel::problem::CORRUPTED_DATA;
+use longshore_domain::expedition::handover::setting::trial;
+use longshore_domain::expedition::handover::wake;
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::connection::{self, Finding};
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::kind::{Shop, TestIntegration, TestWms};
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{OrganisationId, WmsId};
+use longshore_kernel::problem::CORRUPTED_DATA;
 use tokio::time::Instant;
 
 use super::Body;

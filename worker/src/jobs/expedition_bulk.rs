@@ -1,16 +1,16 @@
 //! `expedition.send`, `.process`, `.cancel` and `.rollback`: operations on many orders
 //! (`docs/reference/orders.md#bulk-operations`).
 
-use longshore_shared::expedition::bulk;
-use longshore_shared::expedition::command::Command;
-use longshore_shared::job::chunk::{Claim, Count};
-use longshore_shared::job::execution::{Fate, Outcome};
-use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::kind::{
+use longshore_domain::expedition::bulk;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::job::chunk::{Claim, Count};
+use longshore_domain::job::execution::{Fate, Outcome};
+use longshore_domain::job::item_error::ItemError;
+use longshore_domain::job::kind::{
     CancelExpeditions, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
-use longshore_shared::job::payload;
-use longshore_shared::kernel::change::Change;
+use longshore_domain::job::payload;
+use longshore_kernel::change::Change;
 
 use super::{Body, Done};
 

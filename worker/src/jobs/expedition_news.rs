@@ -1,13 +1,13 @@
 //! `expedition.news`: takes what a warehouse reports of orders (`docs/reference/orders.md#news`).
 
-use longshore_shared::expedition::news::{self, Reporter, read_row};
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::execution::Fate;
-use longshore_shared::job::inspection;
-use longshore_shared::job::kind::TakeNews;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::news::{self, Reporter, read_row};
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::inspection;
+use longshore_domain::job::kind::TakeNews;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::change::Change;
+use longshore_kernel::ids::OrganisationId;
 
 use super::rows::ReadRows;
 use super::{Body, Done};

@@ -1,12 +1,12 @@
 //! `expedition.sync`: takes over the orders that an e-shop sends (`docs/reference/orders.md#import`).
 
-use longshore_shared::expedition::import::{self, Import, read_row};
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::execution::Fate;
-use longshore_shared::job::inspection;
-use longshore_shared::job::kind::{Shop, SyncExpeditions};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::import::{self, Import, read_row};
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::inspection;
+use longshore_domain::job::kind::{Shop, SyncExpeditions};
+use longshore_domain::partner::push::Push;
+use longshore_kernel::change::Change;
 
 use super::rows::ReadRows;
 use super::{Body, Done};

@@ -9,15 +9,15 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use longshore_shared::job::chunk::{Claim, Count};
-use longshore_shared::job::execution::{self, Fate};
-use longshore_shared::job::fetching::{self, Fetched};
-use longshore_shared::job::kind::Shop;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::retry::retry;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::push::Push;
+use longshore_domain::job::chunk::{Claim, Count};
+use longshore_domain::job::execution::{self, Fate};
+use longshore_domain::job::fetching::{self, Fetched};
+use longshore_domain::job::kind::Shop;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::retry::retry;
+use longshore_kernel::services::Services;
 
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;

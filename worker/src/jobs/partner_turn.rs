@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use longshore_shared::job::acceptance::parse_chunk_name;
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::dispatch;
-use longshore_shared::job::execution::Fate;
-use longshore_shared::job::kind::Shop;
-use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::problem::{CORRUPTED_DATA, Problem};
-use longshore_shared::kernel::retry::{Failure, RetryPolicy};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::setting::{self, Setting};
+use longshore_domain::job::acceptance::parse_chunk_name;
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::dispatch;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::kind::Shop;
+use longshore_domain::partner::setting::{self, Setting};
+use longshore_kernel::ids::EshopId;
+use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
+use longshore_kernel::retry::{Failure, RetryPolicy};
+use longshore_kernel::services::Services;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -1,12 +1,12 @@
 //! `product.activate` and `product.deactivate`: switches a chunk of products (`docs/reference/jobs.md#bulk-operations`).
 
-use longshore_shared::catalog::product::switch::{self, Switch};
-use longshore_shared::job::chunk::{Claim, Count};
-use longshore_shared::job::execution::{Fate, Outcome};
-use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, Within};
-use longshore_shared::job::payload;
-use longshore_shared::kernel::change::Change;
+use longshore_domain::catalog::product::switch::{self, Switch};
+use longshore_domain::job::chunk::{Claim, Count};
+use longshore_domain::job::execution::{Fate, Outcome};
+use longshore_domain::job::item_error::ItemError;
+use longshore_domain::job::kind::{ActivateProducts, DeactivateProducts, Within};
+use longshore_domain::job::payload;
+use longshore_kernel::change::Change;
 
 use super::{Body, Done};
 

@@ -1,14 +1,14 @@
 //! `product.sync`: applies the products that a partner sends (`docs/reference/syncs.md#products`).
 
-use longshore_shared::catalog::product::rules::read_sync_row;
-use longshore_shared::catalog::product::sync::{self, Sync};
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::execution::Fate;
-use longshore_shared::job::kind::{Shop, SyncProducts};
-use longshore_shared::job::mark::Beside;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::partner::push::Push;
+use longshore_domain::catalog::product::rules::read_sync_row;
+use longshore_domain::catalog::product::sync::{self, Sync};
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::kind::{Shop, SyncProducts};
+use longshore_domain::job::mark::Beside;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
 
 use super::rows::ReadRows;
 use super::{Body, Done, partner_fetch};

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use longshore_shared::job::chunk::{Claim, Count};
-use longshore_shared::job::execution::Outcome;
-use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::payload::{self, HEAVIEST_ROW, Unreadable};
-use longshore_shared::kernel::json::{self, REPEATED_KEY, Unread};
-use longshore_shared::kernel::problem::Violation;
-use longshore_shared::partner::push::Push;
+use longshore_domain::job::chunk::{Claim, Count};
+use longshore_domain::job::execution::Outcome;
+use longshore_domain::job::item_error::ItemError;
+use longshore_domain::job::payload::{self, HEAVIEST_ROW, Unreadable};
+use longshore_domain::partner::push::Push;
+use longshore_kernel::json::{self, REPEATED_KEY, Unread};
+use longshore_kernel::problem::Violation;
 use serde_json::Value;
 
 use crate::partner::row::{Remarks, read_stored};

@@ -1,5 +1,5 @@
 //! `stock.send`: sends available quantities to a partner (`docs/reference/syncs.md#send-out`;
-//! `longshore_shared::partner::send_out` defines the terms).
+//! `longshore_domain::partner::send_out` defines the terms).
 //!
 //! Listed items are recorded page by page. A call is recorded before it is made, and its answer after it, so the
 //! successor of a dead worker continues reading, and sends the rest and what has no answer. Repeating a call has no
@@ -8,16 +8,16 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use longshore_shared::job::chunk::{Claim, Count};
-use longshore_shared::job::execution::{self, Fate};
-use longshore_shared::job::kind::{SendStocks, Shop, Unusable};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::retry::retry;
-use longshore_shared::partner::send_out::items::{self, Comparison};
-use longshore_shared::partner::send_out::{self, After, Extent, StockToSend, changes, listing, withdrawn};
-use longshore_shared::partner::setting::Setting;
+use longshore_domain::job::chunk::{Claim, Count};
+use longshore_domain::job::execution::{self, Fate};
+use longshore_domain::job::kind::{SendStocks, Shop, Unusable};
+use longshore_domain::partner::send_out::items::{self, Comparison};
+use longshore_domain::partner::send_out::{self, After, Extent, StockToSend, changes, listing, withdrawn};
+use longshore_domain::partner::setting::Setting;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::EshopId;
+use longshore_kernel::retry::retry;
 
 use super::Body;
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};

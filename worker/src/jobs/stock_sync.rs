@@ -1,13 +1,13 @@
 //! `stock.sync`: sets the quantities that a partner sends (`docs/reference/syncs.md#stocks`).
 
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::execution::Fate;
-use longshore_shared::job::kind::{Shop, SyncStocks};
-use longshore_shared::job::mark::Beside;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::partner::push::Push;
-use longshore_shared::warehouse::stock::sync::{self, Place};
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::kind::{Shop, SyncStocks};
+use longshore_domain::job::mark::Beside;
+use longshore_domain::partner::push::Push;
+use longshore_domain::warehouse::stock::sync::{self, Place};
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
 
 use super::rows::ReadRows;
 use super::{Body, Done, partner_fetch};

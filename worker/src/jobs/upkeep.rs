@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::account::{session, token};
-use longshore_shared::catalog::image;
-use longshore_shared::expedition::{news, silence};
-use longshore_shared::job::{control, mark, receiving, retention};
-use longshore_shared::kernel::activity::Subject;
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::{history, idempotency, objects};
-use longshore_shared::operate::{attention, backlog};
-use longshore_shared::partner::send_out::changes;
-use longshore_shared::partner::{block, clock};
-use longshore_shared::warehouse::stock_advice::end;
-use longshore_shared::webhook::delivery;
+use longshore_domain::account::{session, token};
+use longshore_domain::catalog::image;
+use longshore_domain::expedition::{news, silence};
+use longshore_domain::job::{control, mark, receiving, retention};
+use longshore_domain::partner::send_out::changes;
+use longshore_domain::partner::{block, clock};
+use longshore_domain::warehouse::stock_advice::end;
+use longshore_domain::webhook::delivery;
+use longshore_kernel::activity::Subject;
+use longshore_kernel::cause::causes;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::{history, idempotency, objects};
+use longshore_operate::{attention, backlog};
 
 use crate::context::WorkerContext;
 

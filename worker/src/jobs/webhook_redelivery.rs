@@ -1,13 +1,13 @@
 //! `webhook.recover`, `webhook.redeliver` and `webhook.replay`: send deliveries again, step by step
 //! (`docs/reference/deliveries.md#redelivery`).
 
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::execution::Fate;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::webhook::delivery::recovery::{self, Recover};
-use longshore_shared::webhook::delivery::redelivery::{self, Redeliver};
-use longshore_shared::webhook::delivery::replay::{self, Replay};
-use longshore_shared::webhook::delivery::search;
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::webhook::delivery::recovery::{self, Recover};
+use longshore_domain::webhook::delivery::redelivery::{self, Redeliver};
+use longshore_domain::webhook::delivery::replay::{self, Replay};
+use longshore_domain::webhook::delivery::search;
+use longshore_kernel::change::Change;
 
 use super::{Body, Done};
 

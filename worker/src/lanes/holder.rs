@@ -7,10 +7,10 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use longshore_shared::kernel::crypto::Vault;
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::kernel::queue::{CONNECTION_TIMEOUT, Notice, Queue, QueueKeys, Queues};
-use longshore_shared::kernel::retry::Backoff;
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::ids::WebhookId;
+use longshore_kernel::queue::{CONNECTION_TIMEOUT, Notice, Queue, QueueKeys, Queues};
+use longshore_kernel::retry::Backoff;
 use redis::aio::MultiplexedConnection;
 use redis::streams::StreamReadReply;
 use redis::{AsyncConnectionConfig, RedisError, RedisResult, Script, cmd, pipe};

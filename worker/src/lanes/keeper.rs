@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_shared::calling::{LEASE, Renewed};
-use longshore_shared::kernel::database::Database;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::lane::{self, Lease};
+use longshore_domain::calling::{LEASE, Renewed};
+use longshore_domain::webhook::lane::{self, Lease};
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};

@@ -1,13 +1,13 @@
 //! Leases and releases many lanes with one statement.
 //!
 //! With ten thousand webhooks that have one delivery each, ten thousand turns begin and end, and a statement
-//! for each would be the main cost of a delivery (`longshore_shared::kernel::gather`).
+//! for each would be the main cost of a delivery (`longshore_kernel::gather`).
 
-use longshore_shared::kernel::gather::Gather;
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::{self, Lease, Leased};
+use longshore_domain::webhook::lane::{self, Lease, Leased};
+use longshore_kernel::gather::Gather;
+use longshore_kernel::ids::WebhookId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 
 /// Lanes of one statement.
 const TOGETHER: usize = 256;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use longshore_shared::kernel::ids::DeliveryId;
+use longshore_kernel::ids::DeliveryId;
 
 /// How long a settled delivery is remembered: longer than a notice may be on its way (`warm`).
 const REMEMBERED: Duration = Duration::from_secs(10);

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_shared::kernel::gather::Gather;
-use longshore_shared::kernel::ids::{OrganisationId, WebhookId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane;
+use longshore_domain::webhook::lane;
+use longshore_kernel::gather::Gather;
+use longshore_kernel::ids::{OrganisationId, WebhookId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 
 /// Lanes of one statement.
 const TOGETHER: usize = 256;

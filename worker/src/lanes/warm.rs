@@ -35,11 +35,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures::FutureExt as _;
 use futures::future::join_all;
-use longshore_shared::calling::{LEASE, Renewed};
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::kernel::queue::{Notice, Queue};
-use longshore_shared::webhook::lane::{self, Lease, Looked};
+use longshore_domain::calling::{LEASE, Renewed};
+use longshore_domain::webhook::lane::{self, Lease, Looked};
+use longshore_kernel::cause::causes;
+use longshore_kernel::ids::WebhookId;
+use longshore_kernel::queue::{Notice, Queue};
 use tokio::time::{Instant, MissedTickBehavior};
 
 pub(super) use self::table::Warm;

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
-use longshore_shared::kernel::seldom::Seldom;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::{self, Outcome, Reported};
+use longshore_domain::webhook::lane::{self, Outcome, Reported};
+use longshore_kernel::cause::causes;
+use longshore_kernel::ids::{DeliveryId, WebhookId};
+use longshore_kernel::seldom::Seldom;
+use longshore_kernel::services::Services;
 use tokio::sync::mpsc;
 
 use super::ledger::Ledger;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use hyper_util::client::legacy::connect::dns::Name;
-use longshore_shared::kernel::address::Guard;
+use longshore_kernel::address::Guard;
 use tower::{BoxError, Service};
 
 /// All addresses of a name are internal.

@@ -13,7 +13,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use longshore_shared::kernel::address::Guard;
+use longshore_kernel::address::Guard;
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use std::sync::Arc;
 use std::task::{Context, Poll};

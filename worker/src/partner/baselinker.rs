@@ -1,5 +1,5 @@
 //! BaseLinker (`docs/reference/syncs.md#baselinker`): makes the calls.
-//! `longshore_shared::partner::baselinker` reads their answers.
+//! `longshore_domain::partner::baselinker` reads their answers.
 //!
 //! Before each call it checks whether the token is blocked (Postgres) and whether a slot is free (Redis). It
 //! waits for a slot only briefly; for a longer wait it returns, and the job waits without holding up others.
@@ -14,13 +14,13 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::HeaderValue;
-use longshore_shared::kernel::authentication::Authentication;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::baselinker::answer::{self, Listed};
-use longshore_shared::partner::baselinker::product::{self, Product};
-use longshore_shared::partner::baselinker::window::Window;
-use longshore_shared::partner::baselinker::{ENDPOINT, STOCKS_PER_CALL, TokenHash};
-use longshore_shared::partner::setting::Setting;
+use longshore_domain::partner::baselinker::answer::{self, Listed};
+use longshore_domain::partner::baselinker::product::{self, Product};
+use longshore_domain::partner::baselinker::window::Window;
+use longshore_domain::partner::baselinker::{ENDPOINT, STOCKS_PER_CALL, TokenHash};
+use longshore_domain::partner::setting::Setting;
+use longshore_kernel::authentication::Authentication;
+use longshore_kernel::services::Services;
 use serde_json::{Value, json};
 use url::Url;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use longshore_shared::job::execution::Fate;
-use longshore_shared::webhook::schedule::retry_after;
+use longshore_domain::job::execution::Fate;
+use longshore_domain::webhook::schedule::retry_after;
 
 use crate::outbound::CallError;
 

@@ -27,10 +27,10 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use longshore_shared::job::payload::BYTES_PER_CHUNK;
-use longshore_shared::kernel::crypto::Hasher;
-use longshore_shared::kernel::unfold::Unfoldable;
-use longshore_shared::partner::setting::Setting;
+use longshore_domain::job::payload::BYTES_PER_CHUNK;
+use longshore_domain::partner::setting::Setting;
+use longshore_kernel::crypto::Hasher;
+use longshore_kernel::unfold::Unfoldable;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;

@@ -2,8 +2,8 @@
 //! (`docs/reference/syncs.md#connection-test`).
 
 use futures::StreamExt as _;
-use longshore_shared::kernel::figure::counted;
-use longshore_shared::partner::setting::Setting;
+use longshore_domain::partner::setting::Setting;
+use longshore_kernel::figure::counted;
 
 use super::{Abilities, PartnerError, Row, Start, Tools, open};
 

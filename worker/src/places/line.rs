@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_kernel::ids::OrganisationId;
 
 /// The line. Each organisation with a waiting turn is in the ring once.
 #[derive(Debug, Default)]

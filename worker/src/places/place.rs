@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::{PATIENCE, Places};
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_kernel::ids::OrganisationId;
 
 /// A turn that waits for a place. If it gives up, it leaves the line and passes on a place that it was just
 /// given.

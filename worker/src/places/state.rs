@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::line::Line;
 
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_kernel::ids::OrganisationId;
 
 /// An organisation may take one more place while it holds at most this many times the number of free ones.
 pub(super) const LENT: usize = 8;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use longshore_shared::kernel::queue::{GROUP, marker_life_ms};
-use longshore_shared::kernel::retry::Backoff;
+use longshore_kernel::queue::{GROUP, marker_life_ms};
+use longshore_kernel::retry::Backoff;
 use redis::{RedisResult, Script, pipe};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;

@@ -14,7 +14,7 @@ use apalis_core::task::task_id::TaskId;
 use apalis_core::worker::context::WorkerContext;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_kernel::queue::{Queue, Queues};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ack_layer::AckLayer;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::queue::control;
+use longshore_kernel::queue::control;
 
 /// The highest concurrency that an operator may set for one queue of one process.
 pub const MAX_CONCURRENCY: usize = control::MAX_CONCURRENCY as usize;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::queue::{Queue, QueueKeys, Queues};
-use longshore_shared::kernel::retry::Backoff;
+use longshore_kernel::cause::causes;
+use longshore_kernel::queue::{Queue, QueueKeys, Queues};
+use longshore_kernel::retry::Backoff;
 use redis::aio::ConnectionManager;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use longshore_shared::kernel::queue::ID_FIELD;
+use longshore_kernel::queue::ID_FIELD;
 use redis::RedisResult;
 
 /// A field of entries that were given back: the number of earlier deliveries.

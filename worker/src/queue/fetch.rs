@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::queue::{CONNECTION_TIMEOUT, GROUP};
-use longshore_shared::kernel::retry::Backoff;
+use longshore_kernel::queue::{CONNECTION_TIMEOUT, GROUP};
+use longshore_kernel::retry::Backoff;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, cmd};
 use tokio::time::sleep;

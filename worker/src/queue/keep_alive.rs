@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use longshore_shared::kernel::queue::GROUP;
+use longshore_kernel::queue::GROUP;
 use redis::{RedisResult, Script, cmd, pipe};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longshore_shared::kernel::queue::GROUP;
+use longshore_kernel::queue::GROUP;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, cmd, pipe};
 use tracing::info;

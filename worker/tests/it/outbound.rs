@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use longshore_shared::kernel::config::OutboundSettings;
+use longshore_kernel::config::OutboundSettings;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::outbound::{Call, CallError, Client};
 use rustls::pki_types::pem::PemObject as _;

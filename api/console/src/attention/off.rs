@@ -1,8 +1,8 @@
 //! What people switched off: quiet, below everything that needs attention.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::kernel::figure::AtLeast;
-use longshore_shared::operate::attention::{SwitchedOff, Thing, What};
+use longshore_kernel::figure::AtLeast;
+use longshore_operate::attention::{SwitchedOff, Thing, What};
 use maud::{Markup, html};
 
 use super::{HERE, Place, title};

@@ -3,14 +3,14 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::webhook::delivery::DeliveryState;
+use longshore_domain::webhook::event::{TYPES, is_test};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::figure::AtLeast;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::delivery::{self, Filter, Line, Order, Page, Place, States, WEBHOOKS, Waits};
-use longshore_shared::operate::named;
-use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::event::{TYPES, is_test};
+use longshore_kernel::access::Permission;
+use longshore_kernel::figure::AtLeast;
+use longshore_kernel::problem::Problem;
+use longshore_operate::delivery::{self, Filter, Line, Order, Page, Place, States, WEBHOOKS, Waits};
+use longshore_operate::named;
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};

@@ -1,13 +1,13 @@
 //! The deliveries of one webhook: waiting and ended ones.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::kernel::figure::AtLeast;
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::delivery::search::{Counts, Filter, Line, OF_STATES, Page, WINDOW};
-use longshore_shared::webhook::event::is_test;
-use longshore_shared::webhook::health::WAITING;
+use longshore_domain::webhook::delivery::DeliveryState;
+use longshore_domain::webhook::delivery::search::{Counts, Filter, Line, OF_STATES, Page, WINDOW};
+use longshore_domain::webhook::event::is_test;
+use longshore_domain::webhook::health::WAITING;
+use longshore_kernel::figure::AtLeast;
+use longshore_kernel::ids::WebhookId;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 use uuid::Uuid;
 

@@ -1,10 +1,10 @@
 //! Redelivery of one delivery, of selected ones, or of all that match a search.
 
 use axum::response::Response;
+use longshore_domain::webhook::delivery::{self as deliveries, search};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::delivery::{self as deliveries, search};
+use longshore_kernel::ids::{DeliveryId, WebhookId};
+use longshore_kernel::problem::Problem;
 use maud::html;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The request of a delivery: its headers, its body, and the command that makes it by hand.
 
-use longshore_shared::webhook::delivery::search::Delivery;
+use longshore_domain::webhook::delivery::search::Delivery;
 use maud::{Markup, html};
 
 use crate::json;

@@ -3,14 +3,14 @@
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use longshore_domain::job::connection::Test;
+use longshore_domain::partner::pull;
+use longshore_domain::partner::setting::{self, Integration, store, trial};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::job::connection::Test;
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::eshop::{self, Setting};
-use longshore_shared::partner::pull;
-use longshore_shared::partner::setting::{self, Integration, store, trial};
+use longshore_kernel::access::Permission;
+use longshore_kernel::ids::EshopId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::eshop::{self, Setting};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 

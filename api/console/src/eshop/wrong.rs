@@ -1,11 +1,11 @@
 //! What is wrong with an e-shop, the worst first, with the page where each can be looked into.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::job::kind::JobState;
-use longshore_shared::operate::attention::{Refused, Unanswered};
-use longshore_shared::operate::eshop::{self, RUNS, Run};
-use longshore_shared::operate::order::attention::Silent;
-use longshore_shared::webhook::health::Health;
+use longshore_domain::job::kind::JobState;
+use longshore_domain::webhook::health::Health;
+use longshore_operate::attention::{Refused, Unanswered};
+use longshore_operate::eshop::{self, RUNS, Run};
+use longshore_operate::order::attention::Silent;
 use maud::{Markup, html};
 
 use super::Found;

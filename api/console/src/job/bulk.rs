@@ -1,12 +1,12 @@
 //! Cancelling and retrying several jobs: those that were selected, or all that match the filter of the list.
 
 use axum::response::Response;
+use longshore_domain::job::control::bulk::{self, AT_ONCE, Report};
+use longshore_domain::job::kind::JobState;
+use longshore_domain::job::search::{self, MATCHING};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::job::control::bulk::{self, AT_ONCE, Report};
-use longshore_shared::job::kind::JobState;
-use longshore_shared::job::search::{self, MATCHING};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::list::{FILTER, HERE, wanted};

@@ -1,11 +1,11 @@
 //! Cancelling a job, and retrying its failed items.
 
 use axum::response::Response;
+use longshore_domain::job::control;
+use longshore_domain::job::inspection::{self, Job};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::job::control;
-use longshore_shared::job::inspection::{self, Job};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use crate::layout::Section;

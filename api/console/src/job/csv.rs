@@ -6,10 +6,10 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use longshore_domain::job::inspection::{self, Refused};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::job::inspection::{self, Refused};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::problem::Problem;
 
 use crate::visit::Visit;
 

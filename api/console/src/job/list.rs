@@ -3,12 +3,12 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::job::kind::{JobKind, JobState};
+use longshore_domain::job::search::{self, Counts, Filter, Line, Page, Place, WINDOW};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::job::kind::{JobKind, JobState};
-use longshore_shared::job::search::{self, Counts, Filter, Line, Page, Place, WINDOW};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::{self, named};
+use longshore_kernel::access::Permission;
+use longshore_kernel::problem::Problem;
+use longshore_operate::{self, named};
 use maud::{Markup, html};
 
 use super::bulk::Deed;

@@ -3,9 +3,9 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::operate;
-use longshore_shared::operate::order::attention::{self, Attention, WAITING};
+use longshore_kernel::access::Permission;
+use longshore_operate;
+use longshore_operate::order::attention::{self, Attention, WAITING};
 use maud::{Markup, html};
 
 use crate::layout::Section;

@@ -1,15 +1,15 @@
 //! The operations on an order, each after a confirmation.
 
 use axum::response::Response;
+use longshore_domain::expedition::command::{self, Command, REASON_LENGTH};
+use longshore_domain::expedition::{edit, progress};
+use longshore_domain::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::expedition::command::{self, Command, REASON_LENGTH};
-use longshore_shared::expedition::{edit, progress};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::answer::Outcome;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list::fields::expedition::ExpeditionStatus as Status;
-use longshore_shared::operate::order::inspection::{self, Order};
+use longshore_kernel::access::Permission;
+use longshore_kernel::answer::Outcome;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::order::inspection::{self, Order};
 use maud::{Markup, html};
 use serde_json::json;
 

@@ -3,11 +3,11 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list::fields::expedition::ExpeditionStatus;
-use longshore_shared::operate::named;
-use longshore_shared::operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
+use longshore_kernel::problem::Problem;
+use longshore_operate::named;
+use longshore_operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};

@@ -1,8 +1,8 @@
 //! The figures of the recent past, each with its course.
 
-use longshore_shared::kernel::activity::{Course, Point, Waiting};
-use longshore_shared::kernel::figure::AtLeast;
-use longshore_shared::webhook::lane::backlog::COUNTED;
+use longshore_domain::webhook::lane::backlog::COUNTED;
+use longshore_kernel::activity::{Course, Point, Waiting};
+use longshore_kernel::figure::AtLeast;
 use maud::{Markup, html};
 
 use crate::chart::spark;

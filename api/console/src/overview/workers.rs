@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use longshore_domain::job::inspection;
+use longshore_domain::webhook::health;
 use longshore_http::extract::permit;
-use longshore_shared::job::inspection;
-use longshore_shared::kernel::ids::{JobId, WebhookId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::queue::{Beat, Queue, Reader, Worker, grouped};
-use longshore_shared::webhook::health;
+use longshore_kernel::ids::{JobId, WebhookId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::{Beat, Queue, Reader, Worker, grouped};
 use maud::{Markup, html};
 
 use super::PATIENCE;

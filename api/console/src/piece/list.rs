@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use longshore_shared::kernel::figure::number;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::figure::number;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::sentence;

@@ -1,7 +1,7 @@
 //! Moments and durations.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use longshore_shared::kernel::figure::{milliseconds, stamp, whole_seconds};
+use longshore_kernel::figure::{milliseconds, stamp, whole_seconds};
 use maud::{Markup, html};
 use serde_json::Value;
 

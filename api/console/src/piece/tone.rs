@@ -1,12 +1,12 @@
 //! Badges, and the tone of each state.
 
-use longshore_shared::job::chunk::ChunkState;
-use longshore_shared::job::kind::JobState;
-use longshore_shared::list::fields::expedition::{ExpeditionStatus, HandoverState};
-use longshore_shared::list::fields::job::{JobOutcome, outcome};
-use longshore_shared::operate::wms::Course;
-use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::health::Health;
+use longshore_domain::job::chunk::ChunkState;
+use longshore_domain::job::kind::JobState;
+use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
+use longshore_domain::list::fields::job::{JobOutcome, outcome};
+use longshore_domain::webhook::delivery::DeliveryState;
+use longshore_domain::webhook::health::Health;
+use longshore_operate::wms::Course;
 use maud::{Markup, html};
 
 /// A severity; its word carries the meaning, its colour only emphasises it.

@@ -1,6 +1,6 @@
 //! The conditions of a carrier preference: in words, and as the fields of a form.
 
-use longshore_shared::kernel::figure::number;
+use longshore_kernel::figure::number;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 

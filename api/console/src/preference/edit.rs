@@ -1,12 +1,12 @@
 //! Creating and changing a carrier preference. Both go through the use-cases of the API.
 
 use axum::response::Response;
+use longshore_domain::record;
+use longshore_domain::shipping::preference::CarrierPreference;
 use longshore_http::extract::{Failure, Id};
-use longshore_shared::kernel::ids::OrganisationId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::preference::{self, Choices};
-use longshore_shared::record;
-use longshore_shared::shipping::preference::CarrierPreference;
+use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::preference::{self, Choices};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;

@@ -1,10 +1,10 @@
 //! Actions on a webhook: enabling and testing.
 
 use axum::response::Response;
+use longshore_domain::webhook::event::{NAMES, TEST};
+use longshore_domain::webhook::{delivery, subscription};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::webhook::event::{NAMES, TEST};
-use longshore_shared::webhook::{delivery, subscription};
+use longshore_kernel::ids::WebhookId;
 use maud::{Markup, html};
 use serde_json::json;
 

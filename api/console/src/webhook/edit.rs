@@ -1,14 +1,14 @@
 //! Creating and changing a webhook, and rotating its secret. All go through the use-cases of the API.
 
 use axum::response::Response;
+use longshore_domain::list;
+use longshore_domain::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
+use longshore_domain::webhook::subscription;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::ids::{EshopId, WebhookId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::list;
-use longshore_shared::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
-use longshore_shared::operate::eshop;
-use longshore_shared::webhook::subscription;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::ids::{EshopId, WebhookId};
+use longshore_kernel::problem::Problem;
+use longshore_operate::eshop;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 

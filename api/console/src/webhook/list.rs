@@ -3,11 +3,11 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::webhook::health::{self, COUNTED, Counts, Filter, Health, Line, PAGE, Sort};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::access::Permission;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::named;
-use longshore_shared::webhook::health::{self, COUNTED, Counts, Filter, Health, Line, PAGE, Sort};
+use longshore_kernel::access::Permission;
+use longshore_kernel::problem::Problem;
+use longshore_operate::named;
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};

@@ -1,10 +1,10 @@
 //! Testing, pausing and resuming the calls of a wms, and deleting its setting. All go through the use-cases of the API.
 
 use axum::response::Response;
+use longshore_domain::expedition::handover::setting::{store, trial};
 use longshore_http::extract::{Failure, Id};
-use longshore_shared::expedition::handover::setting::{store, trial};
-use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::ids::WmsId;
+use longshore_kernel::problem::Problem;
 use maud::html;
 use serde_json::{Map, json};
 

@@ -1,12 +1,12 @@
 //! The setting of a wms: storing it, and rotating its secret. All go through the use-cases of the API.
 
 use axum::response::Response;
+use longshore_domain::expedition::handover::setting::body::IN_FLIGHT;
+use longshore_domain::expedition::handover::setting::{self, rotation, store};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::expedition::handover::setting::body::IN_FLIGHT;
-use longshore_shared::expedition::handover::setting::{self, rotation, store};
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::ids::WmsId;
+use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 

@@ -6,10 +6,10 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::operate::order::attention::WAITING;
-use longshore_shared::operate::wms::{self, Course, Filter, PAGE, Refused, Wms};
+use longshore_kernel::ids::WmsId;
+use longshore_kernel::problem::Problem;
+use longshore_operate::order::attention::WAITING;
+use longshore_operate::wms::{self, Course, Filter, PAGE, Refused, Wms};
 use maud::{Markup, html};
 
 use super::lag;

@@ -7,8 +7,8 @@ use axum::extract::Request;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING};
-use longshore_shared::kernel::unfold::{Bounds, Coding, Step, Unfoldable, Unfolder};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING};
+use longshore_kernel::unfold::{Bounds, Coding, Step, Unfoldable, Unfolder};
 
 use super::budget::Budget;
 use super::stall::Steady;

@@ -6,9 +6,9 @@ use axum::extract::{FromRequest, Request};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::json::{self, BYTE_ORDER_MARK};
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::json::{self, BYTE_ORDER_MARK};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
 use serde_json::Value;
 use url::form_urlencoded;
 

@@ -1,11 +1,11 @@
 //! The memory of a request's body: received, decompressed and parsed bytes. It counts until the request is
-//! answered, and is refused (429, 503) above its share ([`longshore_shared::kernel::share`]).
+//! answered, and is refused (429, 503) above its share ([`longshore_kernel::share`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Extensions;
-use longshore_shared::kernel::problem::{Problem, TOO_LARGE};
-use longshore_shared::kernel::share::{Asker, Grant, Ledger};
+use longshore_kernel::problem::{Problem, TOO_LARGE};
+use longshore_kernel::share::{Asker, Grant, Ledger};
 
 /// Bytes that are taken at once.
 const STEP: usize = 16 * 1024;

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use axum::extract::Request;
 use bytes::Buf as _;
 use http::header::CONTENT_LENGTH;
-use longshore_shared::job::payload::LONGEST_ROW;
-use longshore_shared::job::receiving::{Gathering, Packed};
-use longshore_shared::kernel::crypto::Hasher;
-use longshore_shared::kernel::json::{self, BYTE_ORDER_MARK, Unread};
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
+use longshore_domain::job::payload::LONGEST_ROW;
+use longshore_domain::job::receiving::{Gathering, Packed};
+use longshore_kernel::crypto::Hasher;
+use longshore_kernel::json::{self, BYTE_ORDER_MARK, Unread};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::value::RawValue;
 
 use self::splitter::{Malformed, Splitter};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::problem::Problem;
 
 /// The error of every handler and extractor. It carries the problem to [`crate::middleware::problem`], the one place
 /// that turns it into a body.

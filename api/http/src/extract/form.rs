@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
 use http::header::CONTENT_TYPE;
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE};
 use multer::{Constraints, Multipart, SizeLimit};
 
 use super::Failure;

@@ -8,8 +8,8 @@ use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
-use longshore_shared::kernel::precondition::Precondition;
-use longshore_shared::kernel::problem::{INVALID_HEADER, Problem};
+use longshore_kernel::precondition::Precondition;
+use longshore_kernel::problem::{INVALID_HEADER, Problem};
 
 use super::Failure;
 

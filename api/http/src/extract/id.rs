@@ -2,8 +2,8 @@
 
 use axum::extract::{FromRequestParts, MatchedPath};
 use http::request::Parts;
-use longshore_shared::kernel::ids::parse_id;
-use longshore_shared::kernel::problem::{INVALID_ID, Problem};
+use longshore_kernel::ids::parse_id;
+use longshore_kernel::problem::{INVALID_ID, Problem};
 use uuid::Uuid;
 
 use super::Failure;

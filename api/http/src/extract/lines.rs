@@ -7,10 +7,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::HeaderMap;
-use longshore_shared::job::payload::LONGEST_ROW;
-use longshore_shared::kernel::crypto::Hasher;
-use longshore_shared::kernel::json::{self, BYTE_ORDER_MARK};
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
+use longshore_domain::job::payload::LONGEST_ROW;
+use longshore_kernel::crypto::Hasher;
+use longshore_kernel::json::{self, BYTE_ORDER_MARK};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
 
 use super::arriving::Arriving;
@@ -286,6 +286,6 @@ mod tests {
             while lines.next().await.unwrap().is_some() {}
             lines.hash()
         });
-        assert_eq!(hash, longshore_shared::kernel::crypto::sha256(b"a\nb\n"));
+        assert_eq!(hash, longshore_kernel::crypto::sha256(b"a\nb\n"));
     }
 }

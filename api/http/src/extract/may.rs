@@ -7,12 +7,12 @@ use axum::extract::{FromRef, FromRequest, FromRequestParts, MatchedPath, Request
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use longshore_shared::account::login::token_to_refresh;
-use longshore_shared::kernel::access::{Caller, Permission};
-use longshore_shared::kernel::context::{Context, Origin};
-use longshore_shared::kernel::problem::{Problem, UNAUTHENTICATED};
-use longshore_shared::kernel::refusals::Refused;
-use longshore_shared::kernel::{share, trace};
+use longshore_domain::account::login::token_to_refresh;
+use longshore_kernel::access::{Caller, Permission};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
+use longshore_kernel::refusals::Refused;
+use longshore_kernel::{share, trace};
 
 use secrecy::ExposeSecret as _;
 

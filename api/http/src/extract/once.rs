@@ -4,11 +4,11 @@ use axum::extract::FromRequestParts;
 use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::idempotency::{self, Claimed, Key};
-use longshore_shared::kernel::problem::{INVALID_HEADER, Problem};
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::context::Context;
+use longshore_kernel::idempotency::{self, Claimed, Key};
+use longshore_kernel::problem::{INVALID_HEADER, Problem};
+use longshore_kernel::services::Services;
 
 use super::Failure;
 

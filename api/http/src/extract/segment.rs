@@ -3,7 +3,7 @@
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use longshore_shared::kernel::problem::{NOT_FOUND, Problem};
+use longshore_kernel::problem::{NOT_FOUND, Problem};
 
 use super::Failure;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use tokio::time::Instant;
 
 use crate::limits::Stall;

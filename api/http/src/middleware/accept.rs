@@ -6,7 +6,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::ACCEPT;
-use longshore_shared::kernel::problem::{NOT_ACCEPTABLE, Problem};
+use longshore_kernel::problem::{NOT_ACCEPTABLE, Problem};
 
 use crate::extract::Failure;
 

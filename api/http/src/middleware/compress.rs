@@ -13,7 +13,7 @@ use axum::response::Response;
 use futures::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version};
-use longshore_shared::kernel::unfold::Coding;
+use longshore_kernel::unfold::Coding;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;

@@ -14,7 +14,7 @@ use http::header::{
     IF_NONE_MATCH, LOCATION, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderName, Method};
-use longshore_shared::kernel::origin::Origins;
+use longshore_kernel::origin::Origins;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 

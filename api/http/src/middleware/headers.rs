@@ -4,7 +4,7 @@
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use longshore_shared::kernel::problem::{HEADERS_TOO_LARGE, Problem};
+use longshore_kernel::problem::{HEADERS_TOO_LARGE, Problem};
 
 use crate::extract::Failure;
 

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderMap, Version};
-use longshore_shared::kernel::problem::{INVALID_HEADER, Problem};
+use longshore_kernel::problem::{INVALID_HEADER, Problem};
 
 use crate::extract::Failure;
 

@@ -1,4 +1,4 @@
-//! Runs each request, and sends its answer, with its share of processor time ([`longshore_shared::kernel::share::pace`]).
+//! Runs each request, and sends its answer, with its share of processor time ([`longshore_kernel::share::pace`]).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,8 +9,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
-use longshore_shared::kernel::share::Asker;
-use longshore_shared::kernel::share::pace::Turn;
+use longshore_kernel::share::Asker;
+use longshore_kernel::share::pace::Turn;
 
 use crate::app::App;
 use crate::extract::visitor::address;

@@ -13,11 +13,11 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, StatusCode, Uri, Version};
 use http_body::{Frame, SizeHint};
-use longshore_shared::kernel::cause::causes;
-use longshore_shared::kernel::problem::{
+use longshore_kernel::cause::causes;
+use longshore_kernel::problem::{
     METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNSUPPORTED_CONTENT_ENCODING, Violation,
 };
-use longshore_shared::kernel::refused::Parameters;
+use longshore_kernel::refused::Parameters;
 use serde::Serialize;
 
 use crate::extract::Failure;

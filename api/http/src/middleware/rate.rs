@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
-use longshore_shared::kernel::rate::{Allowance, Rate};
+use longshore_kernel::rate::{Allowance, Rate};
 
 use crate::app::App;
 use crate::extract::Failure;

@@ -6,7 +6,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
-use longshore_shared::kernel::{ids, trace};
+use longshore_kernel::{ids, trace};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{StreamExt as _, stream};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
-use longshore_shared::kernel::problem::{Problem, UNAUTHENTICATED};
+use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 
 use crate::app::App;
 use crate::extract::Failure;

@@ -1,4 +1,4 @@
-//! Gives each request its share of common resources ([`longshore_shared::kernel::share`]).
+//! Gives each request its share of common resources ([`longshore_kernel::share`]).
 //!
 //! The caller is known once its token has been checked ([`May`](crate::extract::May)). Until then, and without a token, requests share
 //! by address.
@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
-use longshore_shared::kernel::share::{self, Asker, Grant};
+use longshore_kernel::share::{self, Asker, Grant};
 
 use crate::app::App;
 use crate::extract::Budget;

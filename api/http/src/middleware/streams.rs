@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use http::header::AUTHORIZATION;
-use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
+use longshore_kernel::problem::{Problem, RATE_LIMITED};
 use uuid::Uuid;
 
 use crate::app::App;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use longshore_shared::kernel::problem::{Problem, UNAVAILABLE};
+use longshore_kernel::problem::{Problem, UNAVAILABLE};
 
 use crate::app::App;
 use crate::extract::Failure;

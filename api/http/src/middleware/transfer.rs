@@ -6,7 +6,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::TRANSFER_ENCODING;
-use longshore_shared::kernel::problem::{Problem, UNSUPPORTED_TRANSFER_ENCODING};
+use longshore_kernel::problem::{Problem, UNSUPPORTED_TRANSFER_ENCODING};
 
 use crate::extract::Failure;
 

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::IF_MATCH;
-use longshore_shared::kernel::problem::{INVALID_HEADER, Problem};
+use longshore_kernel::problem::{INVALID_HEADER, Problem};
 
 use crate::extract::Failure;
 

@@ -1,11 +1,11 @@
 //! Authentication: logins, and tokens for connectors and scripts.
 
 use chrono::DateTime;
-use longshore_shared::account as accounts;
-use longshore_shared::account::second_factor::RECOVERY_CODES;
-use longshore_shared::account::session::FRESH;
-use longshore_shared::list::fields::session::SESSION as SESSIONS;
-use longshore_shared::list::fields::token::ACCESS_TOKEN as TOKENS;
+use longshore_domain::account as accounts;
+use longshore_domain::account::second_factor::RECOVERY_CODES;
+use longshore_domain::account::session::FRESH;
+use longshore_domain::list::fields::session::SESSION as SESSIONS;
+use longshore_domain::list::fields::token::ACCESS_TOKEN as TOKENS;
 use serde_json::{Value, json};
 
 use super::super::example::{ADMIN, CHANGED, CREATED, ESHOP, ORGANISATION, SESSION as SESSION_ID, TOKEN};

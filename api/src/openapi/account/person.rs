@@ -1,11 +1,11 @@
 //! Admins and business users.
 
-use longshore_shared::account as accounts;
-use longshore_shared::account::admin::PREFERENCES_BYTES;
-use longshore_shared::kernel::input::Rule as _;
-use longshore_shared::list::fields::admin::ADMIN as ADMINS;
-use longshore_shared::list::fields::business_user::BUSINESS_USER as BUSINESS_USERS;
-use longshore_shared::list::fields::job::JOB as JOBS;
+use longshore_domain::account as accounts;
+use longshore_domain::account::admin::PREFERENCES_BYTES;
+use longshore_domain::list::fields::admin::ADMIN as ADMINS;
+use longshore_domain::list::fields::business_user::BUSINESS_USER as BUSINESS_USERS;
+use longshore_domain::list::fields::job::JOB as JOBS;
+use longshore_kernel::input::Rule as _;
 use serde_json::{Value, json};
 
 use super::super::catalog::ids;

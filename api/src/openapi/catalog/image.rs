@@ -1,6 +1,6 @@
 //! Images of products.
 
-use longshore_shared::catalog::image::{LARGEST, MOST, upload_body};
+use longshore_domain::catalog::image::{LARGEST, MOST, upload_body};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{IMAGE, PRODUCT};

@@ -1,10 +1,10 @@
 //! Orders, items, reservations and movements as they are shown.
 
-use longshore_shared::list::fields::expedition::{EXPEDITION as ORDERS, HandoverState};
-use longshore_shared::list::fields::expedition_item::{
+use longshore_domain::list::fields::expedition::{EXPEDITION as ORDERS, HandoverState};
+use longshore_domain::list::fields::expedition_item::{
     EXPEDITION_ITEM as ITEMS, RESERVATION as RESERVATIONS,
 };
-use longshore_shared::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
+use longshore_domain::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
 use serde_json::{Value, json};
 
 use super::creation;

@@ -1,9 +1,9 @@
 //! Integration settings.
 
-use longshore_shared::kernel::authentication;
-use longshore_shared::kernel::input::Rule as _;
-use longshore_shared::partner::setting::Integration;
-use longshore_shared::partner::setting::body::{self, FEED_TYPES};
+use longshore_domain::partner::setting::Integration;
+use longshore_domain::partner::setting::body::{self, FEED_TYPES};
+use longshore_kernel::authentication;
+use longshore_kernel::input::Rule as _;
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};

@@ -1,8 +1,8 @@
 //! Settings of wms.
 
-use longshore_shared::expedition::handover::setting::body;
-use longshore_shared::kernel::authentication;
-use longshore_shared::partner::setting::body::FEED_TYPES;
+use longshore_domain::expedition::handover::setting::body;
+use longshore_domain::partner::setting::body::FEED_TYPES;
+use longshore_kernel::authentication;
 use serde_json::{Value, json};
 
 use super::setting::called_credentials;

@@ -1,7 +1,7 @@
 //! Stock advices.
 
-use longshore_shared::list::fields::stock_advice::STOCK_ADVICE as ADVICES;
-use longshore_shared::warehouse::stock_advice::rules;
+use longshore_domain::list::fields::stock_advice::STOCK_ADVICE as ADVICES;
+use longshore_domain::warehouse::stock_advice::rules;
 use serde_json::json;
 
 use crate::openapi::example::{

@@ -1,7 +1,7 @@
 //! Suppliers.
 
-use longshore_shared::list::fields::supplier::SUPPLIER as SUPPLIERS;
-use longshore_shared::warehouse::supplier::Supplier;
+use longshore_domain::list::fields::supplier::SUPPLIER as SUPPLIERS;
+use longshore_domain::warehouse::supplier::Supplier;
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ORGANISATION, SUPPLIER as POTTER};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::{own, second_factor};
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, JsonBody, May, OptionalJson, permit};
-use longshore_shared::account::{own, second_factor};
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::services::Services;
 
 use crate::routes::view;
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::{admin, second_factor};
+use longshore_domain::list::fields::admin::ADMIN;
 use longshore_http::app::App;
 use longshore_http::extract::{
     Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
 };
-use longshore_shared::account::{admin, second_factor};
-use longshore_shared::kernel::ids::{AdminId, OrganisationId};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::admin::ADMIN;
+use longshore_kernel::ids::{AdminId, OrganisationId};
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

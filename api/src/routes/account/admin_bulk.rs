@@ -3,11 +3,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
+use longshore_domain::job::kind::{Job, Within};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
-use longshore_shared::job::kind::{Job, Within};
-use longshore_shared::kernel::ids::AdminId;
+use longshore_kernel::ids::AdminId;
 
 use crate::routes::job::answer::answer_when_done;
 use crate::routes::job::ids::{self, BODY_LIMIT};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::audit::AUDIT;
 use longshore_http::extract::{Failure, May, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::audit::AUDIT;
+use longshore_kernel::services::Services;
 
 use crate::routes::list;
 

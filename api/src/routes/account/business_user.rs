@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::business_user;
+use longshore_domain::list::fields::business_user::BUSINESS_USER;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
-use longshore_shared::account::business_user;
-use longshore_shared::kernel::ids::BusinessUserId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::business_user::BUSINESS_USER;
+use longshore_kernel::ids::BusinessUserId;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::login::{self, Door};
 use longshore_http::extract::login::Fields;
 use longshore_http::extract::may::MayRefresh;
 use longshore_http::extract::{At, Failure, May, permit};
-use longshore_shared::account::login::{self, Door};
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::services::Services;
 
 use crate::routes::view;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::eshop::ESHOP;
+use longshore_domain::list::fields::organisation::ORGANISATION;
 use longshore_http::extract::{Failure, May, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::eshop::ESHOP;
-use longshore_shared::list::fields::organisation::ORGANISATION;
+use longshore_kernel::services::Services;
 
 use crate::routes::list;
 

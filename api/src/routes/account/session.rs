@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::session;
+use longshore_domain::list::fields::session::SESSION;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
-use longshore_shared::account::session;
-use longshore_shared::kernel::ids::SessionId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::session::SESSION;
+use longshore_kernel::ids::SessionId;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::token::issue;
+use longshore_domain::list::fields::token::ACCESS_TOKEN;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
-use longshore_shared::account::token::issue;
-use longshore_shared::kernel::ids::TokenId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::token::ACCESS_TOKEN;
+use longshore_kernel::ids::TokenId;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_domain::catalog::image::{self, LARGEST, upload_body};
 use longshore_http::extract::{
     Failure, FileForm, FormFile, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit,
 };
-use longshore_shared::catalog::image::{self, LARGEST, upload_body};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::{ImageId, ProductId};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::{ImageId, ProductId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 
 use crate::routes::view;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::catalog::packaging::PackagingOption;
+use longshore_domain::list::fields::packaging::PACKAGING_OPTION;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
-use longshore_shared::catalog::packaging::PackagingOption;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::packaging::PACKAGING_OPTION;
+use longshore_kernel::services::Services;
 
 use crate::routes::{edit, list, view};
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::catalog::product::{activation, create, update};
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
-use longshore_shared::catalog::product::together::Batcher;
-use longshore_shared::catalog::product::{activation, create, update};
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::context::Context;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 use uuid::Uuid;
 
 use crate::routes::view;

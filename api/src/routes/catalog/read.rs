@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::product::PRODUCT;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::product::PRODUCT;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

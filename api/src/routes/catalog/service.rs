@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::catalog::product::service;
 use longshore_http::extract::{Failure, Id, May, Segment, permit};
-use longshore_shared::catalog::product::service;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::services::Services;
 
 use crate::routes::view;
 

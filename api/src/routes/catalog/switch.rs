@@ -3,11 +3,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::catalog::product::switch;
+use longshore_domain::job::kind::{ActivateProducts, DeactivateProducts, Job, Within};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::catalog::product::switch;
-use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, Job, Within};
-use longshore_shared::kernel::ids::ProductId;
+use longshore_kernel::ids::ProductId;
 
 use crate::routes::job::answer::{Patience, answer};
 use crate::routes::job::ids::{self, BODY_LIMIT};

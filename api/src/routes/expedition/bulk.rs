@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::expedition::bulk;
-use longshore_shared::job::kind::{
+use longshore_domain::expedition::bulk;
+use longshore_domain::job::kind::{
     CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
-use longshore_shared::kernel::ids::ExpeditionId;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
+use longshore_kernel::ids::ExpeditionId;
 
 use crate::routes::job::answer::answer_unless_refused;
 use crate::routes::job::ids::{self, BODY_LIMIT};

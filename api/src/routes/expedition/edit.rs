@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::expedition::together::Batcher;
+use longshore_domain::expedition::{edit, progress};
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
-use longshore_shared::expedition::together::Batcher;
-use longshore_shared::expedition::{edit, progress};
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::services::Services;
 
 use crate::routes::view;
 

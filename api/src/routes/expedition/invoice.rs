@@ -9,13 +9,13 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_domain::catalog::image::{LARGEST, upload_body};
+use longshore_domain::expedition::invoice::{self, File, MEDIA_TYPE};
 use longshore_http::extract::{Failure, FileUpload, FormFile, Id, IfNoneMatch, May, Once, permit};
-use longshore_shared::catalog::image::{LARGEST, upload_body};
-use longshore_shared::expedition::invoice::{self, File, MEDIA_TYPE};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 
 use crate::routes::catalog::image::BODY_LIMIT;
 use crate::routes::view;

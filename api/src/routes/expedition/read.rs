@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::expedition::EXPEDITION;
+use longshore_domain::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
+use longshore_domain::list::fields::movement::STOCK_MOVEMENT;
+use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::expedition::EXPEDITION;
-use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
-use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
-use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

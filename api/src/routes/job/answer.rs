@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_domain::job::item_error;
+use longshore_domain::job::kind::JobState;
+use longshore_domain::list::Record;
+use longshore_domain::list::fields::job::JobOutcome;
 use longshore_http::app::App;
 use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Failure, Once, Prefer};
-use longshore_shared::job::item_error;
-use longshore_shared::job::kind::JobState;
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::problem::{CONFLICT, Problem};
-use longshore_shared::list::Record;
-use longshore_shared::list::fields::job::JobOutcome;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::context::Context;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::problem::{CONFLICT, Problem};
 use serde::Deserialize;
 
 use crate::routes::view;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use longshore_domain::job::control::{self, bulk};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::job::control::{self, bulk};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::services::Services;
 
 use super::answer::accepted;
 use crate::routes::view;

@@ -13,7 +13,7 @@ use longshore_http::extract::{Failure, Id, May, permit};
 
 use crate::routes::view;
 
-use longshore_shared::kernel::ids::JobId;
+use longshore_kernel::ids::JobId;
 
 /// How often a silent stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -1,13 +1,13 @@
 //! Operations on many records: an array of ids, which becomes a job (`docs/reference/jobs.md#bulk-operations`).
 
+use longshore_domain::job::acceptance;
 use longshore_http::app::App;
 use longshore_http::extract::once::Answered;
 use longshore_http::extract::{Failure, JsonBody, Once};
-use longshore_shared::job::acceptance;
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::input::Reader;
-use longshore_shared::kernel::problem::Problem;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::context::Context;
+use longshore_kernel::input::Reader;
+use longshore_kernel::problem::Problem;
 use uuid::Uuid;
 
 /// Generous room for 100,000 ids and their punctuation.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use longshore_domain::job::item_error;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
-use longshore_shared::job::item_error;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::services::Services;
 
 use crate::routes::view;
 

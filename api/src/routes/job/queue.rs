@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, JsonBody, May, OptionalJson, Segment, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::queue;
-use longshore_shared::operate::standing;
+use longshore_kernel::services::Services;
+use longshore_operate::queue;
+use longshore_operate::standing;
 
 use crate::routes::view;
 

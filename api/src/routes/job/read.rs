@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::job::JOB;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::job::JOB;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::partner::setting::{self, store, trial};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::EshopId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::setting::{self, store, trial};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::EshopId;
+use longshore_kernel::services::Services;
 
 use crate::routes::job::answer::accepted;
 use crate::routes::view;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::expedition::handover::setting::{self, rotation, store, trial};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::expedition::handover::setting::{self, rotation, store, trial};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::WmsId;
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::WmsId;
+use longshore_kernel::services::Services;
 
 use crate::routes::job::answer::accepted;
 use crate::routes::view;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::carrier::CARRIER;
+use longshore_domain::shipping::carrier::{self, Carrier};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Segment, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::carrier::CARRIER;
-use longshore_shared::shipping::carrier::{self, Carrier};
+use longshore_kernel::services::Services;
 
 use crate::routes::{edit, list, view};
 

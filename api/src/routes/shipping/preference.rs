@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::preference::CARRIER_PREFERENCE;
+use longshore_domain::shipping::preference::{self, CarrierPreference};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::preference::CARRIER_PREFERENCE;
-use longshore_shared::shipping::preference::{self, CarrierPreference};
+use longshore_kernel::services::Services;
 
 use crate::routes::{edit, list, view};
 

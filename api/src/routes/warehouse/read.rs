@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::stock::PRODUCT_STOCK;
+use longshore_domain::list::fields::warehouse::WAREHOUSE;
+use longshore_domain::list::fields::wms::WMS;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::stock::PRODUCT_STOCK;
-use longshore_shared::list::fields::warehouse::WAREHOUSE;
-use longshore_shared::list::fields::wms::WMS;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

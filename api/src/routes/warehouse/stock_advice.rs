@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::stock_advice::STOCK_ADVICE;
+use longshore_domain::warehouse::stock_advice::{create, end, receive};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::StockAdviceId;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::stock_advice::STOCK_ADVICE;
-use longshore_shared::warehouse::stock_advice::{create, end, receive};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::StockAdviceId;
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

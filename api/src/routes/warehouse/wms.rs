@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::wms::WMS;
+use longshore_domain::warehouse::wms::Wms;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::wms::WMS;
-use longshore_shared::warehouse::wms::Wms;
+use longshore_kernel::services::Services;
 
 use crate::routes::{edit, view};
 

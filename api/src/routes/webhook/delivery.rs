@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::webhook::delivery::{self, replay};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::kernel::crypto::sha256;
-use longshore_shared::kernel::ids::DeliveryId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::delivery::{self, replay};
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::DeliveryId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 
 use crate::routes::job::answer::accepted;
 use crate::routes::job::ids::BODY_LIMIT;

@@ -6,13 +6,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use longshore_domain::list::fields::delivery::DELIVERY;
+use longshore_domain::list::fields::subscription::WEBHOOK;
+use longshore_domain::webhook::delivery::search;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
-use longshore_shared::kernel::problem::{GONE, Problem};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::list::fields::delivery::DELIVERY;
-use longshore_shared::list::fields::subscription::WEBHOOK;
-use longshore_shared::webhook::delivery::search;
+use longshore_kernel::problem::{GONE, Problem};
+use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
 

@@ -289,6 +289,6 @@ async fn a_repeated_create_is_executed_once_and_its_key_reveals_nothing_about_th
     assert_eq!(world.count("SELECT count(*) FROM admin").await, 1);
     let kept: Vec<u8> =
         sqlx::query_scalar("SELECT body_hash FROM idempotency").fetch_one(&world.owner).await.unwrap();
-    let of_the_body = longshore_shared::kernel::crypto::sha256(body.to_string().as_bytes());
+    let of_the_body = longshore_kernel::crypto::sha256(body.to_string().as_bytes());
     assert_ne!(kept, of_the_body);
 }

@@ -10,8 +10,8 @@ use axum::body::Body;
 use http::{Method, Request};
 use longshore_http::app::App;
 use longshore_http::extract::login::LIMIT;
-use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::queue::Queues;
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::queue::Queues;
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions as _;
@@ -393,7 +393,7 @@ async fn the_first_admin_is_created_by_the_command_line_and_logs_in(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let folder = std::env::temp_dir().join(format!("longshore-{}", longshore_shared::kernel::ids::new_id()));
+    let folder = std::env::temp_dir().join(format!("longshore-{}", longshore_kernel::ids::new_id()));
     std::fs::create_dir(&folder).unwrap();
     let file = folder.join("password");
     std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();

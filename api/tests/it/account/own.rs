@@ -192,8 +192,7 @@ async fn a_business_user_is_changed_by_admins_of_its_organisation(
     ] {
         assert_eq!(world.api.put(&world.admin, &path, body).await.expect(400).violations(), [expected]);
     }
-    let theirs =
-        world.other.token(&world.api.services, longshore_shared::kernel::access::Role::Admin).await.unwrap();
+    let theirs = world.other.token(&world.api.services, longshore_kernel::access::Role::Admin).await.unwrap();
     for (method, path) in [
         (Method::PUT, path.clone()),
         (Method::PUT, format!("/api/business-user/activate/{uma}")),

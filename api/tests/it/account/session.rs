@@ -275,7 +275,7 @@ async fn sessions_that_ended_long_ago_are_removed_with_their_tokens(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    use longshore_shared::account::session;
+    use longshore_domain::account::session;
 
     let world = World::new(&options).await;
     world.add_user("uma").await;

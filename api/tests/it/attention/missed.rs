@@ -1,9 +1,9 @@
 //! Lines about what fails without a failed job: syncs that refuse their rows, partners that do not answer, an organisation that fills
 //! a queue. And what people switched off, which is no line.
 
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::operate::attention;
+use longshore_kernel::access::Role;
+use longshore_kernel::ids::JobId;
+use longshore_operate::attention;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::access::{Role, Scope};
-use longshore_shared::kernel::ids::{self, JobId};
-use longshore_shared::kernel::share::{Asker, Who, as_asker};
+use longshore_kernel::access::{Role, Scope};
+use longshore_kernel::ids::{self, JobId};
+use longshore_kernel::share::{Asker, Who, as_asker};
 use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

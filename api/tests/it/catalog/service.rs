@@ -1,7 +1,7 @@
 //! Product services.
 
 use http::Method;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

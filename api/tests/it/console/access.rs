@@ -1,7 +1,7 @@
 //! Who sees and does what in the console.
 
 use axum::body::Body;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

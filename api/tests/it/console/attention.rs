@@ -1,6 +1,6 @@
 //! Acknowledging and muting on the overview.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! The audit in the console.
 
-use longshore_shared::account::audit::search::PAGE;
-use longshore_shared::kernel::access::Role;
+use longshore_domain::account::audit::search::PAGE;
+use longshore_kernel::access::Role;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, job, world};

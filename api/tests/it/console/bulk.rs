@@ -1,7 +1,7 @@
 //! Cancelling and retrying several jobs from their list, and the list itself.
 
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids::JobId;
+use longshore_kernel::access::Role;
+use longshore_kernel::ids::JobId;
 use longshore_testkit::world::Tenant;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

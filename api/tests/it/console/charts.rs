@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::access::{Role, Scope};
-use longshore_shared::kernel::activity::Span;
-use longshore_shared::operate::backlog;
-use longshore_shared::operate::course::{self, Runs};
+use longshore_kernel::access::{Role, Scope};
+use longshore_kernel::activity::Span;
+use longshore_operate::backlog;
+use longshore_operate::course::{self, Runs};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
@@ -114,7 +114,7 @@ async fn an_admin_sees_the_kinds_of_jobs_of_its_own_organisations(
 async fn each_worker_has_its_charts(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
-    let hook = longshore_shared::kernel::ids::WebhookId::nil();
+    let hook = longshore_kernel::ids::WebhookId::nil();
     // two processes with their own counts
     for (name, jobs, calls) in [("box-7", 3, 2), ("box/8 a", 0, 1)] {
         let worker = services::for_test(&options).unwrap();

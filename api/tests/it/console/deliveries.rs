@@ -1,8 +1,8 @@
 //! The list of the deliveries of all webhooks.
 
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids::DeliveryId;
-use longshore_shared::operate::delivery::{PAGE, WAITING_WINDOW, WEBHOOKS};
+use longshore_kernel::access::Role;
+use longshore_kernel::ids::DeliveryId;
+use longshore_operate::delivery::{PAGE, WAITING_WINDOW, WEBHOOKS};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
@@ -289,7 +289,7 @@ async fn figures_and_charts_lead_to_the_deliveries_of_their_period(
     let [delivery] = ended(&world, hook.into(), "delivered", 1).await[..] else { unreachable!() };
     let activity = api.services.metrics.activity();
     activity.note(
-        longshore_shared::kernel::activity::Subject::Delivery,
+        longshore_kernel::activity::Subject::Delivery,
         "delivered",
         std::time::Duration::from_millis(5),
     );

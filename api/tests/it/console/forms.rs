@@ -1,6 +1,6 @@
 //! Requirements of changes, and the protection of pages in browsers.
 
-use longshore_shared::kernel::queue::control;
+use longshore_kernel::queue::control;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, audited, hidden, job, world};
@@ -24,8 +24,7 @@ async fn a_change_requires_a_page_of_the_console_and_the_form_token_of_its_sessi
     browser.send_bare(path, &[]).await.expect(403);
     browser.send_bare(path, &[("form_token", "0")]).await.expect(403);
     // the token of another login
-    let other =
-        api.tenant.token(&api.services, longshore_shared::kernel::access::Role::Superadmin).await.unwrap();
+    let other = api.tenant.token(&api.services, longshore_kernel::access::Role::Superadmin).await.unwrap();
     Browser::new(api, &other).send_bare(path, &good).await.expect(403);
     let paused =
         async || control::wishes(&api.services.db.main).await.unwrap().iter().any(|wish| wish.paused);

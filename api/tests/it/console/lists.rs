@@ -1,6 +1,6 @@
 //! Searches, paging, and text from others in names and errors.
 
-use longshore_shared::job::search;
+use longshore_domain::job::search;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, job, next_page, webhook, world};

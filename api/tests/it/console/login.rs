@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use http::Request;
-use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::context::Origin;
+use longshore_domain::account::admin::{self, NewAdmin};
+use longshore_kernel::access::Role;
+use longshore_kernel::context::Origin;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use url::form_urlencoded;
 

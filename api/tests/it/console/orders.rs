@@ -5,7 +5,7 @@ mod list;
 mod page;
 mod reports;
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::activity::{self, Span, Subject};
-use longshore_shared::operate::{backlog, course};
+use longshore_kernel::access::Role;
+use longshore_kernel::activity::{self, Span, Subject};
+use longshore_operate::{backlog, course};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, job, webhook, world};

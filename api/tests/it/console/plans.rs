@@ -1,18 +1,18 @@
 //! Plans of lists that do not depend on statistics: what is small is not looked for among what is large.
 
-use longshore_shared::job::kind::JobState;
-use longshore_shared::job::search as jobs;
-use longshore_shared::job::shares::LISTED;
-use longshore_shared::job::sync_run::{self, Filter};
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::database::Database;
-use longshore_shared::kernel::figure::AtLeast;
-use longshore_shared::kernel::ids::{self, WebhookId};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::order::search;
-use longshore_shared::operate::{attention, standing};
-use longshore_shared::webhook::delivery::{DeliveryState, search as deliveries};
-use longshore_shared::webhook::health::{self, exhausted};
+use longshore_domain::job::kind::JobState;
+use longshore_domain::job::search as jobs;
+use longshore_domain::job::shares::LISTED;
+use longshore_domain::job::sync_run::{self, Filter};
+use longshore_domain::webhook::delivery::{DeliveryState, search as deliveries};
+use longshore_domain::webhook::health::{self, exhausted};
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::figure::AtLeast;
+use longshore_kernel::ids::{self, WebhookId};
+use longshore_kernel::services::Services;
+use longshore_operate::order::search;
+use longshore_operate::{attention, standing};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use sqlx::PgPool;

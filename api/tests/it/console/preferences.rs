@@ -1,6 +1,6 @@
 //! Carrier preferences in the console: names instead of ids, and the rules of the API.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

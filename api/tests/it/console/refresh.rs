@@ -67,7 +67,7 @@ async fn a_refreshed_list_shows_what_matches_its_search(_: PgPoolOptions, option
     let running = job(&world, &api.tenant, "running", None).await.to_string();
     webhook(api, "https://shop.example/hook").await;
     let other = Tenant::create(&api.services, "Strangers").await.unwrap();
-    let theirs = other.token(&api.services, longshore_shared::kernel::access::Role::Admin).await.unwrap();
+    let theirs = other.token(&api.services, longshore_kernel::access::Role::Admin).await.unwrap();
     for (path, token, shown, hidden) in [
         ("/console/job/live?state=failed&refresh=5", &api.viewer, failed.as_str(), running.as_str()),
         ("/console/job/live?state=failed&refresh=5", &theirs, "No job matches.", failed.as_str()),

@@ -1,8 +1,8 @@
 //! Forms that are refused: they come back with what was typed, for whatever reason.
 
 use longshore_http::app::App;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::database::Database;
+use longshore_kernel::access::Role;
+use longshore_kernel::database::Database;
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

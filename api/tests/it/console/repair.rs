@@ -1,6 +1,6 @@
 //! Repairing in the console: the integration of an e-shop, and webhooks.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,6 +1,6 @@
 //! The syncs that the clock starts.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

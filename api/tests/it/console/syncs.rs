@@ -1,6 +1,6 @@
 //! The syncs of each e-shop.
 
-use longshore_shared::kernel::ids::EshopId;
+use longshore_kernel::ids::EshopId;
 use longshore_testkit::world::Tenant;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

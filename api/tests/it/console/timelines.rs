@@ -1,8 +1,8 @@
 //! What happened to an e-shop and in an organisation.
 
-use longshore_shared::kernel::access::{Role, Scope};
-use longshore_shared::kernel::ids::{EshopId, OrganisationId};
-use longshore_shared::operate::timeline::{self, Entry, Wanted};
+use longshore_kernel::access::{Role, Scope};
+use longshore_kernel::ids::{EshopId, OrganisationId};
+use longshore_operate::timeline::{self, Entry, Wanted};
 use longshore_testkit::services::{analyse_by_hand, pages_looked_at};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

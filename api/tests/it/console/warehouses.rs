@@ -1,6 +1,6 @@
 //! Warehouses in the console: how the system of each wms is called, and its setting.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

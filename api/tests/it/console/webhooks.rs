@@ -4,9 +4,9 @@ mod forms;
 
 use std::time::Duration;
 
-use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
-use longshore_shared::webhook::health;
-use longshore_shared::webhook::lane::backlog;
+use longshore_domain::webhook::health;
+use longshore_domain::webhook::lane::backlog;
+use longshore_kernel::ids::{DeliveryId, WebhookId};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 

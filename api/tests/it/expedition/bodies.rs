@@ -1,6 +1,6 @@
 //! What a body of an order may say (`docs/reference/orders.md#order`, `#item`).
 
-use longshore_shared::expedition::import::read_row;
+use longshore_domain::expedition::import::read_row;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,18 +1,18 @@
 //! Operations on many orders (`docs/reference/orders.md#bulk-operations`). The test does the jobs, like a worker.
 
 use http::Method;
-use longshore_shared::expedition::bulk;
-use longshore_shared::expedition::command::Command;
-use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
-use longshore_shared::job::execution::{self, Outcome};
-use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::kind::{
+use longshore_domain::expedition::bulk;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::job::chunk::{self, Claim, Claimed, Count};
+use longshore_domain::job::execution::{self, Outcome};
+use longshore_domain::job::item_error::ItemError;
+use longshore_domain::job::kind::{
     CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
-use longshore_shared::job::payload;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::JobId;
+use longshore_domain::job::payload;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::JobId;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,10 +1,10 @@
 //! Lists of orders, items, reservations and movements (`docs/reference/orders.md#lists`).
 
-use longshore_shared::list::fields::expedition::{EXPEDITION, ExpeditionStatus, HandoverState};
-use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
-use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
-use longshore_shared::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
-use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_domain::list::fields::expedition::{EXPEDITION, ExpeditionStatus, HandoverState};
+use longshore_domain::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
+use longshore_domain::list::fields::movement::STOCK_MOVEMENT;
+use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
+use longshore_domain::list::resource::{Field, Kind, Resource};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

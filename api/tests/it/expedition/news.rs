@@ -1,15 +1,15 @@
 //! `POST /api/partner-integration/wms/sync/news` (`docs/reference/orders.md#news`). The test does the jobs, like a worker.
 
 use http::Method;
-use longshore_shared::expedition::news::{self, Reporter, read_row};
-use longshore_shared::job::chunk::{self, Claimed, Count};
-use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::kind::TakeNews;
-use longshore_shared::job::{execution, payload};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::{JobId, OrganisationId};
+use longshore_domain::expedition::news::{self, Reporter, read_row};
+use longshore_domain::job::chunk::{self, Claimed, Count};
+use longshore_domain::job::item_error::ItemError;
+use longshore_domain::job::kind::TakeNews;
+use longshore_domain::job::{execution, payload};
+use longshore_kernel::access::Role;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use longshore_shared::list::fields::expedition::ExpeditionStatus;
+use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use sqlx::PgPool;
 
 use super::MIGRATIONS;

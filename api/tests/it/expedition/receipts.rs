@@ -1,6 +1,6 @@
 //! Receipts of what left for an order, and of what came of a stock advice (`docs/reference/orders.md#receipts`).
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,8 +1,8 @@
 //! Who may do what, and see what (`docs/reference/roles.md#permissions`).
 
 use http::Method;
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::ids;
+use longshore_kernel::access::Role;
+use longshore_kernel::ids;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,6 +1,6 @@
 //! Orders on their way that have no more news (`docs/reference/orders.md#statuses`).
 
-use longshore_shared::expedition::silence;
+use longshore_domain::expedition::silence;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

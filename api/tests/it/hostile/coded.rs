@@ -10,7 +10,7 @@ use futures::stream;
 use http::Request;
 use longshore_http::limits::Limits;
 use longshore_http::limits::Stall;
-use longshore_shared::kernel::unfold::{Coding, fold};
+use longshore_kernel::unfold::{Coding, fold};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

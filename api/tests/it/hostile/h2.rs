@@ -10,7 +10,7 @@ use longshore_api::serve::STREAMS;
 use longshore_http::limits::Limits;
 use longshore_http::limits::Stall;
 use longshore_http::middleware::headers::{MAX_BYTES, MAX_FIELDS};
-use longshore_shared::kernel::unfold::{Coding, fold};
+use longshore_kernel::unfold::{Coding, fold};
 use reqwest::{Body, Client, RequestBuilder, Response};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use longshore_http::limits::Limits;
-use longshore_shared::kernel::database;
+use longshore_kernel::database;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

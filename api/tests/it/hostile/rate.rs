@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use longshore_http::app::App;
 use longshore_http::limits::Limits;
-use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::queue::Queues;
-use longshore_shared::kernel::rate::{Rate, RateLimiter};
-use longshore_shared::kernel::services::Services;
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::queue::Queues;
+use longshore_kernel::rate::{Rate, RateLimiter};
+use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

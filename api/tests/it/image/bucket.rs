@@ -1,7 +1,7 @@
 //! The same in S3.
 
 use clap::{Args as _, FromArgMatches as _};
-use longshore_shared::kernel::config::ObjectStoreSettings;
+use longshore_kernel::config::ObjectStoreSettings;
 use longshore_testkit::s3::S3;
 
 use super::*;

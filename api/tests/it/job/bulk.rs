@@ -25,7 +25,7 @@ async fn several_jobs_are_cancelled_and_the_rest_is_named(_: PgPoolOptions, opti
     let world = World::new(&options).await;
     let api = &world.api;
     let (stranger, _) = world.stranger().await;
-    let theirs = stranger.token(&api.services, longshore_shared::kernel::access::Role::User).await.unwrap();
+    let theirs = stranger.token(&api.services, longshore_kernel::access::Role::User).await.unwrap();
     let jobs = [accept(&world, &api.user).await, accept(&world, &api.user).await];
     let ended = accept(&world, &api.user).await;
     fail(&world, &ended).await;

@@ -2,10 +2,10 @@
 //! (`docs/reference/jobs.md#job`).
 
 use http::Method;
-use longshore_shared::job::search::{self, Filter};
-use longshore_shared::job::{attention, failures, inspection};
-use longshore_shared::kernel::access::{Role, Scope};
-use longshore_shared::kernel::ids::{JobId, OrganisationId};
+use longshore_domain::job::search::{self, Filter};
+use longshore_domain::job::{attention, failures, inspection};
+use longshore_kernel::access::{Role, Scope};
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

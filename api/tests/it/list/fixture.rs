@@ -1,9 +1,9 @@
 //! Products for the tests of lists.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::ids;
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::support::Api;
 
 /// The tables of a test's database.
-pub const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+pub const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// A product as the tests need it.
 #[derive(Clone, Debug)]

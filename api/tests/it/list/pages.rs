@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::ids;
-use longshore_shared::kernel::statistics;
-use longshore_shared::list::Request;
-use longshore_shared::list::fields::delivery::DELIVERY;
-use longshore_shared::list::fields::product::PRODUCT;
+use longshore_domain::list::Request;
+use longshore_domain::list::fields::delivery::DELIVERY;
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids;
+use longshore_kernel::statistics;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};

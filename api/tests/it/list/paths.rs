@@ -1,16 +1,16 @@
 //! Dotted paths: into objects, and through relations.
 
-use longshore_shared::list::criteria::{Operator, operators};
-use longshore_shared::list::fields::delivery::DELIVERY;
-use longshore_shared::list::fields::eshop::ESHOP;
-use longshore_shared::list::fields::job::JOB;
-use longshore_shared::list::fields::organisation::ORGANISATION;
-use longshore_shared::list::fields::product::PRODUCT;
-use longshore_shared::list::fields::stock::PRODUCT_STOCK;
-use longshore_shared::list::fields::subscription::WEBHOOK;
-use longshore_shared::list::fields::warehouse::WAREHOUSE;
-use longshore_shared::list::fields::wms::WMS;
-use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_domain::list::criteria::{Operator, operators};
+use longshore_domain::list::fields::delivery::DELIVERY;
+use longshore_domain::list::fields::eshop::ESHOP;
+use longshore_domain::list::fields::job::JOB;
+use longshore_domain::list::fields::organisation::ORGANISATION;
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_domain::list::fields::stock::PRODUCT_STOCK;
+use longshore_domain::list::fields::subscription::WEBHOOK;
+use longshore_domain::list::fields::warehouse::WAREHOUSE;
+use longshore_domain::list::fields::wms::WMS;
+use longshore_domain::list::resource::{Field, Kind, Resource};
 use longshore_testkit::world::Tenant;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

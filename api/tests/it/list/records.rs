@@ -1,6 +1,6 @@
 //! Single records of each resource.
 
-use longshore_shared::kernel::ids;
+use longshore_kernel::ids;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! Callers see the records of their scope, and nothing of others.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::migration::{BASELINE, MIGRATIONS, migrate_by};
+use longshore_kernel::migration::{BASELINE, MIGRATIONS, migrate_by};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection, PgPool};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_shared::kernel::migration::{BASELINE, MIGRATIONS};
+use longshore_kernel::migration::{BASELINE, MIGRATIONS};
 use sqlx::migrate::Migration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection};

@@ -1,7 +1,7 @@
 //! Every operation without a token, with a role that is not allowed, and with records of another
 //! organisation.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

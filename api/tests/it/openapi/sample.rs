@@ -5,7 +5,7 @@ mod goods;
 use std::collections::BTreeMap;
 
 use http::Method;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;

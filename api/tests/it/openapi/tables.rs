@@ -1,25 +1,25 @@
 //! The tables of fields compared with the database: a field is nullable in the document exactly if its column
 //! is.
 
-use longshore_shared::list::fields::admin::ADMIN;
-use longshore_shared::list::fields::audit::AUDIT;
-use longshore_shared::list::fields::business_user::BUSINESS_USER;
-use longshore_shared::list::fields::carrier::CARRIER;
-use longshore_shared::list::fields::eshop::ESHOP;
-use longshore_shared::list::fields::job::JOB;
-use longshore_shared::list::fields::organisation::ORGANISATION;
-use longshore_shared::list::fields::packaging::PACKAGING_OPTION;
-use longshore_shared::list::fields::preference::CARRIER_PREFERENCE;
-use longshore_shared::list::fields::product::PRODUCT;
-use longshore_shared::list::fields::service::CARRIER_SERVICE;
-use longshore_shared::list::fields::stock::PRODUCT_STOCK;
-use longshore_shared::list::fields::stock_advice::STOCK_ADVICE;
-use longshore_shared::list::fields::subscription::WEBHOOK;
-use longshore_shared::list::fields::supplier::SUPPLIER;
-use longshore_shared::list::fields::token::ACCESS_TOKEN;
-use longshore_shared::list::fields::warehouse::WAREHOUSE;
-use longshore_shared::list::fields::wms::WMS;
-use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_domain::list::fields::admin::ADMIN;
+use longshore_domain::list::fields::audit::AUDIT;
+use longshore_domain::list::fields::business_user::BUSINESS_USER;
+use longshore_domain::list::fields::carrier::CARRIER;
+use longshore_domain::list::fields::eshop::ESHOP;
+use longshore_domain::list::fields::job::JOB;
+use longshore_domain::list::fields::organisation::ORGANISATION;
+use longshore_domain::list::fields::packaging::PACKAGING_OPTION;
+use longshore_domain::list::fields::preference::CARRIER_PREFERENCE;
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_domain::list::fields::service::CARRIER_SERVICE;
+use longshore_domain::list::fields::stock::PRODUCT_STOCK;
+use longshore_domain::list::fields::stock_advice::STOCK_ADVICE;
+use longshore_domain::list::fields::subscription::WEBHOOK;
+use longshore_domain::list::fields::supplier::SUPPLIER;
+use longshore_domain::list::fields::token::ACCESS_TOKEN;
+use longshore_domain::list::fields::warehouse::WAREHOUSE;
+use longshore_domain::list::fields::wms::WMS;
+use longshore_domain::list::resource::{Field, Kind, Resource};
 use sqlx::PgPool;
 
 use crate::product::MIGRATIONS;

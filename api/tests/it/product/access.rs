@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
 
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_kernel::ids::OrganisationId;
 
 /// Every operation that changes a product.
 fn writes(world: &World, id: &str) -> Vec<(Method, String, Value)> {

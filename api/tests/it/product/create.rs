@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
 
-use longshore_shared::kernel::ids::OrganisationId;
+use longshore_kernel::ids::OrganisationId;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_create_with_only_required_fields_takes_the_defaults(_: PgPoolOptions, options: PgConnectOptions) {

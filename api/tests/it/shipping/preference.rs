@@ -1,7 +1,7 @@
 //! Carrier preferences (`docs/reference/carriers.md#carrier-preference`).
 
 use http::Method;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

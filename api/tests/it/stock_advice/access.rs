@@ -1,7 +1,7 @@
 //! Permissions on stock advices (`docs/reference/roles.md#permissions`).
 
 use http::Method;
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

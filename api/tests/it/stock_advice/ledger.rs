@@ -1,9 +1,9 @@
 //! `incoming` and `quantity` always match the advices and the movements.
 
-use longshore_shared::job::mark::Beside;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::warehouse::stock::sync::{self, Place, StockRow};
+use longshore_domain::job::mark::Beside;
+use longshore_domain::warehouse::stock::sync::{self, Place, StockRow};
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
@@ -111,7 +111,7 @@ async fn execute(
             match sync::apply(&mut change, &Origin::command_line(), place, None, beside, &rows).await {
                 Ok(_) => change.commit().await.map_or((409, None), |()| (200, None)),
                 // a job that lost a race is retried
-                Err(error) if longshore_shared::kernel::sqlstate::is_contention(&error) => (409, None),
+                Err(error) if longshore_kernel::sqlstate::is_contention(&error) => (409, None),
                 Err(error) => panic!("{error}"),
             }
         }

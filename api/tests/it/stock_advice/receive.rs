@@ -1,9 +1,9 @@
 //! Receiving and cancelling.
 
 use http::Method;
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::ids::EshopId;
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids::EshopId;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,8 +1,8 @@
 //! Actions on a webhook other than updates: a new secret, a test, a recovery.
 
-use longshore_shared::calling::signature::Signer;
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::webhook::lane;
+use longshore_domain::calling::signature::Signer;
+use longshore_domain::webhook::lane;
+use longshore_kernel::ids::WebhookId;
 
 use super::*;
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use longshore_shared::job::chunk::{self, Claimed, Count};
-use longshore_shared::job::execution;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::webhook::delivery::TESTS_A_MINUTE;
-use longshore_shared::webhook::event::{NAMES, TYPES, example};
+use longshore_domain::job::chunk::{self, Claimed, Count};
+use longshore_domain::job::execution;
+use longshore_domain::webhook::delivery::TESTS_A_MINUTE;
+use longshore_domain::webhook::event::{NAMES, TYPES, example};
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::JobId;
 
 use super::*;
 use crate::expedition::World;

@@ -6,7 +6,7 @@ mod history;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use longshore_shared::expedition::invariants;
+use longshore_domain::expedition::invariants;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use longshore_shared::partner::baselinker::window::DOCUMENTED;
+use longshore_domain::partner::baselinker::window::DOCUMENTED;
 use sqlx::PgConnection;
 use uuid::Uuid;
 

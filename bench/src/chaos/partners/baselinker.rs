@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::clock::Clock;
+use longshore_kernel::clock::Clock;
 use longshore_testkit::baselinker::{Asked, BaseLinker, INVENTORY, Mischief as Bad, TOKEN, WAREHOUSE};
 use serde_json::{Map, Value, json};
 

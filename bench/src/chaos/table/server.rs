@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use longshore_shared::kernel::queue::Queue;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::client;
 use longshore_testkit::process::signal;
 use longshore_testkit::stack;

@@ -1,6 +1,6 @@
 //! News: what the warehouse has done, and how a WMS reports it.
 
-use longshore_shared::kernel::ids::random_id;
+use longshore_kernel::ids::random_id;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

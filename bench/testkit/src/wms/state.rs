@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::ids;
+use longshore_kernel::clock::Clock;
+use longshore_kernel::ids;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -134,7 +134,7 @@ async fn only_calls_that_are_signed_by_a_trusted_secret_are_done() {
         let call = call.header("webhook-timestamp", at).header("webhook-signature", signature);
         call.send().await.unwrap().status().as_u16()
     };
-    let now = longshore_shared::kernel::clock::Clock::system().now().timestamp();
+    let now = longshore_kernel::clock::Clock::system().now().timestamp();
     assert_eq!(signed("whsec_b3RoZXI=", now).await, 401);
     assert_eq!(signed(SECRET, now - 600).await, 401);
     assert_eq!(signed(SECRET, now).await, 200);

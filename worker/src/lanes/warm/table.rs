@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_shared::kernel::gather::Gather;
-use longshore_shared::kernel::ids::{OrganisationId, WebhookId};
-use longshore_shared::kernel::queue::Notice;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::lane::{self, BATCH, Batch, Due, Lease, Looked};
+use longshore_domain::webhook::lane::{self, BATCH, Batch, Due, Lease, Looked};
+use longshore_kernel::gather::Gather;
+use longshore_kernel::ids::{OrganisationId, WebhookId};
+use longshore_kernel::queue::Notice;
+use longshore_kernel::services::Services;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use http::header::{CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderValue, Method};
-use longshore_shared::partner::baselinker::answer::Unanswered;
-use longshore_shared::partner::baselinker::window::{Slot, Taken as TakenSlot};
-use longshore_shared::partner::baselinker::{TOKEN_HEADER, release};
-use longshore_shared::partner::block;
+use longshore_domain::partner::baselinker::answer::Unanswered;
+use longshore_domain::partner::baselinker::window::{Slot, Taken as TakenSlot};
+use longshore_domain::partner::baselinker::{TOKEN_HEADER, release};
+use longshore_domain::partner::block;
 use serde_json::Value;
 use url::form_urlencoded;
 

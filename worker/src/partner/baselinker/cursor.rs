@@ -1,7 +1,7 @@
 //! The position in a catalogue, as it is stored between attempts.
 
-use longshore_shared::kernel::crypto::Hasher;
-use longshore_shared::partner::baselinker::answer;
+use longshore_domain::partner::baselinker::answer;
+use longshore_kernel::crypto::Hasher;
 
 use super::NAME;
 use crate::partner::PartnerError;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use longshore_shared::job::payload::LONGEST_ROW;
+use longshore_domain::job::payload::LONGEST_ROW;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

@@ -2,7 +2,7 @@
 //! times its size, and no more than that is in memory. A feed that grows out of all proportion is refused.
 
 use bytes::Bytes;
-use longshore_shared::kernel::unfold::{self, Bounds, Coding, Step, Unfoldable};
+use longshore_kernel::unfold::{self, Bounds, Coding, Step, Unfoldable};
 
 /// Compressed bytes per piece.
 const FOLDED_PIECE: usize = 512;

@@ -1,8 +1,8 @@
 //! The allocator, in places of an organisation beside those of another.
 
-use longshore_shared::expedition::allocation;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::allocation;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services::until_locked;
 use longshore_worker::allocation::keep;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

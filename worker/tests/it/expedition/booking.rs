@@ -1,10 +1,10 @@
 use futures::future::join_all;
-use longshore_shared::catalog::product::together::Batcher;
-use longshore_shared::catalog::product::update::update;
-use longshore_shared::expedition::command::{Command, Done};
-use longshore_shared::expedition::invariants;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::catalog::product::update::update;
+use longshore_domain::expedition::command::{Command, Done};
+use longshore_domain::expedition::invariants;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -85,7 +85,7 @@ async fn everything_at_once_ends_as_it_must(_: PgPoolOptions, options: PgConnect
     place.allocate().await;
     place.must_hold().await;
     assert!(
-        longshore_shared::expedition::allocation::places(&place.world.services).await.unwrap().is_empty()
+        longshore_domain::expedition::allocation::places(&place.world.services).await.unwrap().is_empty()
     );
 }
 

@@ -1,12 +1,12 @@
 //! Carriers that are chosen for the orders of an import (`docs/reference/orders.md#choice-of-a-carrier`).
 
-use longshore_shared::expedition::bulk;
-use longshore_shared::expedition::command::Command;
-use longshore_shared::job::kind::Within;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::bulk;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::job::kind::Within;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::change::Change;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

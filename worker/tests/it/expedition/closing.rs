@@ -1,8 +1,8 @@
 //! Stock advices that were left open (`docs/reference/warehouses.md#stock-advice`).
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::warehouse::stock_advice::end::{CLOSED_AT_ONCE, close_due};
-use longshore_shared::warehouse::stock_advice::{create, receive};
+use longshore_domain::warehouse::stock_advice::end::{CLOSED_AT_ONCE, close_due};
+use longshore_domain::warehouse::stock_advice::{create, receive};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::upkeep;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,10 +1,10 @@
 //! An order that is edited while it is being sent: the stocks were made for what it was, and it is booked as what it has become.
 
-use longshore_shared::expedition::command::{self, Command};
-use longshore_shared::expedition::{bulk, edit};
-use longshore_shared::job::kind::SendExpeditions;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::command::{self, Command};
+use longshore_domain::expedition::{bulk, edit};
+use longshore_domain::job::kind::SendExpeditions;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

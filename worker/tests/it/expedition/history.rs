@@ -1,8 +1,8 @@
 //! Random histories of orders and stocks against Postgres: what must hold, holds after each step.
 
-use longshore_shared::expedition::command::Command;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::command::Command;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -23,7 +23,7 @@ async fn what_must_hold_holds_after_each_step(_: PgPoolOptions, options: PgConne
     let mut orders: Vec<ExpeditionId> = Vec::new();
     for step in 0..STEPS {
         let what = act(&place, &mut random, &mut orders, step).await;
-        let broken = longshore_shared::expedition::invariants::broken(&place.world.owner).await.unwrap();
+        let broken = longshore_domain::expedition::invariants::broken(&place.world.owner).await.unwrap();
         assert_eq!(broken, [], "seed {seed}, step {step}: {what}");
     }
     place.allocate().await;

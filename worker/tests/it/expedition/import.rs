@@ -1,11 +1,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_shared::expedition::command::Command;
-use longshore_shared::job::control;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::job::control;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -178,7 +178,7 @@ async fn a_person_who_corrects_an_order_is_not_set_back_by_the_same_row(
     let (services, context) = (&place.world.services, &place.world.context);
     let carrier = place.body("A", &[])["carrier"].clone();
     let body = json!({"carrier": carrier, "note": "by hand"});
-    longshore_shared::expedition::edit::update(services, context, id, body, |_| Ok(())).await.unwrap();
+    longshore_domain::expedition::edit::update(services, context, id, body, |_| Ok(())).await.unwrap();
     place.command(id, &Command::Send { rebook: false }).await.unwrap();
     assert_eq!(import(&place, &[incorrect]).await, (0, 1, 0));
     let note = "SELECT count(*) FROM expedition_detail WHERE note = 'by hand'";
@@ -316,7 +316,7 @@ async fn chunks_of_an_import_run_one_after_the_other(_: PgPoolOptions, options: 
     let rows: Vec<String> =
         (0..1_200).map(|n| row(&place, &format!("N{n:04}"), &[(0, 1)]).to_string()).collect();
     place.world.sync(Push::Expeditions, rows).await;
-    let due = longshore_shared::job::dispatch::due(&place.world.services.db.main).await.unwrap();
+    let due = longshore_domain::job::dispatch::due(&place.world.services.db.main).await.unwrap();
     assert_eq!(due.len(), 1, "the others wait for the first: {due:?}");
     place.world.drain().await;
     let booked = "SELECT count(*) FROM expedition JOIN expedition_detail USING (id)

@@ -9,8 +9,8 @@ mod retention;
 mod shuffled;
 mod taken;
 
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::ids::ExpeditionId;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 
@@ -89,9 +89,9 @@ async fn handover(place: &Place, order: ExpeditionId) -> (Option<String>, i32) {
 
 /// The record of an order.
 async fn read(place: &Place, order: ExpeditionId) -> Value {
-    let record = longshore_shared::list::find(
+    let record = longshore_domain::list::find(
         &place.world.services.db.main,
-        &longshore_shared::list::fields::expedition::EXPEDITION,
+        &longshore_domain::list::fields::expedition::EXPEDITION,
         place.world.context.scope(),
         order.get(),
     );

@@ -1,8 +1,8 @@
 //! What a caller finds that polls, and reads the last minute again (`docs/reference/lists.md#polling`).
 
 use chrono::{DateTime, Utc};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,12 +1,12 @@
 //! Rows of an import, and the orders that they change (`docs/reference/orders.md#import`).
 
-use longshore_shared::expedition::command::Command;
-use longshore_shared::job::receiving::Receiving;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::quota::Quotas;
-use longshore_shared::partner::push::{self, Push};
-use longshore_shared::warehouse::warehouse::{self, NewWarehouse};
+use longshore_domain::expedition::command::Command;
+use longshore_domain::job::receiving::Receiving;
+use longshore_domain::partner::push::{self, Push};
+use longshore_domain::warehouse::warehouse::{self, NewWarehouse};
+use longshore_kernel::context::Origin;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::quota::Quotas;
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -196,7 +196,7 @@ async fn a_row_that_says_the_same_in_another_way_is_the_one_that_was_last_taken(
     let carrier = place.body("A", &[])["carrier"].clone();
     let (services, context) = (&place.world.services, &place.world.context);
     let body = json!({ "carrier": carrier });
-    longshore_shared::expedition::edit::update(services, context, order, body, |_| Ok(())).await.unwrap();
+    longshore_domain::expedition::edit::update(services, context, order, body, |_| Ok(())).await.unwrap();
     let sent = place.command(order, &Command::Send { rebook: false }).await.unwrap();
     assert_eq!((sent["status"].as_str(), id(&sent)), (Some("awaiting_processing"), order));
     // what was last taken is passed over, though the order can no longer be changed

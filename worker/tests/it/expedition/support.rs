@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use longshore_shared::expedition::allocation;
-use longshore_shared::expedition::command::{self, Command, Done, Instruction};
-use longshore_shared::expedition::together::Batcher;
-use longshore_shared::expedition::{invariants, progress};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::precondition::Precondition;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::allocation;
+use longshore_domain::expedition::command::{self, Command, Done, Instruction};
+use longshore_domain::expedition::together::Batcher;
+use longshore_domain::expedition::{invariants, progress};
+use longshore_domain::partner::push::Push;
+use longshore_kernel::change::Change;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::precondition::Precondition;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;

@@ -1,11 +1,11 @@
 //! Requests of the same moment, which share their statements: each gets its own answer.
 
 use futures::future::join_all;
-use longshore_shared::expedition::command::Command;
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::idempotency::{self, Claimed, Key};
-use longshore_shared::kernel::ids::{ExpeditionId, random_id};
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::command::Command;
+use longshore_kernel::context::Context;
+use longshore_kernel::idempotency::{self, Claimed, Key};
+use longshore_kernel::ids::{ExpeditionId, random_id};
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use longshore_shared::expedition::allocation::{self, allocate};
-use longshore_shared::expedition::command::Command;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::allocation::{self, allocate};
+use longshore_domain::expedition::command::Command;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services::{analyse_by_hand, pages_looked_at, until_locked};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,7 +1,7 @@
 //! What each answer to a hand-over makes of its order (`docs/reference/warehouse-systems.md#calls`).
 
-use longshore_shared::expedition::handover::{setting, wake};
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::handover::{setting, wake};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::{Mischief, On, Stage};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::process::{self, Process};
 use longshore_testkit::services::until_locked;
 use longshore_testkit::wms::{Mischief, On, Stage};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use longshore_shared::calling::Renewed;
-use longshore_shared::expedition::handover::call;
-use longshore_shared::expedition::handover::lane;
-use longshore_shared::expedition::handover::outcome::{self, Answer};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::operate::standing;
+use longshore_domain::calling::Renewed;
+use longshore_domain::expedition::handover::call;
+use longshore_domain::expedition::handover::lane;
+use longshore_domain::expedition::handover::outcome::{self, Answer};
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::Queue;
+use longshore_operate::standing;
 use longshore_testkit::services::until_locked;
 use longshore_testkit::wms::{Mischief, On};
 use longshore_worker::handover::{self, Ran};
@@ -216,7 +216,7 @@ async fn a_system_that_asks_for_a_pause_gets_it(_: PgPoolOptions, options: PgCon
     depot.send("A-2").await;
     assert_eq!(depot.run().await, Ran::NotLeased);
     assert_eq!(depot.calls().len(), 1);
-    let shown = longshore_shared::expedition::handover::setting::find(
+    let shown = longshore_domain::expedition::handover::setting::find(
         &depot.place.world.services,
         depot.place.world.context.scope(),
         depot.wms,

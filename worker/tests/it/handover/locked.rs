@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use longshore_shared::expedition::handover::call::{Ask, Due};
-use longshore_shared::expedition::handover::outcome::{self, Answer, Recorded};
-use longshore_shared::expedition::handover::{call, lane};
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::handover::call::{Ask, Due};
+use longshore_domain::expedition::handover::outcome::{self, Answer, Recorded};
+use longshore_domain::expedition::handover::{call, lane};
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services::until_locked;
 use longshore_testkit::wms::{Mischief, On};
 use longshore_worker::handover;

@@ -1,7 +1,7 @@
 //! Random faults in random order: nothing is lost, and what is canceled is not in the warehouse.
 
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::{Mischief, On, Step};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,7 +1,7 @@
 //! What a change of many orders costs, by sessions whose plans were made for one.
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services;
 use serde_json::Value;
 use sqlx::PgConnection;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::Mischief;
 use longshore_worker::handover::{self, Ran};
 use longshore_worker::places::Places;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use longshore_shared::expedition::command::Command;
-use longshore_shared::expedition::handover::call::Due;
-use longshore_shared::expedition::handover::fill;
-use longshore_shared::expedition::handover::lane::Lease;
-use longshore_shared::expedition::handover::outcome::{Answer, Outcome};
-use longshore_shared::expedition::handover::setting::store;
-use longshore_shared::kernel::ids::{ExpeditionId, WmsId};
-use longshore_shared::kernel::problem::Problem;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::expedition::handover::call::Due;
+use longshore_domain::expedition::handover::fill;
+use longshore_domain::expedition::handover::lane::Lease;
+use longshore_domain::expedition::handover::outcome::{Answer, Outcome};
+use longshore_domain::expedition::handover::setting::store;
+use longshore_kernel::ids::{ExpeditionId, WmsId};
+use longshore_kernel::problem::Problem;
 use longshore_testkit::wms::{Entry, Wms};
 use longshore_worker::handover::{self, HandoverContext, Ran};
 use longshore_worker::outbound::Client;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use longshore_shared::expedition::handover::fill;
-use longshore_shared::expedition::handover::setting::{store, trial};
-use longshore_shared::expedition::handover::wake;
-use longshore_shared::job::chunk::{self, Claimed};
-use longshore_shared::job::connection::{self, Finding, Test};
-use longshore_shared::job::kind::{JobKind, JobState};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::handover::fill;
+use longshore_domain::expedition::handover::setting::{store, trial};
+use longshore_domain::expedition::handover::wake;
+use longshore_domain::job::chunk::{self, Claimed};
+use longshore_domain::job::connection::{self, Finding, Test};
+use longshore_domain::job::kind::{JobKind, JobState};
+use longshore_kernel::change::Change;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::wms::{Mischief, On};
 use serde_json::json;

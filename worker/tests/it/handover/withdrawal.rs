@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use longshore_shared::expedition::command::Command;
-use longshore_shared::expedition::handover::outcome::{self, Answer};
-use longshore_shared::expedition::handover::{call, lane};
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::expedition::handover::outcome::{self, Answer};
+use longshore_domain::expedition::handover::{call, lane};
+use longshore_domain::partner::push::Push;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::wms::{Mischief, On, Stage, Step};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -21,7 +21,7 @@ async fn accepted(depot: &Depot, number: &str) -> ExpeditionId {
     order
 }
 
-fn code(problem: &longshore_shared::kernel::problem::Problem) -> &'static str {
+fn code(problem: &longshore_kernel::problem::Problem) -> &'static str {
     problem.kind().code
 }
 

@@ -1,10 +1,10 @@
-use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
-use longshore_shared::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
-use longshore_shared::kernel::access::{Role, Scope};
-use longshore_shared::kernel::context::Context;
-use longshore_shared::kernel::ids::{AdminId, JobId};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::problem::Problem;
+use longshore_domain::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
+use longshore_domain::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
+use longshore_kernel::access::{Role, Scope};
+use longshore_kernel::context::Context;
+use longshore_kernel::ids::{AdminId, JobId};
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::problem::Problem;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

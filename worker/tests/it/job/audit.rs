@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
-use longshore_shared::expedition::bulk;
-use longshore_shared::job::kind::{
+use longshore_domain::expedition::bulk;
+use longshore_domain::job::kind::{
     CancelExpeditions, Job, JobKind, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_shared::job::mark;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push::{self, Products, Stocks};
+use longshore_domain::job::mark;
+use longshore_domain::partner::push::Push::{self, Products, Stocks};
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

@@ -1,11 +1,11 @@
 //! Syncs of callers bound to an e-shop, which cannot change products of other e-shops.
 
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::access::Scope;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_caller_bound_to_an_eshop_cannot_take_over_or_change_products_of_another(

@@ -1,11 +1,11 @@
-use longshore_shared::job::chunk::{self, Claimed, Count};
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::job::{control, execution};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push::Stocks;
+use longshore_domain::job::chunk::{self, Claimed, Count};
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::job::{control, execution};
+use longshore_domain::partner::push::Push::Stocks;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

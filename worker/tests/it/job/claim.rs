@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
-use longshore_shared::job::execution;
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
+use longshore_domain::job::chunk::{self, Claim, Claimed, Count};
+use longshore_domain::job::execution;
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -223,7 +223,7 @@ async fn a_lease_is_renewed_while_the_work_goes_on_and_lost_when_the_job_is_canc
     while world.count("SELECT count(*) FROM job_chunk WHERE leased_until > now()").await == 0 {
         tokio::task::yield_now().await;
     }
-    longshore_shared::job::control::cancel(&world.services, &world.context, job).await.unwrap();
+    longshore_domain::job::control::cancel(&world.services, &world.context, job).await.unwrap();
     lease.lost.cancelled().await;
     lease.end();
     keeping.abort();

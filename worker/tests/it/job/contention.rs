@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
-use longshore_shared::catalog::product::activation;
-use longshore_shared::job::dispatch;
-use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
-use longshore_shared::kernel::answer::Outcome;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_domain::catalog::product::activation;
+use longshore_domain::job::dispatch;
+use longshore_domain::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_domain::partner::push::Push::{Products, Stocks};
+use longshore_kernel::answer::Outcome;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

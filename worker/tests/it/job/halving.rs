@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longshore_shared::job::halving::{Refused, Statement, halve};
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::job::halving::{Refused, Statement, halve};
+use longshore_kernel::migration::MIGRATIONS;
 use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

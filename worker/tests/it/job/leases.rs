@@ -1,8 +1,8 @@
 //! Leases of chunks while the process has other work than to renew them.
 
-use longshore_shared::job::chunk::Claim;
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

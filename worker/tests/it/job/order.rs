@@ -1,8 +1,8 @@
-use longshore_shared::job::dispatch;
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_domain::job::dispatch;
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::partner::push::Push::{Products, Stocks};
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -145,7 +145,7 @@ async fn a_cancelled_sync_lets_the_next_one_run(_: PgPoolOptions, options: PgCon
     world.products(1).await;
     let first = world.sync(Stocks, [row(0, 1)]).await;
     let second = world.sync(Stocks, [row(0, 2)]).await;
-    longshore_shared::job::control::cancel(&world.services, &world.context, first).await.unwrap();
+    longshore_domain::job::control::cancel(&world.services, &world.context, first).await.unwrap();
     world.drain().await;
     assert_eq!(world.outcome(second).await, ("succeeded".to_owned(), [1, 0, 0]));
 }

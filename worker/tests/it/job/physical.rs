@@ -1,17 +1,17 @@
 //! Only physical products have stock, even if a product is counted while its type changes.
 
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::catalog::product::rules::read_sync_row;
-use longshore_shared::catalog::product::sync::{self as products, Sync};
-use longshore_shared::catalog::product::together::Batcher;
-use longshore_shared::catalog::product::update::update;
-use longshore_shared::job::mark::Beside;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::context::Origin;
-use longshore_shared::kernel::ids::ProductId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::warehouse::stock::sync::{self as stocks, Place, StockRow};
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_domain::catalog::product::rules::read_sync_row;
+use longshore_domain::catalog::product::sync::{self as products, Sync};
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::catalog::product::update::update;
+use longshore_domain::job::mark::Beside;
+use longshore_domain::warehouse::stock::sync::{self as stocks, Place, StockRow};
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids::ProductId;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::problem::Problem;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

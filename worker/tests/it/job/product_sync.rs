@@ -1,10 +1,10 @@
-use longshore_shared::job::control;
-use longshore_shared::job::item_error;
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::job::payload::ROWS_PER_CHUNK;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::quota::Quotas;
-use longshore_shared::partner::push::Push::Products;
+use longshore_domain::job::control;
+use longshore_domain::job::item_error;
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::job::payload::ROWS_PER_CHUNK;
+use longshore_domain::partner::push::Push::Products;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::quota::Quotas;
 use longshore_testkit::services;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

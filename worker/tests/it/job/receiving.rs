@@ -1,7 +1,7 @@
-use longshore_shared::job::payload::ROWS_PER_CHUNK;
-use longshore_shared::job::receiving::{self, Receiving};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::{self, Push};
+use longshore_domain::job::payload::ROWS_PER_CHUNK;
+use longshore_domain::job::receiving::{self, Receiving};
+use longshore_domain::partner::push::{self, Push};
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

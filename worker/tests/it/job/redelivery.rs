@@ -1,12 +1,12 @@
 //! Redelivery: recoveries, deliveries by their ids, and all that match a search.
 
-use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::{control, dispatch};
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::ids::{DeliveryId, JobId, WebhookId};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::webhook::delivery::search::{self, Filter};
-use longshore_shared::webhook::delivery::{self, recovery};
+use longshore_domain::job::chunk::{self as claims, Claimed};
+use longshore_domain::job::{control, dispatch};
+use longshore_domain::webhook::delivery::search::{self, Filter};
+use longshore_domain::webhook::delivery::{self, recovery};
+use longshore_kernel::change::Change;
+use longshore_kernel::ids::{DeliveryId, JobId, WebhookId};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

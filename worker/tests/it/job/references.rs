@@ -1,14 +1,14 @@
 //! What a product refers to is judged alike, whether a body or a row of a sync says it
 //! (`docs/reference/records.md#references`).
 
-use longshore_shared::catalog::product::create::create;
-use longshore_shared::catalog::product::together::Batcher;
-use longshore_shared::catalog::product::update::update;
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::partner::push::Push::Products;
+use longshore_domain::catalog::product::create::create;
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::catalog::product::update::update;
+use longshore_domain::partner::push::Push::Products;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::problem::Problem;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,14 +1,14 @@
 //! Replays: several webhooks in turns, periods, deliveries that succeeded, and workers that die.
 
-use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::control;
-use longshore_shared::job::execution;
-use longshore_shared::job::walking;
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::ids::{DeliveryId, JobId, WebhookId};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::webhook::delivery::replay::{self, Count, Replay};
+use longshore_domain::job::chunk::{self as claims, Claimed};
+use longshore_domain::job::control;
+use longshore_domain::job::execution;
+use longshore_domain::job::walking;
+use longshore_domain::webhook::delivery::replay::{self, Count, Replay};
+use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{DeliveryId, JobId, WebhookId};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

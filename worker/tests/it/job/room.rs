@@ -1,14 +1,14 @@
 //! Limits on the stored data of a job, and on the jobs of an organisation.
 
 use futures::future::join_all;
-use longshore_shared::catalog::product::switch;
-use longshore_shared::job::control;
-use longshore_shared::job::item_error::{self, KEPT};
-use longshore_shared::job::kind::DeactivateProducts;
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::kernel::ids::ProductId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push::Products;
+use longshore_domain::catalog::product::switch;
+use longshore_domain::job::control;
+use longshore_domain::job::item_error::{self, KEPT};
+use longshore_domain::job::kind::DeactivateProducts;
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::partner::push::Push::Products;
+use longshore_kernel::ids::ProductId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ async fn concurrent_acceptances_do_not_exceed_the_limit(_: PgPoolOptions, option
 async fn item_errors_above_the_limit_are_only_counted(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let unknown: Vec<ProductId> =
-        (0..KEPT + 1_500).map(|_| longshore_shared::kernel::ids::random_id().into()).collect();
+        (0..KEPT + 1_500).map(|_| longshore_kernel::ids::random_id().into()).collect();
     let job = world.switch(ProductDeactivate, &unknown).await;
     world.drain().await;
     let all = i64::from(KEPT) + 1_500;

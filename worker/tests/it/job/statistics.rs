@@ -1,11 +1,11 @@
 //! Pages that a bulk change reads per row, with missing or outdated table statistics.
 
-use longshore_shared::job::chunk::{self, Claimed};
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::ids::{JobId, ProductId};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::statistics;
-use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_domain::job::chunk::{self, Claimed};
+use longshore_domain::job::kind::JobKind;
+use longshore_domain::partner::push::Push::{Products, Stocks};
+use longshore_kernel::ids::{JobId, ProductId};
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::statistics;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use longshore_worker::context::WorkerContext;

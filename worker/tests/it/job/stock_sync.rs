@@ -1,7 +1,7 @@
-use longshore_shared::job::payload::ROWS_PER_CHUNK;
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push::Stocks;
+use longshore_domain::job::payload::ROWS_PER_CHUNK;
+use longshore_domain::partner::push::Push::Stocks;
+use longshore_kernel::access::Scope;
+use longshore_kernel::migration::MIGRATIONS;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::catalog::product::switch;
-use longshore_shared::job::dispatch;
-use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, JobKind};
-use longshore_shared::job::receiving::Receiving;
-use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
-use longshore_shared::kernel::context::{Context, Origin};
-use longshore_shared::kernel::ids::{JobId, ProductId, TokenId, WebhookId};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::partner::push::{self, Push};
+use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_domain::catalog::product::switch;
+use longshore_domain::job::dispatch;
+use longshore_domain::job::kind::{ActivateProducts, DeactivateProducts, JobKind};
+use longshore_domain::job::receiving::Receiving;
+use longshore_domain::partner::push::{self, Push};
+use longshore_kernel::access::{Actor, Caller, Role, Scope};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{JobId, ProductId, TokenId, WebhookId};
+use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use longshore_worker::context::WorkerContext;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::dispatch;
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::job::payload;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push::Products;
+use longshore_domain::job::chunk::{self as claims, Claimed};
+use longshore_domain::job::dispatch;
+use longshore_domain::job::kind::JobKind;
+use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::job::payload;
+use longshore_domain::partner::push::Push::Products;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::isolation::{Ended, Isolation};
 use longshore_worker::jobs::chunk;
@@ -90,7 +90,7 @@ async fn only_the_item_that_kills_its_process_fails_of_a_thousand(
     assert_eq!(world.count("SELECT count(*) FROM product WHERE active").await, 1);
     // a retry runs only that item again
     world.worker.isolation = None;
-    longshore_shared::job::control::retry(&world.services, &world.context, job).await.unwrap();
+    longshore_domain::job::control::retry(&world.services, &world.context, job).await.unwrap();
     drain(&world).await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1_000, 0, 0]));
 }

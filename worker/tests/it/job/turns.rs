@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::dispatch::{self, Looks, WINDOW, share_of};
-use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_domain::job::chunk::{self as claims, Claimed};
+use longshore_domain::job::dispatch::{self, Looks, WINDOW, share_of};
+use longshore_domain::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_domain::partner::push::Push::{Products, Stocks};
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use longshore_worker::dispatcher::{self, Controlled};

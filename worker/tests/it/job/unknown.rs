@@ -1,8 +1,8 @@
 //! Stored jobs that this version cannot execute: another version accepted them.
 
-use longshore_shared::job::control;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::job::control;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::migration::MIGRATIONS;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;

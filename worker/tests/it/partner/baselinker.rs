@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::config::OutboundSettings;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
-use longshore_shared::partner::pull;
-use longshore_shared::partner::push::Push;
-use longshore_shared::partner::send_out::Extent;
-use longshore_shared::partner::setting::store;
+use longshore_domain::partner::baselinker::window::{DOCUMENTED, Limit, Window};
+use longshore_domain::partner::pull;
+use longshore_domain::partner::push::Push;
+use longshore_domain::partner::send_out::Extent;
+use longshore_domain::partner::setting::store;
+use longshore_kernel::config::OutboundSettings;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, TOKEN, WAREHOUSE};
 use longshore_testkit::services::nothing_was_sent_before;
 use longshore_worker::outbound::Client;
@@ -259,7 +259,7 @@ async fn a_catalogue_is_read_within_the_limit_of_the_partner(_: PgPoolOptions, o
 async fn shown_setting(world: &World) -> Value {
     let scope = world.context.scope();
     let answer =
-        longshore_shared::partner::setting::find(&world.services, scope, world.tenant.eshop).await.unwrap();
+        longshore_domain::partner::setting::find(&world.services, scope, world.tenant.eshop).await.unwrap();
     serde_json::from_str(answer.body.as_deref().unwrap()).unwrap()
 }
 

@@ -1,6 +1,6 @@
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::clock::start_due;
-use longshore_shared::partner::setting;
+use longshore_domain::partner::clock::start_due;
+use longshore_domain::partner::setting;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::Answer;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};

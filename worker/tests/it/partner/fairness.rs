@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::Answer;
 use longshore_worker::jobs::partner_turn;
 use longshore_worker::places::Places;

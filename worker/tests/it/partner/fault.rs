@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use longshore_shared::job::control;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
-use longshore_shared::partner::setting::{self, LastError};
+use longshore_domain::job::control;
+use longshore_domain::partner::push::Push;
+use longshore_domain::partner::setting::{self, LastError};
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::Answer;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;

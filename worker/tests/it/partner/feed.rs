@@ -1,9 +1,9 @@
 use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED};
-use longshore_shared::job::control;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::pull;
-use longshore_shared::partner::push::Push;
-use longshore_shared::partner::setting;
+use longshore_domain::job::control;
+use longshore_domain::partner::pull;
+use longshore_domain::partner::push::Push;
+use longshore_domain::partner::setting;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::{Answer, Document};
 use longshore_worker::partner::{self, Place, StockCount};
 use serde_json::{Value, json};

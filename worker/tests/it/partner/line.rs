@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::suspicion::{self, Verdict};
-use longshore_shared::job::{control, dispatch};
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::Queue;
-use longshore_shared::partner::push::Push;
+use longshore_domain::job::chunk::{self as claims, Claimed};
+use longshore_domain::job::suspicion::{self, Verdict};
+use longshore_domain::job::{control, dispatch};
+use longshore_domain::partner::push::Push;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::receiver::{Answer, Document, Gate};
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
@@ -179,7 +179,7 @@ async fn a_pull_waits_only_for_one_of_the_same_source(_: PgPoolOptions, options:
     // a pull from another source runs
     let body = json!({"eshop": world.tenant.eshop, "inventoryId": "other"});
     let other =
-        longshore_shared::partner::pull::accept(&world.services, &world.context, Push::Products, body);
+        longshore_domain::partner::pull::accept(&world.services, &world.context, Push::Products, body);
     let other = other.await.unwrap().job.unwrap();
     world.drain().await;
     succeeded(&world, &[other]).await;

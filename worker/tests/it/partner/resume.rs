@@ -1,6 +1,6 @@
-use longshore_shared::job::control;
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::job::control;
+use longshore_domain::job::kind::JobKind;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::{Answer, Document};
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;

@@ -5,12 +5,12 @@ mod feed;
 mod list;
 mod lost;
 
-use longshore_shared::kernel::change::Change;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::pull;
-use longshore_shared::partner::push::Push;
-use longshore_shared::partner::send_out::{self, Extent, changes};
+use longshore_domain::partner::pull;
+use longshore_domain::partner::push::Push;
+use longshore_domain::partner::send_out::{self, Extent, changes};
+use longshore_kernel::change::Change;
+use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, Mischief, WAREHOUSE};
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};

@@ -5,10 +5,10 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use longshore_shared::kernel::ids::JobId;
-use longshore_shared::partner::pull;
-use longshore_shared::partner::push::Push;
-use longshore_shared::partner::setting::store;
+use longshore_domain::partner::pull;
+use longshore_domain::partner::push::Push;
+use longshore_domain::partner::setting::store;
+use longshore_kernel::ids::JobId;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 

@@ -1,9 +1,9 @@
 //! Tests of the connection to a partner.
 
-use longshore_shared::job::connection::{self, Test};
-use longshore_shared::job::kind::{JobKind, JobState};
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::setting::trial;
+use longshore_domain::job::connection::{self, Test};
+use longshore_domain::job::kind::{JobKind, JobState};
+use longshore_domain::partner::setting::trial;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, Mischief};
 use longshore_testkit::receiver::Answer;
 use serde_json::json;

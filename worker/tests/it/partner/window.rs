@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::config::RedisSettings;
-use longshore_shared::kernel::ids;
-use longshore_shared::kernel::queue::Queues;
-use longshore_shared::partner::baselinker::TokenHash;
-use longshore_shared::partner::baselinker::window::{Limit, Slot, Taken, Window};
+use longshore_domain::partner::baselinker::TokenHash;
+use longshore_domain::partner::baselinker::window::{Limit, Slot, Taken, Window};
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::ids;
+use longshore_kernel::queue::Queues;
 use longshore_testkit::services;
 use proptest::prelude::*;
 use tokio::task::JoinSet;

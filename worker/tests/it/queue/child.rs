@@ -6,8 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
-use longshore_shared::kernel::queue::Queues;
-use longshore_shared::kernel::retry::{Failure, RetryPolicy, retry};
+use longshore_kernel::queue::Queues;
+use longshore_kernel::retry::{Failure, RetryPolicy, retry};
 use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -3,10 +3,10 @@
 
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::{Queue, RedisState};
-use longshore_shared::operate::standing::{self, Verdict};
+use longshore_domain::job::kind::JobKind;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::{Queue, RedisState};
+use longshore_operate::standing::{self, Verdict};
 use longshore_testkit::little_redis::{LittleRedis, MAX_MEMORY};
 use longshore_testkit::services;
 use longshore_worker::dispatcher::{self, Controlled};
@@ -126,8 +126,8 @@ async fn the_due_count_is_the_number_of_entries_that_the_dispatcher_finds(
     let world = World::new(&options).await;
     let services = &world.services;
     let counted = async || {
-        let due = longshore_shared::job::dispatch::due(&services.db.main).await.unwrap();
-        let waiting = longshore_shared::job::dispatch::waiting(&services.db.main).await.unwrap();
+        let due = longshore_domain::job::dispatch::due(&services.db.main).await.unwrap();
+        let waiting = longshore_domain::job::dispatch::waiting(&services.db.main).await.unwrap();
         for waiting in &waiting {
             let found = due.iter().filter(|(queue, _)| *queue == waiting.queue).count();
             assert_eq!(waiting.due, i64::try_from(found).unwrap(), "{waiting:?}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::queue::{HAND_OVER_CAPACITY, Queue, QueueError, Queues};
+use longshore_kernel::queue::{HAND_OVER_CAPACITY, Queue, QueueError, Queues};
 use longshore_testkit::port::free_port;
 use longshore_worker::queue::{Dead, DeadReason, RedisStream};
 use tokio::sync::mpsc;

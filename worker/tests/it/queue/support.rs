@@ -12,7 +12,7 @@ use apalis::prelude::{
     BoxDynError, Data, ParallelizeExt, WorkerBuilder, WorkerBuilderExt, WorkerContext, WorkerError,
 };
 use futures::future::{BoxFuture, FutureExt};
-use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_kernel::queue::{Queue, Queues};
 use longshore_testkit::client;
 use longshore_testkit::port::free_port;
 use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};

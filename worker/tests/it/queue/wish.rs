@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::queue::{Queue, control};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::operate::queue;
+use longshore_domain::job::kind::JobKind;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::{Queue, control};
+use longshore_kernel::services::Services;
+use longshore_operate::queue;
 use longshore_worker::dispatcher::{self, Controlled, obey};
 use longshore_worker::queue::{QueueControl, RedisStream};
 use serde_json::json;

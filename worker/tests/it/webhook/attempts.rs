@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::ids::EventId;
-use longshore_shared::operate::backlog;
-use longshore_shared::webhook::delivery::search;
-use longshore_shared::webhook::health::{self, exhausted};
+use longshore_domain::webhook::delivery::search;
+use longshore_domain::webhook::health::{self, exhausted};
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids::EventId;
+use longshore_operate::backlog;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Hook, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// Seconds until the one live delivery is due.
 const WAIT: &str =

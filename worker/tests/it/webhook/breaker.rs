@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use longshore_shared::calling::breaker::{Breaker, Sign, Tally};
-use longshore_shared::kernel::ids::{DeliveryId, EventId, WebhookId};
-use longshore_shared::webhook::lane::{self, End, Outcome};
-use longshore_shared::webhook::{delivery, subscription};
+use longshore_domain::calling::breaker::{Breaker, Sign, Tally};
+use longshore_domain::webhook::lane::{self, End, Outcome};
+use longshore_domain::webhook::{delivery, subscription};
+use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
 use longshore_testkit::receiver::{Answer, By};
 use longshore_worker::lanes::{self, Ran};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World, worker};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// The state of the lane, and the seconds until its next probe.
 const LANE: &str =

@@ -7,8 +7,8 @@ use apalis::prelude::{
     BoxDynError, ParallelizeExt as _, WorkerBuilder, WorkerBuilderExt as _, WorkerContext, WorkerError,
 };
 use futures::future::{BoxFuture, join_all};
-use longshore_shared::kernel::ids::WebhookId;
-use longshore_shared::kernel::queue::Queue;
+use longshore_kernel::ids::WebhookId;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes;
 use longshore_worker::places::{Places, Use, WAITING};
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// The time within which a neighbour must get its events, on a machine that is also busy with other tests. A
 /// lane that waits for a hanging one waits fifteen seconds; the real figures are those of `./dev bench --only
@@ -196,7 +196,7 @@ async fn due_lanes_are_found_by_organisation_in_turn(_: PgPoolOptions, options: 
     }
     let hook = &hooks(&other, "/", 1).await[0];
     other.events(hook, 1).await;
-    let found = longshore_shared::webhook::lane::due(&world.services.db, None, 100).await.unwrap().lanes;
+    let found = longshore_domain::webhook::lane::due(&world.services.db, None, 100).await.unwrap().lanes;
     assert_eq!(found.len(), 6);
     assert!(found[..2].contains(&hook.id), "the other's is among the first of each: {found:?}");
     assert!(!found.contains(&WebhookId::nil()));

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use longshore_shared::kernel::ids::EventId;
-use longshore_shared::webhook::lane;
+use longshore_domain::webhook::lane;
+use longshore_kernel::ids::EventId;
 use longshore_testkit::receiver::{Answer, Gate, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Crowd, Ran};
@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{PATIENCE, World, worker};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(

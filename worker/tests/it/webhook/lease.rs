@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longshore_shared::calling::Renewed;
-use longshore_shared::kernel::database::LEASE_CONNECTIONS;
-use longshore_shared::kernel::ids::DeliveryId;
-use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome};
+use longshore_domain::calling::Renewed;
+use longshore_domain::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome};
+use longshore_kernel::database::LEASE_CONNECTIONS;
+use longshore_kernel::ids::DeliveryId;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World, worker};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 fn outcome(world: &World, hook: &Hook, token: i64, delivery: DeliveryId, end: End) -> Outcome {
     Outcome {

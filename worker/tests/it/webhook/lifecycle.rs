@@ -1,9 +1,9 @@
 //! Deliveries when their webhook is switched, changed or deleted, and redeliveries.
 
-use longshore_shared::kernel::answer::Outcome;
-use longshore_shared::kernel::ids::DeliveryId;
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::{delivery, lane, subscription};
+use longshore_domain::webhook::{delivery, lane, subscription};
+use longshore_kernel::answer::Outcome;
+use longshore_kernel::ids::DeliveryId;
+use longshore_kernel::problem::Problem;
 use longshore_testkit::receiver::Answer;
 use longshore_testkit::signature::Verifier;
 use longshore_worker::lanes::{self, Ran};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 async fn change(world: &World, hook: &Hook, body: Value) {
     subscription::update(&world.services, &world.context(), hook.id, body, |_| Ok::<_, Problem>(()))

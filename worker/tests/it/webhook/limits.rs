@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::future::join_all;
-use longshore_shared::kernel::clock::Clock;
-use longshore_shared::kernel::database::Database;
-use longshore_shared::kernel::problem::QUOTA_REACHED;
-use longshore_shared::operate::backlog;
-use longshore_shared::webhook::lane::{self, Way};
-use longshore_shared::webhook::{delivery, subscription};
+use longshore_domain::webhook::lane::{self, Way};
+use longshore_domain::webhook::{delivery, subscription};
+use longshore_kernel::clock::Clock;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::QUOTA_REACHED;
+use longshore_operate::backlog;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};
@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn concurrent_creations_do_not_exceed_the_webhooks_that_an_eshop_may_have(

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_shared::catalog::product::together::Batcher;
-use longshore_shared::catalog::product::{create, update};
-use longshore_shared::job::dispatch;
-use longshore_shared::job::receiving::Receiving;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::{self, Push};
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::catalog::product::{create, update};
+use longshore_domain::job::dispatch;
+use longshore_domain::job::receiving::Receiving;
+use longshore_domain::partner::push::{self, Push};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::services::until_locked;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk;
@@ -177,7 +177,7 @@ async fn the_highest_version_of_each_field_is_what_is_stored(_: PgPoolOptions, o
     let switches = async {
         for round in 0..ROUNDS * 3 {
             for id in &ids {
-                longshore_shared::catalog::product::activation::set_active(
+                longshore_domain::catalog::product::activation::set_active(
                     &world.services,
                     &world.context(),
                     *id,

@@ -1,14 +1,14 @@
 //! Retention of ended deliveries: in partitions, which are dropped as a whole.
 
 use chrono::{Datelike as _, Days, NaiveDate, Weekday};
-use longshore_shared::kernel::history;
-use longshore_shared::webhook::delivery;
+use longshore_domain::webhook::delivery;
+use longshore_kernel::history;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// Creates partitions of past days, each with one row.
 const PAST: &str = "DO $$

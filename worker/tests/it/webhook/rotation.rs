@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use longshore_shared::calling::{LEASE, Renewed};
-use longshore_shared::webhook::lane;
-use longshore_shared::webhook::subscription;
+use longshore_domain::calling::{LEASE, Renewed};
+use longshore_domain::webhook::lane;
+use longshore_domain::webhook::subscription;
 use longshore_testkit::receiver::Answer;
 use longshore_testkit::services;
 use longshore_testkit::signature::Verifier;
@@ -16,7 +16,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 pub(super) async fn rotate(world: &World, hook: &Hook) -> Verifier {
     let answer = subscription::rotate_secret(&world.services, &world.context(), hook.id).await.unwrap();

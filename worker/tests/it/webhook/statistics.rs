@@ -1,8 +1,8 @@
 //! The cost of a delivery in Postgres beside a backlog, with missing or outdated table statistics.
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::kernel::statistics;
-use longshore_shared::webhook::lane;
+use longshore_domain::webhook::lane;
+use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::statistics;
 use longshore_testkit::receiver::Receiver;
 use longshore_testkit::services;
 use serde_json::json;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_shared::job::dispatch;
-use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
-use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::context::{Context, Origin};
-use longshore_shared::kernel::ids::{EventId, TokenId, WebhookId};
-use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::{lane, subscription};
+use longshore_domain::job::dispatch;
+use longshore_domain::webhook::{lane, subscription};
+use longshore_kernel::access::{Actor, Caller, Role, Scope};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{EventId, TokenId, WebhookId};
+use longshore_kernel::services::Services;
 use longshore_testkit::receiver::Receiver;
 use longshore_testkit::services;
 use longshore_testkit::signature::Verifier;

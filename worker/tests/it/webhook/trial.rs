@@ -1,13 +1,13 @@
 //! Tests of webhooks: what arrives says that it is one, however it is sent.
 
-use longshore_shared::webhook::{delivery, subscription};
+use longshore_domain::webhook::{delivery, subscription};
 use longshore_testkit::receiver::{Answer, Receipt};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Hook, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 impl World {
     /// Tests a webhook with the example of a type; returns the answer.

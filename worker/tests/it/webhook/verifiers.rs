@@ -8,13 +8,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use longshore_shared::webhook::subscription;
+use longshore_domain::webhook::subscription;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// Prints for each case of the standard input whether it verifies.
 const PYTHON: &str = "
@@ -104,8 +104,8 @@ async fn cases(options: &PgConnectOptions) -> (Value, Vec<bool>) {
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     let headers: Value = names.iter().map(|name| ((*name).to_owned(), json!(receipt.header(name)))).collect();
     let case = |secret: &str, body: &str, headers: &Value| json!({"secret": secret, "body": body, "headers": headers});
-    let stranger = longshore_shared::calling::signature::new_secret();
-    let stranger = longshore_shared::calling::signature::shown(&stranger);
+    let stranger = longshore_domain::calling::signature::new_secret();
+    let stranger = longshore_domain::calling::signature::shown(&stranger);
     let mut other_id = headers.clone();
     other_id["webhook-id"] = json!("another");
     let mut cases: Vec<_> = secrets.iter().map(|secret| case(secret, &body, &headers)).collect();

@@ -7,8 +7,8 @@ mod notice;
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::kernel::ids::{DeliveryId, WebhookId};
-use longshore_shared::kernel::queue::{Hint, Notice, Queue};
+use longshore_kernel::ids::{DeliveryId, WebhookId};
+use longshore_kernel::queue::{Hint, Notice, Queue};
 use longshore_worker::lanes::{self, LaneContext};
 use redis::AsyncTypedCommands as _;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 //! It only finds where a row begins and ends. Each row is validated by itself, and the rest of the document
 //! once it is complete.
 
-use longshore_shared::job::payload::LONGEST_ROW;
-use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
+use longshore_domain::job::payload::LONGEST_ROW;
+use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 
 use crate::extract::body::{DEFAULT_LIMIT, too_large};
 

@@ -2,11 +2,11 @@
 
 use axum::body::Body;
 use http::Request;
-use longshore_http::app::App;
-use longshore_http::extract::visitor::Peer;
-use longshore_shared::account::login::limit::{
+use longshore_domain::account::login::limit::{
     Attempt, FREE_OF_ACCOUNT, FREE_OF_ADDRESS, FREE_OF_PAIR, LONGEST_WAIT, Whose,
 };
+use longshore_http::app::App;
+use longshore_http::extract::visitor::Peer;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,6 +1,6 @@
 //! What needs attention about orders.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

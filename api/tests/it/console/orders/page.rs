@@ -1,6 +1,6 @@
 //! The page of an order.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! Reports of warehouses that were refused, and orders that were packed although the warehouse did not have them any more: lines of what
 //! needs attention.
 
-use longshore_shared::kernel::access::Role;
+use longshore_kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

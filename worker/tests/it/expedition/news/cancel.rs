@@ -1,10 +1,10 @@
 //! Answers to a cancel, and what is quicker. The cancel is made as the hand-over leaves it: `waiting_for_cancel`.
 
-use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::ids::ExpeditionId;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
-use longshore_shared::list::{self, Request};
+use longshore_domain::list::fields::movement::STOCK_MOVEMENT;
+use longshore_domain::list::{self, Request};
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

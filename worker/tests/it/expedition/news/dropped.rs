@@ -1,5 +1,5 @@
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,8 +1,8 @@
 //! Whether the warehouse has the order that it reports of.
 
-use longshore_shared::expedition::command::Command;
-use longshore_shared::expedition::edit;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::command::Command;
+use longshore_domain::expedition::edit;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

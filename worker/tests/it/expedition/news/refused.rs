@@ -1,7 +1,7 @@
 //! Reports that cannot be read, or are about nothing.
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::push::Push;
+use longshore_domain::partner::push::Push;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -122,7 +122,7 @@ async fn refused_reports_are_taken_when_their_job_is_retried(_: PgPoolOptions, o
     assert_eq!(place.world.errors(job).await, ["0 1 not_handed_over"]);
     place.count(&[(0, 5)]).await;
     place.allocate().await;
-    longshore_shared::job::control::retry(&place.world.services, &place.world.context, job).await.unwrap();
+    longshore_domain::job::control::retry(&place.world.services, &place.world.context, job).await.unwrap();
     place.world.drain().await;
     assert_eq!(place.world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
     assert_eq!(place.status(order).await, "take_out");

@@ -1,5 +1,5 @@
-use longshore_shared::expedition::news::retention;
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_domain::expedition::news::retention;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

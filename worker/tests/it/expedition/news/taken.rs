@@ -1,4 +1,4 @@
-use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_kernel::migration::MIGRATIONS;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

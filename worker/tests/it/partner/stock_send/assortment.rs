@@ -1,8 +1,8 @@
 //! Changes other than those of a stock: of the products of an e-shop, of a product, and of the default wms of a warehouse.
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::clock;
-use longshore_shared::partner::send_out::{Extent, changes};
+use longshore_domain::partner::clock;
+use longshore_domain::partner::send_out::{Extent, changes};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, WAREHOUSE};
 use longshore_testkit::world::Tenant;
 use serde_json::json;

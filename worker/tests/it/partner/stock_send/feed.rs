@@ -1,7 +1,7 @@
 //! Stocks sent to a feed.
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::send_out::Extent;
+use longshore_domain::partner::send_out::Extent;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;

@@ -1,10 +1,10 @@
 //! The list of the partner's items, which a send-out reads before it sends.
 
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
-use longshore_shared::partner::push::Push;
-use longshore_shared::partner::send_out::items::{self, Comparison, Listed};
-use longshore_shared::partner::send_out::{Extent, listing};
+use longshore_domain::partner::baselinker::window::{DOCUMENTED, Limit, Window};
+use longshore_domain::partner::push::Push;
+use longshore_domain::partner::send_out::items::{self, Comparison, Listed};
+use longshore_domain::partner::send_out::{Extent, listing};
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief};
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;

@@ -1,8 +1,8 @@
 //! Calls whose answer is lost: the partner may have taken the counts, or not.
 
-use longshore_shared::kernel::hold::Hold;
-use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::partner::send_out::{self, Extent, StockToSend, changes};
+use longshore_domain::partner::send_out::{self, Extent, StockToSend, changes};
+use longshore_kernel::hold::Hold;
+use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

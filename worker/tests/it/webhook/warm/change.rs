@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use longshore_shared::kernel::problem::Problem;
-use longshore_shared::webhook::{delivery, subscription};
+use longshore_domain::webhook::{delivery, subscription};
+use longshore_kernel::problem::Problem;
 use longshore_worker::lanes;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -15,7 +15,7 @@ use super::{
 use crate::webhook::rotation::{rotate, signed_by_both};
 use crate::webhook::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// Changes beside which the webhook is changed.
 const CHANGES: usize = 400;

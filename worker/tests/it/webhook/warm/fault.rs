@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_shared::kernel::queue::Queue;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::process::{self, Process};
 use longshore_testkit::receiver::Answer;
 use longshore_worker::lanes;
@@ -14,7 +14,7 @@ use super::{changes, hand_over, is_leased, notices, registration, token, until, 
 use crate::program;
 use crate::webhook::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// A worker in a process, on the queues of a world.
 fn start(world: &World, options: &PgConnectOptions, folder: &TempDir, name: &str) -> Process {

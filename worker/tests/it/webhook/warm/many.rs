@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use longshore_shared::webhook::lane;
+use longshore_domain::webhook::lane;
 use longshore_testkit::receiver::Receiver;
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, WARM_LANES};
@@ -16,7 +16,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Holder, changes, hand_over, is_leased, registration, until};
 use crate::webhook::support::{Hook, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 /// Does what the dispatcher and the queue do: runs what is due, now in this worker and now in that.
 async fn run_due(world: &World, holders: &[Holder], done: &AtomicBool) {

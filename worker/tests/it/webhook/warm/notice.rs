@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::catalog::product::activation;
-use longshore_shared::kernel::queue::{Hint, NOTICE_BYTES, NOTICES_WAITING, Queue};
+use longshore_domain::catalog::product::activation;
+use longshore_kernel::queue::{Hint, NOTICE_BYTES, NOTICES_WAITING, Queue};
 use longshore_worker::lanes;
 use redis::AsyncTypedCommands as _;
 use serde_json::json;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::webhook::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn changes_of_a_warm_lane_are_sent_under_one_lease_as_they_are_stored(
