@@ -8,9 +8,12 @@
 //! - A deletion writes the name there in its own transaction ([`discard`]).
 //!
 //! The upkeep removes what is due ([`remove_due`]); removing twice does no harm. So no record is ever without its bytes,
-//! and no bytes stay forever without a record.
+//! and no bytes stay forever without a record. In a folder, that includes the file that a put writes before it gives it its
+//! name.
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,9 +64,16 @@ pub enum SetupError {
     CurrentFolder(#[from] std::io::Error),
 }
 
+/// What follows the name of a file while a put writes it. Each object is put once, so there is one such file at most.
+const UNFINISHED: &str = "#1";
+
 /// The store; cheap to clone.
 #[derive(Clone)]
-pub struct Objects(Arc<dyn ObjectStore>);
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+    /// Where it keeps its files, if it does.
+    folder: Option<PathBuf>,
+}
 
 impl Objects {
     /// By the settings. Nothing is contacted or created yet: a folder comes to be with its first object.
@@ -78,9 +88,10 @@ impl Objects {
 
     /// In a local folder.
     pub fn folder(folder: &std::path::Path) -> Result<Self, SetupError> {
-        let folder = Path::from_absolute_path(std::path::absolute(folder)?)?;
+        let folder = std::path::absolute(folder)?;
         let files = LocalFileSystem::new().with_fsync(true);
-        Ok(Self(Arc::new(PrefixStore::new(files, folder))))
+        let store = PrefixStore::new(files, Path::from_absolute_path(&folder)?);
+        Ok(Self { store: Arc::new(store), folder: Some(folder) })
     }
 
     fn bucket(settings: &ObjectStoreSettings, place: &str) -> Result<Self, SetupError> {
@@ -105,16 +116,17 @@ impl Objects {
             builder = builder.with_access_key_id(id).with_secret_access_key(key.expose_secret());
         }
         let store = builder.build()?;
-        Ok(if prefix.is_empty() {
-            Self(Arc::new(store))
+        let store: Arc<dyn ObjectStore> = if prefix.is_empty() {
+            Arc::new(store)
         } else {
-            Self(Arc::new(PrefixStore::new(store, Path::parse(prefix)?)))
-        })
+            Arc::new(PrefixStore::new(store, Path::parse(prefix)?))
+        };
+        Ok(Self { store, folder: None })
     }
 
     /// Puts an object: all of it or nothing is there afterwards.
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), Problem> {
-        self.0.put(&Path::from(key), bytes.into()).await.map(|_| ()).map_err(Problem::internal)
+        self.store.put(&Path::from(key), bytes.into()).await.map(|_| ()).map_err(Problem::internal)
     }
 
     /// The bytes of an object, as they come; nothing where there is no such object.
@@ -122,7 +134,7 @@ impl Objects {
         &self,
         key: &str,
     ) -> Result<Option<BoxStream<'static, Result<Bytes, object_store::Error>>>, Problem> {
-        match self.0.get(&Path::from(key)).await {
+        match self.store.get(&Path::from(key)).await {
             Ok(found) => Ok(Some(found.into_stream())),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(Problem::internal(error)),
@@ -133,15 +145,24 @@ impl Objects {
     pub async fn probe(&self) -> Result<(), object_store::Error> {
         let key = format!("doctor/{}", super::ids::new_id());
         let path = Path::from(key.as_str());
-        self.0.put(&path, Bytes::from_static(b"probe").into()).await?;
-        let read = self.0.get(&path).await?.bytes().await;
+        self.store.put(&path, Bytes::from_static(b"probe").into()).await?;
+        let read = self.store.get(&path).await?.bytes().await;
         self.remove(&key).await?;
         read.map(|_| ())
     }
 
-    /// Removes an object, or finds it removed.
+    /// Removes an object, or finds it removed. The unfinished file goes first: a put that still runs then finds nothing that it
+    /// could rename.
     async fn remove(&self, key: &str) -> Result<(), object_store::Error> {
-        match self.0.delete(&Path::from(key)).await {
+        if let Some(folder) = &self.folder {
+            match tokio::fs::remove_file(folder.join(format!("{key}{UNFINISHED}"))).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(object_store::Error::Generic { store: "folder", source: error.into() });
+                }
+                _ => {}
+            }
+        }
+        match self.store.delete(&Path::from(key)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -150,7 +171,7 @@ impl Objects {
 
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Objects({})", self.0)
+        write!(f, "Objects({})", self.store)
     }
 }
 
@@ -264,6 +285,16 @@ mod tests {
         objects.remove("image/1").await.unwrap();
         objects.remove("image/1").await.unwrap();
         assert_eq!(read(&objects, "image/1").await, None);
+    }
+
+    #[tokio::test]
+    async fn what_a_put_left_unfinished_is_removed_with_its_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let unfinished = folder.path().join("image/1#1");
+        std::fs::create_dir(folder.path().join("image")).unwrap();
+        std::fs::write(&unfinished, b"by").unwrap();
+        Objects::folder(folder.path()).unwrap().remove("image/1").await.unwrap();
+        assert!(!unfinished.exists());
     }
 
     #[test]
