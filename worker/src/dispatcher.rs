@@ -76,7 +76,7 @@ impl Controlled {
 pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Problem> {
     let wishes = control::wishes(&services.db.main).await?;
     if wishes.iter().any(|wish| wish.overdue) {
-        match longshore_operate::queue::end_overdue_pauses(services).await {
+        match longshore_domain::standing::queue::end_overdue_pauses(services).await {
             Ok(0) => {}
             Ok(_) => tracing::info!("a pause has expired"),
             // the queue resumes anyway; the next look records it

@@ -7,12 +7,15 @@ use std::collections::HashMap;
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Kind, Line, Mode, Severity, Silence};
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
-use longshore_operate::attention::{Attention, Kind, Line, Mode, Severity, Silence, SwitchedOff};
+use longshore_operate::attention::{Attention, SwitchedOff};
+use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::address;
 use super::form::Asked;
 use super::layout::Section;
 use super::piece::{Tone, badge, empty, time};
@@ -56,7 +59,7 @@ const OF_A_KIND: usize = 5;
 
 /// `GET /console/attention`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
-    let (look, found) = visit.app.snapshots.attention(visit.services(), visit.scope()).await?;
+    let (look, found) = visit.app.kept::<Snapshots>().attention(visit.services(), visit.scope()).await?;
     let content = html! {
         p.trail { a href="/console" { "Overview" } }
         h1 { "Needs attention" }
@@ -150,7 +153,7 @@ fn row<P>(visit: &Visit<P>, line: &Line, place: Place, now: DateTime<Utc>) -> Ma
     let tone = if line.silence.is_some() { Tone::Quiet } else { tone(line.severity) };
     html! {
         li {
-            a href=(line.page) { (badge(tone, line.word)) span { (line.sentence) } }
+            a href=(address::of(&line.page)) { (badge(tone, line.word)) span { (line.sentence) } }
             @if let Some(silence) = &line.silence { (said(silence, now)) }
             @if may {
                 div.buttons {

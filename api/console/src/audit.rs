@@ -11,10 +11,11 @@ use longshore_kernel::noun::noun;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
+use super::address;
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{
-    self, checked, counted, empty, eshop, fields, json, none, organisation, page_of, pager, time, unreadable,
+    self, checked, counted, empty, eshop, fields, json, none, organisation, pager, time, unreadable,
 };
 use super::visit::Visit;
 
@@ -158,7 +159,7 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
             td.name data-label="What" {
                 span.muted { (noun(&record.entity_type)) } " "
                 @match &record.name {
-                    Some(name) => a href=(page_of(&record.entity_type, record.entity)) { (name) },
+                    Some(name) => a href=(address::of_record(&record.entity_type, record.entity)) { (name) },
                     None => (piece::id(record.entity)),
                 }
             }

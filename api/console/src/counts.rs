@@ -1,11 +1,12 @@
 //! The counts under the bar of every page: what needs attention, jobs, deliveries and orders by state. Each leads to its list, if the
 //! visitor may see that.
 
+use longshore_domain::attention::Severity;
 use longshore_domain::job::backlog::Live;
 use longshore_http::app::App;
 use longshore_kernel::access::{Caller, Permission};
-use longshore_operate::attention::Severity;
 use longshore_operate::counts::{Counts, FAILED};
+use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 
 use super::piece::{number, up_to};
@@ -15,14 +16,17 @@ pub(super) const ID: &str = "counts";
 
 /// The counts of a caller, from those that the process keeps; nothing for one who may not see them.
 pub(super) async fn read(app: &App, caller: &Caller) -> Markup {
-    let counts =
-        if sees_any(caller) { app.snapshots.counts(&app.services, &caller.scope).await } else { None };
+    let counts = if sees_any(caller) {
+        app.kept::<Snapshots>().counts(&app.services, &caller.scope).await
+    } else {
+        None
+    };
     counts.map_or_else(|| html! {}, |counts| draw(&counts, caller))
 }
 
 /// The last counts of a caller, where nothing may be waited for.
 pub(super) fn last(app: &App, caller: &Caller) -> Markup {
-    let counts = app.snapshots.last_counts(&caller.scope).filter(|_| sees_any(caller));
+    let counts = app.kept::<Snapshots>().last_counts(&caller.scope).filter(|_| sees_any(caller));
     counts.map_or_else(|| html! {}, |counts| draw(&counts, caller))
 }
 

@@ -25,6 +25,7 @@ pub(super) use self::redelivery::{
     ask, ask_any, ask_matching, ask_selected, redeliver, redeliver_any, redeliver_matching,
     redeliver_selected,
 };
+use super::address;
 use super::layout::Section;
 use super::live::{self, Part, Parts, part};
 use super::piece::{
@@ -122,7 +123,7 @@ fn standing(delivery: &Delivery, webhook: Option<&Webhook>, may: bool, now: Date
                         (noun(kind)) " "
                         // the name is that of the record in the example
                         @let name = delivery.name.as_deref().filter(|_| !delivery.is_test());
-                        a href=(piece::page_of(kind, id)) { (name.unwrap_or("its page")) } " " (piece::id(id))
+                        a href=(address::of_record(kind, id)) { (name.unwrap_or("its page")) } " " (piece::id(id))
                     },
                     None => (none()),
                 }

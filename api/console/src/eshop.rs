@@ -17,7 +17,7 @@ use longshore_kernel::access::{Permission, Scope};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
-use longshore_operate;
+use longshore_operate as operate;
 use longshore_operate::attention::{self, Unanswered};
 use longshore_operate::course::Narrow;
 use longshore_operate::eshop::{self, Eshop, Last, Run, Setting};

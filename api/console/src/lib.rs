@@ -9,7 +9,7 @@
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
 //! - [`refusal`] answers a form that is refused with its page, which has what was typed and says what is wrong.
-//! - [`layout`], [`counts`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`], [`kind`] are the parts of pages; [`connection`] shows
+//! - [`address`] gives pages their addresses, also those of what `shared` found; [`layout`], [`counts`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`], [`kind`] are the parts of pages; [`connection`] shows
 //!   the test of a connection; [`secret`] has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
 //!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
 //!   lists; [`cookie`] reads the cookies of a request; [`problem`] shows errors.
@@ -32,6 +32,7 @@
 //! [`visit::Visit::filled`] returns; a test in `tests/it/console`.
 
 mod account;
+pub mod address;
 mod asset;
 mod attention;
 mod audit;

@@ -12,7 +12,8 @@ use longshore_kernel::activity::Span;
 use longshore_kernel::database::Database;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{RedisHealth, RedisState};
-use longshore_operate;
+use longshore_operate as operate;
+use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 
 use super::layout::Section;
@@ -46,7 +47,8 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
-    let found = visit.app.snapshots.attention(visit.services(), scope);
+    let snapshots = visit.app.kept::<Snapshots>();
+    let found = snapshots.attention(visit.services(), scope);
     let postgres = async { Ok(postgres(db).await) };
     let span = course::span(&visit.asked)?;
     let past = async {

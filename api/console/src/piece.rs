@@ -11,7 +11,6 @@ use longshore_domain::job::waiting::{Ahead, WaitsFor};
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use maud::{Markup, html};
 use serde_json::Value;
-use uuid::Uuid;
 
 pub(super) use self::list::{
     LONGEST, OLDEST, ORDERS, Way, alert, checked, is_oldest_first, options, pager, pager_to, rows, select,
@@ -45,22 +44,6 @@ pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>)
             (since)
         },
         (reason, None) => html! { "Waits: " (reason) (since) },
-    }
-}
-
-/// The page of a thing: the address where its kind has one, else that of its audit.
-pub(super) fn page_of(entity_type: &str, id: Uuid) -> String {
-    match entity_type {
-        "product" | "eshop" | "organisation" | "webhook" | "job" | "delivery" => {
-            format!("/console/{entity_type}/{id}")
-        }
-        "expedition" => format!("/console/order/{id}"),
-        // the search leads from a stock to its product, from a setting to its e-shop, and to the lists that have the others
-        "product_stock" | "integration_setting" | "carrier_preference" | "access_token" => {
-            format!("/console/find?q={id}")
-        }
-        "wms" | "wms_setting" => format!("/console/wms/{id}"),
-        _ => format!("/console/audit?entity={id}"),
     }
 }
 

@@ -9,16 +9,16 @@ use futures::future::join_all;
 use http::StatusCode;
 use http::request::Parts as Head;
 use longshore_domain::job::kind::JobKind;
+use longshore_domain::standing::queue::REASON_LENGTH;
+use longshore_domain::standing::{self, Shown, Verdict, queue as queues};
 use longshore_http::extract::{Failure, Segment, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::activity::{self, Course, Span};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::queue::control::MAX_CONCURRENCY;
-use longshore_operate;
+use longshore_operate as operate;
 use longshore_operate::course::Kinds;
-use longshore_operate::queue::REASON_LENGTH;
-use longshore_operate::standing::{self, Shown, Verdict};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -289,7 +289,7 @@ pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Na
 pub(super) async fn pause(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
     let reason = act.form.text("reason")?;
     let body = json!({"reason": reason});
-    operate::queue::pause(act.visit.services(), &act.visit.may, name, Some(body)).await?;
+    queues::pause(act.visit.services(), &act.visit.may, name, Some(body)).await?;
     Ok(done(BACK, Done::Paused, None))
 }
 
@@ -311,7 +311,7 @@ pub(super) async fn ask_resume(visit: Visit<permit::ManageQueues>, Name(name): N
 
 /// `POST /console/queue/{name}/resume`.
 pub(super) async fn resume(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
-    operate::queue::resume(act.visit.services(), &act.visit.may, name).await?;
+    queues::resume(act.visit.services(), &act.visit.may, name).await?;
     Ok(done(BACK, Done::Resumed, None))
 }
 
@@ -361,7 +361,7 @@ pub(super) async fn set_concurrency(
     act: Act<permit::ManageQueues>,
 ) -> Result<Response, Failure> {
     let to = wished(act.form.get("to"))?.map_or(Value::Null, Value::from);
-    operate::queue::update(act.visit.services(), &act.visit.may, name, json!({"concurrency": to})).await?;
+    queues::update(act.visit.services(), &act.visit.may, name, json!({"concurrency": to})).await?;
     Ok(done(BACK, Done::Concurrency, None))
 }
 

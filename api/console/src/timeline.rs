@@ -14,9 +14,10 @@ use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
+use super::address;
 use super::form::{Asked, Refused};
 use super::piece::{
-    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, page_of, state, status, took,
+    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, state, status, took,
 };
 use super::visit::Visit;
 
@@ -150,13 +151,13 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
     html! {
         @match &record.order {
             Some(number) if record.entity != own => {
-                a href=(page_of(&record.entity_type, record.entity)) { "Order " (number) } " "
+                a href=(address::of_record(&record.entity_type, record.entity)) { "Order " (number) } " "
             }
             _ => {}
         }
         strong { (record.action) }
         @if let Some(name) = record.name.as_deref().filter(|_| record.entity != own) {
-            " of " a href=(page_of(&record.entity_type, record.entity)) { (name) }
+            " of " a href=(address::of_record(&record.entity_type, record.entity)) { (name) }
         }
         @if let Some((from, to)) = change("status") { ": " (from) " → " (to) }
         " by " (record.actor) " " span.muted { (record.actor_type) }

@@ -17,6 +17,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_kernel::services::Services;
+use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -90,7 +91,7 @@ impl<P: Permit> FromRequest<App> for Act<P> {
             return Err(Problem::new(&FORBIDDEN, OTHER_SESSION).into());
         }
         // what the action changes is on the next page
-        visit.app.snapshots.outdate(visit.scope());
+        visit.app.kept::<Snapshots>().outdate(visit.scope());
         Ok(Self { visit, form })
     }
 }

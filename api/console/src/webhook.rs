@@ -15,7 +15,7 @@ use longshore_kernel::access::Permission;
 use longshore_kernel::activity::CALLS_HOURS;
 use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::Problem;
-use longshore_operate;
+use longshore_operate as operate;
 use maud::{Markup, html};
 
 use super::form::Refused;

@@ -1,9 +1,10 @@
 //! The parts of a running process, passed to every handler.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::FromRef;
+use http::Extensions;
 use longshore_domain::account::token::Tokens;
 use longshore_domain::catalog::product::together::Batcher;
 use longshore_domain::expedition::together::Batcher as Orders;
@@ -11,7 +12,6 @@ use longshore_domain::job::watch::JobWatch;
 use longshore_kernel::origin::Origins;
 use longshore_kernel::proxy::Proxies;
 use longshore_kernel::services::Services;
-use longshore_operate::snapshots::Snapshots;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
@@ -33,8 +33,6 @@ pub struct Parts {
     pub orders: Orders,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
-    /// What is kept for the pages of the console.
-    pub snapshots: Snapshots,
     /// The limits of one caller.
     pub limits: Limits,
     /// Settings about the environment of the process.
@@ -43,6 +41,14 @@ pub struct Parts {
     pub stopping: CancellationToken,
     /// Cancelled when the listener closes: streams of events end, also those that are opened afterwards.
     pub closing: CancellationToken,
+    kept: Mutex<Extensions>,
+}
+
+impl Parts {
+    /// What a crate above this one keeps in the process: one value of each type, made when it is first asked for.
+    pub fn kept<T: Clone + Default + Send + Sync + 'static>(&self) -> T {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default::<T>().clone()
+    }
 }
 
 /// What the operator configured about the environment of a process.
@@ -78,18 +84,17 @@ impl App {
         let (stopping, closing) = (CancellationToken::new(), CancellationToken::new());
         let services = Arc::new(services);
         let (products, orders) = (Batcher::default(), Orders::default());
-        let snapshots = Snapshots::default();
         Self(Arc::new(Parts {
             services,
             tokens,
             products,
             orders,
             jobs,
-            snapshots,
             limits,
             surroundings,
             stopping,
             closing,
+            kept: Mutex::default(),
         }))
     }
 }

@@ -1,8 +1,8 @@
 //! How much is in each state, and what was done.
 
+use longshore_domain::attention::Severity;
 use longshore_domain::job::kind::JobKind;
 use longshore_kernel::activity::Span;
-use longshore_operate::attention::Severity;
 use longshore_operate::course;
 use serde_json::json;
 

@@ -1,6 +1,7 @@
 //! What needs attention, acknowledgements and mutes.
 
-use longshore_operate::attention::{self, ACKNOWLEDGED_DAYS, Kind, Mode, Severity, What};
+use longshore_domain::attention::{Kind, Mode, Severity};
+use longshore_operate::attention::{self, ACKNOWLEDGED_DAYS, What};
 use serde_json::json;
 
 use super::example::{ATTENTION, CHANGED, ORGANISATION};

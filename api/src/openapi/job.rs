@@ -4,10 +4,10 @@ use longshore_domain::job::control::bulk;
 use longshore_domain::job::item_error as item_errors;
 use longshore_domain::job::waiting::REASONS;
 use longshore_domain::list::fields::job::JOB as JOBS;
+use longshore_domain::standing::Verdict;
+use longshore_domain::standing::queue as operated;
 use longshore_kernel::input::Rule as _;
 use longshore_kernel::queue::Queue;
-use longshore_operate::queue as operated;
-use longshore_operate::standing::Verdict;
 use serde_json::json;
 
 use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};

@@ -9,12 +9,13 @@ use longshore_http::app::App;
 use longshore_http::extract::{Failure, May, Segment, permit};
 use longshore_kernel::services::Services;
 use longshore_operate::course::view as course;
+use longshore_operate::snapshots::Snapshots;
 
 use crate::routes::view;
 
 /// `GET /api/counts`: as the pages of the console have them.
 pub async fn read_counts(State(app): State<App>, may: May<permit::ReadQueues>) -> Result<Response, Failure> {
-    Ok(view::json(app.snapshots.list_counts(&app.services, may.scope()).await?))
+    Ok(view::json(app.kept::<Snapshots>().list_counts(&app.services, may.scope()).await?))
 }
 
 /// `GET /api/job/activity/{span}`.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_console::address;
 use longshore_http::extract::{Failure, Id, JsonBody, May, OptionalJson, permit};
 use longshore_kernel::services::Services;
 use longshore_operate::attention;
@@ -15,7 +16,7 @@ pub async fn list_attention(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadQueues>,
 ) -> Result<Response, Failure> {
-    Ok(view::json(attention::list(&services, may.scope()).await?))
+    Ok(view::json(attention::list(&services, may.scope(), address::of).await?))
 }
 
 /// `PUT /api/attention/{id}/acknowledge`. The body may be absent.

@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use longshore_domain::standing::backlog;
 use longshore_http::app::App;
 use longshore_http::extract::Failure;
 use longshore_kernel::metrics;
 use longshore_kernel::readiness::Readiness;
 use longshore_kernel::services::Services;
-use longshore_operate::backlog;
 use serde_json::json;
 
 /// `GET /health/live`: the process answers.

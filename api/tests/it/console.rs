@@ -31,6 +31,7 @@ mod webhooks;
 use axum::body::Body;
 use http::Request;
 use http::request::Builder;
+use longshore_operate::snapshots::Snapshots;
 use longshore_testkit::world::Tenant;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
@@ -72,7 +73,7 @@ impl<'a> Browser<'a> {
     pub(crate) async fn overview(&self) -> String {
         let (_, token) = self.cookie.split_once('=').unwrap();
         let caller = self.api.app.tokens.authenticate(token).await.unwrap();
-        self.api.app.snapshots.outdate(&caller.scope);
+        self.api.app.kept::<Snapshots>().outdate(&caller.scope);
         self.open("/console").await.expect(200).text
     }
 

@@ -6,6 +6,8 @@
 //! `xtask/tests/rooms.rs` checks it.
 //!
 //! ```text
+//! attention                                       what is wrong with the service, in sentences
+//! standing                                        the state of the queues, their pauses, the backlog
 //! expedition                                      orders, and the stock that is booked for them
 //! catalog  partner  shipping  warehouse  webhook  the business
 //! account                                         organisations and their e-shops, people, tokens, the audit
@@ -27,6 +29,7 @@
 //! [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
 pub mod account;
+pub mod attention;
 pub mod calling;
 pub mod catalog;
 pub mod expedition;
@@ -35,5 +38,6 @@ pub mod list;
 pub mod partner;
 pub mod record;
 pub mod shipping;
+pub mod standing;
 pub mod warehouse;
 pub mod webhook;

@@ -1,7 +1,8 @@
 //! The result of a use-case, before it is HTTP, so that it can be recorded with the change and replayed.
 
-use crate::ids::JobId;
+use chrono::{DateTime, SecondsFormat, Utc};
 
+use crate::ids::JobId;
 use crate::words;
 
 words! {
@@ -16,6 +17,12 @@ words! {
         /// It was accepted, and is done later.
         Accepted = "accepted",
     }
+}
+
+/// A moment as answers have it: UTC, in microseconds.
+#[must_use]
+pub fn moment(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, false)
 }
 
 /// The answer of a use-case.

@@ -16,8 +16,9 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use serde_json::{Value, json};
 
-use crate::attention::{Attention, Look, Severity};
-use crate::queue::moment;
+use crate::attention::{Attention, Look};
+use longshore_domain::attention::Severity;
+use longshore_kernel::answer::moment;
 
 /// The counts of a scope.
 #[derive(Clone, Debug)]

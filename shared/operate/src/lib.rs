@@ -2,7 +2,6 @@
 
 pub mod account;
 pub mod attention;
-pub mod backlog;
 pub mod counts;
 pub mod course;
 pub mod delivery;
@@ -14,11 +13,9 @@ pub mod order;
 pub mod organisation;
 pub mod preference;
 pub mod product;
-pub mod queue;
 pub mod rotation;
 pub mod schedule;
 pub mod snapshots;
-pub mod standing;
 pub mod timeline;
 pub mod token;
 pub mod wms;

@@ -4,7 +4,6 @@
 pub mod attention;
 pub mod inspection;
 pub mod search;
-pub mod standing;
 
 /// Orders of a status that are counted; beyond that, it is "many".
 pub const COUNTED: i64 = 10_000;

@@ -18,7 +18,7 @@ use self::kept::{ByScope, Kept};
 use crate::attention::{self, Attention, Look};
 use crate::counts::{self, Counts};
 use crate::delivery::{self, States};
-use crate::standing::{self, Standing};
+use longshore_domain::standing::{self, Standing};
 
 /// How old counts may be.
 const COUNTS: TimeDelta = TimeDelta::seconds(5);

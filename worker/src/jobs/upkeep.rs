@@ -3,18 +3,19 @@
 use std::time::{Duration, Instant};
 
 use longshore_domain::account::{session, token};
+use longshore_domain::attention;
 use longshore_domain::catalog::image;
 use longshore_domain::expedition::{news, silence};
 use longshore_domain::job::{control, mark, receiving, retention};
 use longshore_domain::partner::send_out::changes;
 use longshore_domain::partner::{block, clock};
+use longshore_domain::standing::backlog;
 use longshore_domain::warehouse::stock_advice::end;
 use longshore_domain::webhook::delivery;
 use longshore_kernel::activity::Subject;
 use longshore_kernel::cause::causes;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::{history, idempotency, objects};
-use longshore_operate::{attention, backlog};
 
 use crate::context::WorkerContext;
 

@@ -2,10 +2,11 @@
 
 use axum::response::Response;
 use chrono::SecondsFormat;
+use longshore_domain::attention::Line;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::problem::{NOT_FOUND, Problem};
-use longshore_operate::attention::{self, ACKNOWLEDGED_DAYS, Line, REASON_LENGTH, SPANS};
+use longshore_operate::attention::{self, ACKNOWLEDGED_DAYS, REASON_LENGTH, SPANS};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -6,6 +6,7 @@ use longshore_operate::attention::{SwitchedOff, Thing, What};
 use maud::{Markup, html};
 
 use super::{HERE, Place, title};
+use crate::address;
 use crate::piece::{Tone, badge, time};
 
 /// Things of a kind that the overview names.
@@ -13,19 +14,19 @@ const ON_OVERVIEW: usize = 3;
 
 /// All that is known, for the page with all lines.
 pub(super) fn all(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
-    draw(found, Place::All, usize::MAX, What::page, now)
+    draw(found, Place::All, usize::MAX, |what| address::of(&what.page()), now)
 }
 
 /// The part of the overview; that page has the rest.
 pub(super) fn some(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
-    draw(found, Place::Overview, ON_OVERVIEW, |_| HERE, now)
+    draw(found, Place::Overview, ON_OVERVIEW, |_| HERE.to_owned(), now)
 }
 
 fn draw(
     found: &[SwitchedOff],
     place: Place,
     most: usize,
-    rest: impl Fn(What) -> &'static str,
+    rest: impl Fn(What) -> String,
     now: DateTime<Utc>,
 ) -> Markup {
     html! {
@@ -54,7 +55,7 @@ fn row(what: What, thing: &Thing, now: DateTime<Utc>) -> Markup {
     };
     html! {
         li {
-            a href=(thing.page) {
+            a href=(address::of(&thing.page)) {
                 (badge(Tone::Quiet, word))
                 span { (of) (thing.name) (waiting(thing.waiting)) "." }
             }

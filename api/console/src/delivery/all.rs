@@ -11,6 +11,7 @@ use longshore_kernel::figure::AtLeast;
 use longshore_kernel::problem::Problem;
 use longshore_operate::delivery::{self, Filter, Line, Order, Page, Place, States, WEBHOOKS, Waits};
 use longshore_operate::named;
+use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};
@@ -67,7 +68,7 @@ async fn refreshed(visit: &Asking) -> Result<Parts, Problem> {
 async fn parts(visit: &Asking, wanted: Option<&Filter>) -> Result<[Part; 2], Problem> {
     let counts = async {
         let app = &visit.app;
-        Ok(app.snapshots.deliveries(&app.services, visit.scope()).await)
+        Ok(app.kept::<Snapshots>().deliveries(&app.services, visit.scope()).await)
     };
     let (counts, list) = tokio::try_join!(counts, list(visit, wanted))?;
     Ok([("states".into(), states(&visit.asked, counts.as_deref())), list])

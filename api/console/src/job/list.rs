@@ -48,7 +48,7 @@ pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let (wanted, refused) = Refused::of(wanted(&visit, asked).await)?;
     let kinds = async {
         let span = course::span(asked)?;
-        operate::course::by_kind(visit.db(), visit.scope(), span).await
+        longshore_operate::course::by_kind(visit.db(), visit.scope(), span).await
     };
     let ([counts, list], kinds) =
         tokio::try_join!(parts(&visit, refused.is_empty().then_some(&wanted)), kinds)?;

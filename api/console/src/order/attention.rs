@@ -4,7 +4,7 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
-use longshore_operate;
+use longshore_operate as operate;
 use longshore_operate::order::attention::{self, Attention, WAITING};
 use maud::{Markup, html};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::standing;
+use longshore_domain::standing::queue;
 use longshore_http::extract::{Failure, JsonBody, May, OptionalJson, Segment, permit};
 use longshore_kernel::services::Services;
-use longshore_operate::queue;
-use longshore_operate::standing;
 
 use crate::routes::view;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use longshore_kernel::access::{Role, Scope};
 use longshore_kernel::ids::{self, JobId};
 use longshore_kernel::share::{Asker, Who, as_asker};
+use longshore_operate::snapshots::Snapshots;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -328,7 +329,7 @@ async fn one_that_waits_for_its_share_delays_no_overview_of_another(
     }
     let look = async |tenant: &Tenant| {
         let (asker, scope) = of(tenant);
-        as_asker(asker, api.app.snapshots.attention(&api.services, &scope)).await
+        as_asker(asker, api.app.kept::<Snapshots>().attention(&api.services, &scope)).await
     };
     tokio::select! {
         biased;

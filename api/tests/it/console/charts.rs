@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use longshore_domain::standing::backlog;
 use longshore_kernel::access::{Role, Scope};
 use longshore_kernel::activity::Span;
-use longshore_operate::backlog;
 use longshore_operate::course::{self, Runs};
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;

@@ -1,14 +1,12 @@
 //! Destinations that fail, and what was exhausted at one and not sent again. A line is about a host of an e-shop, as that knows it.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Kind, Line, Owner, Page};
 use longshore_domain::webhook::health::exhausted::Exhausted;
 use longshore_domain::webhook::health::{COUNTED, Unwell};
 use longshore_kernel::figure::{AtLeast, number, seconds};
 use longshore_kernel::ids::{EshopId, WebhookId};
 use url::Url;
-use url::form_urlencoded::Serializer;
-
-use super::{Kind, Line, Owner};
 
 /// Hosts whose webhooks fail, the first to fail first: the last answer, since when, and what waits for them.
 pub(super) fn failing(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Line> {
@@ -93,13 +91,8 @@ fn whose(eshop: &str, webhooks: usize) -> String {
 }
 
 /// The page of the only webhook, or the list of those with this host.
-fn page(host: &str, only: WebhookId, webhooks: usize) -> String {
-    if webhooks > 1 {
-        let query = Serializer::new(String::new()).append_pair("text", host).finish();
-        format!("/console/webhook?{query}")
-    } else {
-        format!("/console/webhook/{only}")
-    }
+fn page(host: &str, only: WebhookId, webhooks: usize) -> Page {
+    if webhooks > 1 { Page::WebhooksAt(host.to_owned()) } else { Page::Record("webhook", only.into()) }
 }
 
 /// The host of a destination, or all of it where it cannot be read.
@@ -170,7 +163,7 @@ mod tests {
             both.sentence,
             "shop.example (Harbour, 2 webhooks): 102+ deliveries exhausted, the last 5 min ago. Replay sends them again."
         );
-        assert_eq!(both.page, "/console/webhook?text=shop.example");
+        assert_eq!(both.page, Page::WebhooksAt("shop.example".to_owned()));
     }
 
     #[test]

@@ -1,27 +1,21 @@
 //! The lines, read from what they are about.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Kind, Line, Owner, Page, Severity};
 use longshore_domain::job::attention::{self as jobs, Behind, COUNTED, Failing, STUCK_MINUTES};
+use longshore_domain::job::kind::JobState;
 use longshore_domain::job::shares::LISTED;
 use longshore_domain::webhook::health::{self, exhausted};
 use longshore_kernel::access::Scope;
-use longshore_kernel::figure::{counted, number, seconds, up_to};
-use longshore_kernel::horizon::{self, Holder, Horizon};
+use longshore_kernel::figure::{seconds, up_to};
 use longshore_kernel::problem::Problem;
-use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
 
-use super::{Counted, Kind, Line, Owner, Severity, destination, noisy, partner, refused, reports};
+use super::{Counted, destination, partner, refused, reports};
 use crate::order::attention::{self as orders, Counts, Silent};
-use crate::standing::{Shown, Standing, Verdict};
 
-/// Something is late after it has been due for this many seconds.
-pub(super) const LATE: f64 = 60.0;
 /// Webhooks that are looked at to name their hosts; the others are counted.
 const NAMED: i64 = 50;
-
-const QUEUES: &str = "/console/queue";
-const ORDERS: &str = "/console/order/attention";
 
 /// All lines for a scope but those about the service, and what was counted for them.
 pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counted), Problem> {
@@ -62,114 +56,6 @@ pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<(Vec
     Ok((lines, counts))
 }
 
-/// Lines about the service, and about the organisations that fill its queues.
-pub(super) async fn of_service(
-    services: &Services,
-    scope: &Scope,
-    stands: &Standing,
-) -> Result<Vec<Line>, Problem> {
-    let (horizon, noisy) = tokio::try_join!(vacuum(services, scope), noisy::lines(services, scope, stands))?;
-    let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
-    let mut lines: Vec<Line> = of_redis(&stands.redis).into_iter().chain(queues.flatten()).collect();
-    let due = stands.deliveries;
-    if due.oldest_seconds > LATE {
-        let oldest = seconds(due.oldest_seconds);
-        // those whose destination fails are not late by the service
-        let all = if due.is_more { "At least " } else { "" };
-        let sentence =
-            format!("{all}{} due, the oldest for {oldest}.", counted(due.free(), "delivery", "deliveries"));
-        let line = of_the_service(Kind::LateDeliveries, "", sentence, "/console/webhook");
-        lines.push(Line { severity: Severity::Warning, word: "late", ..line });
-    }
-    lines.extend(noisy);
-    lines.extend(horizon.holders.iter().find(|holder| holder.is_long()).map(of_vacuum));
-    Ok(lines)
-}
-
-fn of_the_service(kind: Kind, subject: &str, sentence: String, page: &str) -> Line {
-    Line::new(kind, subject, Owner::Service, sentence, page.to_owned())
-}
-
-/// What holds back vacuum, only for callers with access to everything: it names sessions and roles of Postgres.
-async fn vacuum(services: &Services, scope: &Scope) -> Result<Horizon, Problem> {
-    if scope.organisations().is_some() {
-        return Ok(Horizon::default());
-    }
-    horizon::look(&services.db.lists).await
-}
-
-fn of_vacuum(holder: &Holder) -> Line {
-    let since = holder.seconds.map_or_else(String::new, |held| format!(" for {}", seconds(held)));
-    let login = holder.login.as_ref().map_or_else(String::new, |login| format!(" of {login}"));
-    let sentence = format!(
-        "Vacuum of Postgres is held back{since} by {} transactions: {} {}{login}.",
-        number(holder.transactions),
-        holder.kind,
-        holder.name
-    );
-    let subject = format!("{} {}", holder.kind, holder.name);
-    let line = of_the_service(Kind::Vacuum, &subject, sentence, "/console");
-    Line { severity: Severity::Warning, word: "vacuum held back", ..line }
-}
-
-/// The problem that Redis cannot, or soon cannot, carry the queues; one line, and not one for each queue.
-fn of_redis(redis: &RedisHealth) -> Option<Line> {
-    let memory = redis.memory.map_or_else(String::new, |memory| format!(" ({})", memory.in_words()));
-    let (severity, word, sentence) = match redis.state {
-        RedisState::Unreachable => {
-            let sentence =
-                "Redis cannot be reached. Requests are accepted; jobs and webhooks wait in Postgres.";
-            (Severity::Critical, "Redis away", sentence.to_owned())
-        }
-        RedisState::RefusesWrites => {
-            let error = redis.error.as_deref().unwrap_or_default();
-            let sentence = format!(
-                "Redis refuses writes{memory}: {error}. Requests are accepted; jobs and webhooks wait in Postgres."
-            );
-            (Severity::Critical, "Redis refuses writes", sentence)
-        }
-        RedisState::Up if redis.memory.is_some_and(|memory| memory.is_nearly_full()) => {
-            let sentence =
-                format!("Redis is nearly full{memory}. A full Redis refuses writes, and no work starts.");
-            (Severity::Warning, "nearly full", sentence)
-        }
-        RedisState::Up => return None,
-    };
-    Some(Line { severity, word, ..of_the_service(Kind::Redis, word, sentence, QUEUES) })
-}
-
-fn of_queue(queue: &Shown) -> Option<Line> {
-    let verdict = queue.verdict();
-    let severity = match verdict {
-        Verdict::Unattended => Severity::Critical,
-        Verdict::Deserted | Verdict::Paused | Verdict::Waiting => Severity::Warning,
-        // of Redis there is one line
-        Verdict::Working | Verdict::Idle | Verdict::NotDue | Verdict::Away | Verdict::Refused => return None,
-    };
-    let sentence = format!("Queue {}: {}", queue.wish.queue, queue.sentence());
-    let subject = if verdict == Verdict::Paused {
-        pause_of(queue)
-    } else {
-        format!("{} {} {severity}", queue.wish.queue, verdict.as_str())
-    };
-    let line = of_the_service(Kind::Queue, &subject, sentence, QUEUES);
-    Some(Line { severity, word: queue.word(), ..line })
-}
-
-/// The pause of a queue, if its verdict names something worse.
-fn of_pause(queue: &Shown) -> Option<Line> {
-    let is_unsaid = queue.wish.paused && queue.verdict() != Verdict::Paused;
-    let sentence = format!("Queue {}: {}", queue.wish.queue, queue.pause_in_words());
-    let line = of_the_service(Kind::Queue, &pause_of(queue), sentence, QUEUES);
-    is_unsaid.then_some(Line { severity: Severity::Warning, word: "paused", ..line })
-}
-
-/// A pause is another one when the queue is paused again.
-fn pause_of(queue: &Shown) -> String {
-    let begun = queue.pause.as_ref().map_or_else(String::new, |pause| pause.at.to_rfc3339());
-    format!("{} paused {begun}", queue.wish.queue)
-}
-
 fn of_stuck(jobs: &jobs::Attention, now: DateTime<Utc>) -> Option<Line> {
     let (job, since) = (jobs.stuck_job?, jobs.stuck_since?);
     let idle = seconds((now - since).as_seconds_f64());
@@ -181,7 +67,7 @@ fn of_stuck(jobs: &jobs::Attention, now: DateTime<Utc>) -> Option<Line> {
             "{count} running jobs have made no progress for {STUCK_MINUTES} minutes; the longest for {idle}."
         )
     };
-    let line = Line::new(Kind::StuckJobs, "", Owner::Caller, sentence, format!("/console/job/{job}"));
+    let line = Line::new(Kind::StuckJobs, "", Owner::Caller, sentence, Page::Record("job", job.into()));
     Some(Line { word: "stuck", cause: jobs.stuck_last, ..line })
 }
 
@@ -189,7 +75,7 @@ fn of_stuck(jobs: &jobs::Attention, now: DateTime<Utc>) -> Option<Line> {
 fn of_warehouse(warehouse: &Silent, now: DateTime<Utc>) -> Line {
     let sentence = format!("{} ({}): {}.", warehouse.wms, warehouse.organisation, warehouse.in_words(now));
     let owner = Owner::Organisation(warehouse.organisation_id);
-    let page = format!("/console/wms/{}", warehouse.wms_id);
+    let page = Page::Record("wms", warehouse.wms_id.into());
     let line = Line::new(Kind::Warehouse, &warehouse.wms_id.to_string(), owner, sentence, page);
     Line { word: "warehouse", cause: warehouse.since(), ..line }
 }
@@ -203,7 +89,7 @@ fn of_failing(failing: &Failing, now: DateTime<Utc>) -> Line {
     let sentence = format!("{} of {} has failed {times} in {lasted}{error}", failing.kind, failing.eshop);
     let subject = format!("{} {}", failing.eshop_id, failing.kind);
     let owner = Owner::Organisation(failing.organisation_id);
-    let page = format!("/console/eshop/{}", failing.eshop_id);
+    let page = Page::Record("eshop", failing.eshop_id.into());
     // what fails again after it succeeded is something new
     let line = Line::new(Kind::FailingJobs, &subject, owner, sentence, page);
     Line { word: "failing", cause: failing.succeeded_at, ..line }
@@ -219,7 +105,7 @@ fn of_behind(behind: &Behind, now: DateTime<Utc>) -> Line {
     let count = up_to(behind.jobs, COUNTED);
     let sentence = format!("{count} {many} behind 1 {}{whose}{running}.", behind.kind);
     let owner = Owner::Organisation(behind.organisation_id);
-    let page = format!("/console/job/{}", behind.ahead);
+    let page = Page::Record("job", behind.ahead.into());
     let line = Line::new(Kind::WaitingJobs, &behind.ahead.to_string(), owner, sentence, page);
     Line { severity: Severity::Warning, word: "waiting", cause: behind.started_at, ..line }
 }
@@ -234,14 +120,14 @@ struct Sum {
     last: Option<DateTime<Utc>>,
     /// What it is of one, and of several.
     says: [&'static str; 2],
-    page: &'static str,
+    page: Page,
 }
 
 impl Sum {
     fn line(self) -> Option<Line> {
         let [one, many] = self.says;
         let sentence = format!("{} {}", up_to(self.count, COUNTED), if self.count == 1 { one } else { many });
-        let line = Line::new(self.kind, "", Owner::Caller, sentence, self.page.to_owned());
+        let line = Line::new(self.kind, "", Owner::Caller, sentence, self.page);
         (self.count > 0).then_some(Line {
             severity: self.severity,
             word: self.word,
@@ -265,7 +151,7 @@ fn sums_of_orders(orders: &Counts) -> [Sum; 3] {
                 "stock has waited for the allocator for over a minute.",
                 "stocks have waited for the allocator for over a minute.",
             ],
-            page: ORDERS,
+            page: Page::Orders,
         },
         Sum {
             kind: Kind::ShortStocks,
@@ -277,7 +163,7 @@ fn sums_of_orders(orders: &Counts) -> [Sum; 3] {
                 "stock has fewer pieces than orders hold that are handed over.",
                 "stocks have fewer pieces than orders hold that are handed over.",
             ],
-            page: ORDERS,
+            page: Page::Orders,
         },
         Sum {
             kind: Kind::IncorrectOrders,
@@ -286,7 +172,7 @@ fn sums_of_orders(orders: &Counts) -> [Sum; 3] {
             count: orders.refused.min(COUNTED),
             last: orders.refused_at,
             says: ["order is incorrect.", "orders are incorrect."],
-            page: ORDERS,
+            page: Page::Orders,
         },
     ]
 }
@@ -302,7 +188,7 @@ fn sums_of_webhooks(webhooks: &health::Attention, named: i64) -> [Sum; 2] {
             count: webhooks.disabled,
             last: webhooks.disabled_at,
             says: ["webhook is disabled.", "webhooks are disabled."],
-            page: "/console/webhook?health=disabled",
+            page: Page::Webhooks(Some("disabled")),
         },
         Sum {
             kind: Kind::FailingWebhooks,
@@ -311,7 +197,7 @@ fn sums_of_webhooks(webhooks: &health::Attention, named: i64) -> [Sum; 2] {
             count: webhooks.failing - named,
             last: webhooks.failing_since,
             says: ["more webhook is failing.", "more webhooks are failing."],
-            page: "/console/webhook?health=failing",
+            page: Page::Webhooks(Some("failing")),
         },
     ]
 }
@@ -327,7 +213,7 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             count: jobs.failed,
             last: jobs.failed_at,
             says: ["job failed in the last 24 hours.", "jobs failed in the last 24 hours."],
-            page: "/console/failure",
+            page: Page::Failures,
         },
         Sum {
             kind: Kind::RetryingJobs,
@@ -336,7 +222,7 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             count: jobs.retrying,
             last: jobs.retrying_last,
             says: ["job is waiting for its next attempt.", "jobs are waiting for their next attempt."],
-            page: "/console/job?state=retrying",
+            page: Page::Jobs(JobState::Retrying),
         },
         Sum {
             kind: Kind::JobsAtPartner,
@@ -345,7 +231,7 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             count: jobs.at_partner,
             last: jobs.at_partner_last,
             says: ["job is waiting for its partner.", "jobs are waiting for their partners."],
-            page: "/console/job?state=running",
+            page: Page::Jobs(JobState::Running),
         },
         Sum {
             kind: Kind::PausedJobs,
@@ -354,7 +240,7 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             count: jobs.paused,
             last: jobs.paused_at,
             says: ["job is waiting for a paused queue.", "jobs are waiting for a paused queue."],
-            page: QUEUES,
+            page: Page::Queues,
         },
     ]
 }

@@ -2,6 +2,7 @@
 //! fail. A job fails only after its last attempt, hours later.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Kind, Line, Owner, Page, Severity};
 use longshore_domain::job::attention::UNDER_WAY;
 use longshore_domain::job::chunk::MAX_ATTEMPTS;
 use longshore_domain::job::fetching::CALLING;
@@ -11,8 +12,6 @@ use longshore_kernel::database::Database;
 use longshore_kernel::figure::{counted, seconds};
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
-
-use super::{Kind, Line, Owner, Severity};
 
 /// Minutes without a page after which a job has a line. A page may take two minutes, and an attempt asks three times for it.
 const SILENT_MINUTES: i32 = 5;
@@ -126,7 +125,7 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Vec<Unanswered>, Probl
 fn line(silent: &Unanswered, now: DateTime<Utc>) -> Line {
     let subject = format!("{} {}", silent.eshop_id, silent.kind);
     let owner = Owner::Organisation(silent.organisation_id);
-    let page = format!("/console/job/{}", silent.job);
+    let page = Page::Record("job", silent.job.into());
     let line = Line::new(Kind::SilentPartner, &subject, owner, silent.in_words(now), page);
     Line { severity: Severity::Warning, word: "partner", cause: Some(silent.last), ..line }
 }

@@ -1,6 +1,7 @@
 //! Syncs that succeeded and refused their rows (`docs/reference/attention.md#lines`): all of them, or most of many.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Kind, Line, Owner, Page, Severity};
 use longshore_domain::job::shares::LISTED;
 use longshore_domain::newest_in_shares;
 use longshore_kernel::access::Scope;
@@ -8,8 +9,6 @@ use longshore_kernel::database::Database;
 use longshore_kernel::figure::{counted, number, seconds};
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
-
-use super::{Kind, Line, Owner, Severity};
 
 /// Days that are looked at: a sync of each night is there until the next, over a weekend.
 const DAYS: i32 = 3;
@@ -159,7 +158,7 @@ fn line(sync: &Refusing, now: DateTime<Utc>) -> Option<Line> {
     // of one that refuses most rows, an acknowledgement does not cover that it refuses all
     let subject = format!("{} {} {}", sync.eshop_id, sync.kind, refused.in_words());
     let owner = Owner::Organisation(sync.organisation_id);
-    let line = Line::new(Kind::RefusedRows, &subject, owner, sentence, format!("/console/job/{}", sync.job));
+    let line = Line::new(Kind::RefusedRows, &subject, owner, sentence, Page::Record("job", sync.job.into()));
     Some(Line { severity, word: "refused", cause: sync.applied_at, ..line })
 }
 

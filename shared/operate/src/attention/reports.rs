@@ -2,14 +2,13 @@
 //! (`docs/reference/attention.md#lines`).
 
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Kind, Line, Owner, Page, Severity};
 use longshore_domain::job::shares::LISTED;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::{seconds, up_to};
 use longshore_kernel::ids::{ExpeditionId, JobId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
-
-use super::{Kind, Line, Owner, Severity};
 
 /// Days that are looked at.
 const DAYS: i32 = 3;
@@ -146,7 +145,7 @@ fn of_refused(refused: &Refused, now: DateTime<Utc>) -> Line {
         refused.message.as_deref().map_or_else(|| ".".to_owned(), |message| format!(": {message}")),
     );
     let owner = Owner::Organisation(refused.organisation_id);
-    let page = format!("/console/job/{}", refused.job);
+    let page = Page::Record("job", refused.job.into());
     let line = Line::new(Kind::RefusedReports, &refused.wms_id.to_string(), owner, sentence, page);
     Line { severity: Severity::Warning, word: "refused", cause: Some(refused.last), ..line }
 }
@@ -166,7 +165,7 @@ fn of_packed(packed: &Packed, now: DateTime<Utc>) -> Line {
         packed.order_number,
     );
     let owner = Owner::Organisation(packed.organisation_id);
-    let page = format!("/console/order/{}", packed.order);
+    let page = Page::Record("expedition", packed.order.into());
     let line = Line::new(Kind::ContradictedOrders, &packed.wms_id.to_string(), owner, sentence, page);
     Line { word: "packed", cause: Some(packed.last), ..line }
 }

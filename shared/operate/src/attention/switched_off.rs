@@ -2,7 +2,10 @@
 //! nothing. It is listed apart from the lines, is counted nowhere, and cannot be silenced.
 
 use chrono::{DateTime, Utc};
+use longshore_domain::attention::{Address, Page};
+use longshore_domain::standing::{Shown, Standing};
 use longshore_kernel::access::Scope;
+use longshore_kernel::answer::moment;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::ids::{EshopId, OrganisationId};
@@ -10,9 +13,6 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::words;
 use serde_json::{Value, json};
 use uuid::Uuid;
-
-use crate::queue::moment;
-use crate::standing::{Shown, Standing};
 
 /// Things of a kind that are counted.
 const COUNTED: i64 = 1_000;
@@ -36,14 +36,14 @@ words! {
 }
 
 impl What {
-    /// The list of the console that has them.
+    /// What lists them.
     #[must_use]
-    pub fn page(self) -> &'static str {
+    pub fn page(self) -> Page {
         match self {
-            Self::Queue => "/console/queue",
-            Self::Integration => "/console/schedule?state=paused",
-            Self::Warehouse => "/console/wms",
-            Self::Webhook => "/console/webhook?health=inactive",
+            Self::Queue => Page::Queues,
+            Self::Integration => Page::PausedIntegrations,
+            Self::Warehouse => Page::Warehouses,
+            Self::Webhook => Page::Webhooks(Some("inactive")),
         }
     }
 }
@@ -64,8 +64,8 @@ pub struct SwitchedOff {
 pub struct Thing {
     /// What it calls itself, and whose it is.
     pub name: String,
-    /// The page of the console that shows it.
-    pub page: String,
+    /// What shows it.
+    pub page: Page,
     /// Its organisation; absent for a queue.
     pub organisation: Option<OrganisationId>,
     /// Deliveries that wait for it.
@@ -82,19 +82,19 @@ impl SwitchedOff {
     }
 
     /// As `GET /api/attention` shows it.
-    pub(super) fn fields(&self) -> Value {
-        let things: Vec<Value> = self.things.iter().map(Thing::fields).collect();
+    pub(super) fn fields(&self, address: Address) -> Value {
+        let things: Vec<Value> = self.things.iter().map(|thing| thing.fields(address)).collect();
         json!({
-            "kind": self.what, "count": self.count.count, "atLeast": self.count.is_more, "page": self.what.page(), "things": things,
+            "kind": self.what, "count": self.count.count, "atLeast": self.count.is_more, "page": address(&self.what.page()), "things": things,
         })
     }
 }
 
 impl Thing {
-    fn fields(&self) -> Value {
+    fn fields(&self, address: Address) -> Value {
         let waiting = self.waiting.map(|waiting| json!({"count": waiting.count, "atLeast": waiting.is_more}));
         json!({
-            "name": self.name, "page": self.page, "organisation": self.organisation, "waiting": waiting, "by": self.by,
+            "name": self.name, "page": address(&self.page), "organisation": self.organisation, "waiting": waiting, "by": self.by,
             "at": self.at.map(moment),
         })
     }
@@ -123,7 +123,7 @@ pub(super) fn queues(stands: &Standing) -> Result<Option<SwitchedOff>, Problem> 
 fn queue(shown: &Shown) -> Thing {
     Thing {
         name: shown.wish.queue.to_string(),
-        page: format!("/console/queue/{}", shown.wish.queue),
+        page: Page::Queue(shown.wish.queue),
         organisation: None,
         waiting: None,
         by: shown.pause.as_ref().map(|pause| pause.by.clone()),
@@ -143,10 +143,10 @@ struct Row {
     count: i64,
 }
 
-fn of_rows(what: What, room: &str, rows: Vec<Row>) -> Option<SwitchedOff> {
+fn of_rows(what: What, record: &'static str, rows: Vec<Row>) -> Option<SwitchedOff> {
     let count = rows.first().map_or(0, |row| row.count);
     let things = rows.into_iter().map(|row| Thing {
-        page: format!("/console/{room}/{}", row.of),
+        page: Page::Record(record, row.of),
         name: row.name,
         organisation: Some(row.organisation_id),
         waiting: row.waiting.map(|waiting| AtLeast::up_to(waiting, WAITING)),

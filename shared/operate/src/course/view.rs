@@ -7,7 +7,7 @@ use longshore_kernel::problem::Problem;
 use serde_json::{Value, json};
 
 use super::{OfKind, OfWorker, Runs, by_kind, by_worker};
-use crate::queue::moment;
+use longshore_kernel::answer::moment;
 
 /// The jobs of each kind in a span (`GET /api/job/activity/{span}`).
 pub async fn jobs(db: &Database, scope: &Scope, span: &str) -> Result<String, Problem> {

@@ -1,8 +1,8 @@
 use longshore_domain::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_domain::standing::backlog;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids;
 use longshore_kernel::migration::MIGRATIONS;
-use longshore_operate::backlog;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

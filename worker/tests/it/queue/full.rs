@@ -4,9 +4,9 @@
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use longshore_domain::job::kind::JobKind;
+use longshore_domain::standing::{self, Verdict};
 use longshore_kernel::migration::MIGRATIONS;
 use longshore_kernel::queue::{Queue, RedisState};
-use longshore_operate::standing::{self, Verdict};
 use longshore_testkit::little_redis::{LittleRedis, MAX_MEMORY};
 use longshore_testkit::services;
 use longshore_worker::dispatcher::{self, Controlled};

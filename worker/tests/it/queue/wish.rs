@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_domain::job::kind::JobKind;
+use longshore_domain::standing::queue;
 use longshore_kernel::migration::MIGRATIONS;
 use longshore_kernel::queue::{Queue, control};
 use longshore_kernel::services::Services;
-use longshore_operate::queue;
 use longshore_worker::dispatcher::{self, Controlled, obey};
 use longshore_worker::queue::{QueueControl, RedisStream};
 use serde_json::json;

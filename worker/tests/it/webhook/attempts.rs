@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use longshore_domain::standing::backlog;
 use longshore_domain::webhook::delivery::search;
 use longshore_domain::webhook::health::{self, exhausted};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::EventId;
-use longshore_operate::backlog;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::future::join_all;
+use longshore_domain::standing::backlog;
 use longshore_domain::webhook::lane::{self, Way};
 use longshore_domain::webhook::{delivery, subscription};
 use longshore_kernel::clock::Clock;
 use longshore_kernel::database::Database;
 use longshore_kernel::problem::QUOTA_REACHED;
-use longshore_operate::backlog;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};

@@ -2,12 +2,13 @@
 //!
 //! The index of orders by status begins with the organisation, so it is asked once for each organisation that has orders.
 
-use longshore_domain::list::fields::expedition::ExpeditionStatus as Status;
+use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::database::Database;
 use longshore_kernel::metrics::OrdersStanding;
 use longshore_kernel::problem::Problem;
 
-use super::COUNTED;
+/// Orders of a status that are counted.
+const COUNTED: i64 = 10_000;
 
 /// Statuses that are no end.
 const OPEN: [Status; 13] = [
@@ -34,7 +35,7 @@ const WAITING: [Status; 4] =
 const PASSED_OVER: i64 = 1_000;
 
 /// Reads the figures of all organisations.
-pub async fn read(db: &Database) -> Result<OrdersStanding, Problem> {
+pub(super) async fn read(db: &Database) -> Result<OrdersStanding, Problem> {
     let (counts, oldest, mark) = tokio::try_join!(count(db), oldest(db), oldest_mark(db))?;
     Ok(OrdersStanding { counts, oldest_seconds: oldest, oldest_mark_seconds: mark })
 }

@@ -1,7 +1,7 @@
 //! Who fills a queue that is behind (`docs/reference/attention.md#lines`). Organisations take turns, so a backlog delays first the
 //! organisation that has it; the operator still wants to know whose it is.
 
-use longshore_domain::webhook::lane::backlog::{Backlog, COUNTED};
+use crate::webhook::lane::backlog::{Backlog, COUNTED};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::{number, seconds};
@@ -10,8 +10,8 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
 
-use super::lines::LATE;
-use super::{Kind, Line, Owner, Severity};
+use super::service::LATE;
+use super::{Kind, Line, Owner, Page, Severity};
 use crate::standing::Standing;
 
 /// An organisation has a line if at least half of what waits is its own, and at least so much.
@@ -133,7 +133,7 @@ fn line(queue: Queue, oldest: f64, most: &Most) -> Option<Line> {
     );
     let subject = format!("{} {queue}", most.organisation_id);
     let owner = Owner::Organisation(most.organisation_id);
-    let page = format!("/console/organisation/{}", most.organisation_id);
+    let page = Page::Record("organisation", most.organisation_id.into());
     let line = Line::new(Kind::NoisyOrganisation, &subject, owner, sentence, page);
     Some(Line { severity: Severity::Warning, word: "busy", ..line })
 }

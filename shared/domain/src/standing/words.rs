@@ -3,8 +3,8 @@
 use longshore_kernel::figure::{number, stamp};
 use longshore_kernel::queue::Queue;
 
+use super::queue::Pause;
 use super::{Shown, Verdict};
-use crate::queue::Pause;
 
 impl Shown {
     /// A word for people.

@@ -4,8 +4,8 @@
 //! charts, which is easily overlooked. A trigger stores that time (migration 0010); the first worker that finds it expired
 //! resumes the queue, and the audit names the schedule.
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use longshore_kernel::answer::Answer;
+use chrono::{DateTime, Utc};
+use longshore_kernel::answer::{Answer, moment};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::input::{Given, Reader, Rule, int32, object, or_null, text};
@@ -190,9 +190,4 @@ async fn set(
         "concurrency": wish.concurrency,
     });
     change.answer(context.claim, Answer::shown(body.to_string())).await
-}
-
-/// A moment as answers have it: UTC, in microseconds.
-pub(crate) fn moment(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Micros, false)
 }

@@ -1,13 +1,14 @@
 //! The backlog of the service: for the metrics, and by the minute for charts.
 
-use crate::order::standing as orders;
-use longshore_domain::expedition::handover::lane as systems;
-use longshore_domain::job::backlog as jobs;
-use longshore_domain::webhook::lane::backlog as lanes;
+use crate::expedition::handover::lane as systems;
+use crate::job::backlog as jobs;
+use crate::webhook::lane::backlog as lanes;
 use longshore_kernel::activity;
 use longshore_kernel::metrics::Backlog;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+
+use super::orders;
 
 /// Days for which samples and counts are kept.
 const KEPT_DAYS: i32 = 8;

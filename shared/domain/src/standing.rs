@@ -1,6 +1,11 @@
 //! The state of the queues: their entries in Redis, their work in Postgres, and the settings of the operator. Redis may be
 //! empty, full or unavailable while work waits, so due work is read from Postgres.
+//!
+//! [`queue`] pauses, resumes and tunes them; [`backlog`] has the figures for metrics and charts, [`orders`] those of orders.
 
+pub mod backlog;
+mod orders;
+pub mod queue;
 mod verdict;
 mod words;
 
@@ -10,13 +15,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use longshore_domain::expedition::handover::lane as systems;
-use longshore_domain::job::dispatch;
+use crate::expedition::handover::lane as systems;
+use crate::job::dispatch;
+use longshore_kernel::answer::moment;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::control::{self, Wish};
 
-use crate::queue::{self, Pause, moment};
-use longshore_domain::webhook::lane::backlog::{self, Backlog};
+use self::queue::Pause;
+use crate::webhook::lane::backlog::{self as lanes, Backlog};
 use longshore_kernel::queue::{Queue, QueueStats, RedisHealth};
 use longshore_kernel::services::Services;
 
@@ -128,7 +134,7 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
         recorded(services),
         Box::pin(systems::backlog(&services.db)),
         dispatch::waiting(&services.db.main),
-        backlog::read(&services.db),
+        lanes::read(&services.db),
         asked,
         probed,
         queue::pauses(services),
