@@ -12,8 +12,8 @@ use nix::unistd::geteuid;
 
 use crate::run;
 
-/// The profile of the programs that `up`, `demo` and `chaos` run; `Cargo.toml` says what it is.
-pub(crate) const UP: &str = "up";
+/// The profile of the programs that `up`, `demo`, `chaos` and `test` run; `Cargo.toml` says what it is.
+pub(crate) const DEV: &str = "dev";
 
 /// The ports of `up`.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Place {
 
     /// The file of a program.
     pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
-        let folder = if profile == "dev" { "debug" } else { profile };
+        let folder = if profile == DEV { "debug" } else { profile };
         self.target.join(folder).join(name)
     }
 

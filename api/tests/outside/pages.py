@@ -122,7 +122,7 @@ class Page:
         for name in ["docs", "deploy", "docker-compose.yml", "Dockerfile"]:
             (work / name).symlink_to(ROOT / name)
         (work / "target").mkdir()
-        (work / "target/up").symlink_to(os.environ["PROGRAMS"])
+        (work / "target/debug").symlink_to(os.environ["PROGRAMS"])
         self.shell = Shell(folder)
         self.background, self.printed, self.ran, self.passed_over = {}, None, 0, []
 
