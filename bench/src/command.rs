@@ -5,18 +5,13 @@
 mod bare;
 mod bench;
 mod chaos;
-mod demo;
-mod environment;
 mod explain;
-mod seed;
-mod sink;
 mod with;
-mod wms;
 
 use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 
-/// Tools for Longshore: demo data, the demo, measurements, chaos, a sink for webhooks, a warehouse.
+/// Tools for Longshore: measurements and chaos.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-bench", version)]
 pub struct Cli {
@@ -26,10 +21,6 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Creates missing demo data and tokens, and writes them to a file.
-    Seed(Box<seed::Seed>),
-    /// Shows with the running service that no change is lost.
-    Demo(demo::Demo),
     /// Breaks every dependency of the service, and checks that each guarantee held.
     Chaos(chaos::Chaos),
     /// Measures the service.
@@ -41,10 +32,6 @@ enum Command {
     /// Serves the floor of a measurement over HTTP; started by the measurements.
     #[command(hide = true)]
     Bare(bare::Bare),
-    /// Receives webhooks and shows them.
-    Sink(sink::Sink),
-    /// Plays a warehouse: takes orders, shows each call, and reports what it does.
-    Wms(wms::Warehouse),
     /// Runs a command with a service of its own.
     With(with::With),
 }
@@ -57,15 +44,11 @@ impl Cli {
     pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<()>> {
         Box::pin(async {
             match self.command {
-                Command::Seed(seed) => seed.run().await,
-                Command::Demo(demo) => demo.run().await,
                 Command::Chaos(chaos) => chaos.run().await,
                 Command::Bench(bench) => bench.run().await,
                 Command::Compare(compare) => compare.run(),
                 Command::Explain(explain) => explain.run().await,
                 Command::Bare(bare) => bare.run().await,
-                Command::Sink(sink) => sink.run().await,
-                Command::Wms(wms) => wms.run().await,
                 Command::With(with) => with.run().await,
             }
         })

@@ -1,4 +1,4 @@
-//! `longshore-bench`: demo data, the demo, the measurements, a sink for webhooks, and a warehouse. `./dev` calls it.
+//! `longshore-bench`: the measurements and chaos. `./dev` calls it.
 
 #![expect(clippy::print_stderr, reason = "a program for people, who read it there")]
 

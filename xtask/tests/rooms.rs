@@ -15,6 +15,8 @@ const FLOORS: &[&[&str]] = &[
     &["account", "calling"],
     &["catalog", "partner", "shipping", "warehouse", "webhook"],
     &["expedition"],
+    &["standing"],
+    &["attention"],
 ];
 
 /// Every crate of the workspace, by its folder.
@@ -29,6 +31,7 @@ const CRATES: &[&str] = &[
     "api/http",
     "worker",
     "bench",
+    "bench/demo",
     "bench/stack",
     "bench/testkit",
     "xtask",

@@ -1,8 +1,8 @@
 //! Runs a command with a temporary service.
 
-use crate::api::Api;
 use anyhow::{bail, ensure};
 use clap::Args;
+use longshore_demo::api::Api;
 use longshore_domain::account::admin::{self, NewAdmin};
 use longshore_kernel::access::Role;
 use longshore_kernel::context::Origin;

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::floor::Psql;
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Products of a run: the maximum of a bulk call.
 const PRODUCTS: usize = 100_000;

@@ -23,7 +23,7 @@ use self::fill::Filled;
 use super::floor::Psql;
 use super::load::milliseconds;
 use super::{Effort, Floor, Reach, Row, median};
-use crate::site::operator_token;
+use longshore_demo::site::operator_token;
 
 /// The answers of a page that are measured.
 const ANSWERS: usize = 10;

@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::load::{self, runs};
 use super::meter::{self, Meter, Taken};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::api::Webhook;
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::api::Webhook;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Deliveries of a run, over all lanes.
 const DELIVERIES: usize = 50_000;

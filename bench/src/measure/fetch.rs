@@ -11,9 +11,9 @@ use super::floor::Psql;
 use super::load::{per_second, runs};
 use super::process::{forget_peak, peak};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::api::{Job, JobState};
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::api::{Job, JobState};
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Products of a run.
 const PRODUCTS: usize = 100_000;

@@ -14,7 +14,7 @@ use super::floor::Psql;
 use super::{Effort, Floor, Reach, Row, percentile};
 use crate::bare;
 use crate::bare::chain;
-use crate::site::Site;
+use longshore_demo::site::Site;
 
 /// Products of a run.
 const PRODUCTS: usize = 1_000;

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::process::{forget_peak, peak};
 use super::{Effort, Reach, Row};
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Products.
 const PRODUCTS: usize = 1_000_000;

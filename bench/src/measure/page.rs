@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::floor::Psql;
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::site::Site;
+use longshore_demo::site::Site;
 
 /// Pages of a run; the median counts.
 const PAGES: usize = 10;

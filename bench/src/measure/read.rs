@@ -4,9 +4,9 @@ use longshore_testkit::stack::Stack;
 
 use super::load::{self, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::api::Api;
 use crate::bare;
-use crate::site::Site;
+use longshore_demo::api::Api;
+use longshore_demo::site::Site;
 
 /// Requests of a run.
 const REQUESTS: usize = 30_000;

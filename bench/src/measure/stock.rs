@@ -9,8 +9,8 @@ use longshore_testkit::stack::Stack;
 use super::floor::Psql;
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Counts of a run.
 const COUNTS: usize = 100_000;

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::floor::{Psql, made_up};
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::api::JobState;
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::api::JobState;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Products of a run.
 const PRODUCTS: usize = 100_000;

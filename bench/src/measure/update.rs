@@ -12,8 +12,8 @@ use super::floor::Psql;
 use super::load::{self, runs};
 use super::meter::{self, Meter};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::catalogue::Catalogue;
-use crate::site::Site;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Updates of a run.
 const UPDATES: usize = 20_000;

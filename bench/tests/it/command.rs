@@ -101,7 +101,7 @@ async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
     let world = World::new().await;
     let shop = Receiver::start().await.unwrap();
     shop.answer("/broken", Answer::Status(500));
-    let api = longshore_bench::api::Api::new(&world.stack.base_url, &world.token).unwrap();
+    let api = longshore_demo::api::Api::new(&world.stack.base_url, &world.token).unwrap();
     let well = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/well")).await.unwrap();
     let broken = api.create_webhook(world.tenant.eshop.get(), "*", &shop.url("/broken")).await.unwrap();
 

@@ -2,10 +2,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use longshore_bench::api::JobState;
-use longshore_bench::catalogue::Catalogue;
-use longshore_bench::proof::Breaks as _;
-use longshore_bench::site::Site;
+use longshore_demo::api::JobState;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::proof::Breaks as _;
+use longshore_demo::site::Site;
 use longshore_testkit::receiver::{Answer, By, Document, Receiver};
 use longshore_testkit::stack::{Stack, StackSettings};
 use sqlx::{Connection as _, PgConnection};

@@ -2,10 +2,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use longshore_bench::catalogue::{Catalogue, Expected};
-use longshore_bench::orders::Orders;
-use longshore_bench::proof;
-use longshore_bench::site::{Site, operator_of};
+use longshore_demo::catalogue::{Catalogue, Expected};
+use longshore_demo::orders::Orders;
+use longshore_demo::proof;
+use longshore_demo::site::{Site, operator_of};
 use longshore_testkit::stack::{Stack, StackSettings};
 
 /// Runs the proof on a new stack, which is removed afterwards.

@@ -1,9 +1,9 @@
-//! `demo`, `bench` and `chaos`: commands of `longshore-bench`, built and given what they need.
+//! `demo`, `bench` and `chaos`: commands of `longshore-demo` and `longshore-bench`, built and given what they need.
 
 use std::fs;
 
 use crate::command::up::{PACKAGES, need_running};
-use crate::place::{Place, UP};
+use crate::place::{DEV, Place};
 use crate::run::{self, step, time};
 use crate::scratch::{Folder, Scratch};
 
@@ -13,6 +13,11 @@ const BENCH: &str = "longshore-bench";
 /// The profile of measurements: as optimised as Cargo makes it by default.
 const RELEASE: &str = "release";
 
+/// What measurements and chaos run.
+fn with_bench() -> Vec<&'static str> {
+    PACKAGES.into_iter().chain([BENCH]).collect()
+}
+
 /// The name of a file by the time of its run.
 fn dated(folder: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
     fs::create_dir_all(folder)?;
@@ -21,15 +26,15 @@ fn dated(folder: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
 
 pub(crate) fn demo(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     need_running(place)?;
-    run::run(&mut place.build(UP, &PACKAGES))?;
-    let mut demo = run::command(place.program(UP, BENCH));
+    run::run(&mut place.build(DEV, &PACKAGES))?;
+    let mut demo = run::command(place.program(DEV, "longshore-demo"));
     demo.arg("demo").arg("--env-file").arg(place.dev.join("env"));
     run::run(demo.arg("--worker-pid-file").arg(place.dev.join("worker.pid")).args(further))
 }
 
 pub(crate) fn bench(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     step("Building (release)");
-    run::run(&mut place.build(RELEASE, &PACKAGES))?;
+    run::run(&mut place.build(RELEASE, &with_bench()))?;
     let mut bench = run::command(place.program(RELEASE, BENCH));
     if let ["--compare", files @ ..] = further {
         return run::run(bench.arg("compare").args(files));
@@ -50,9 +55,9 @@ pub(crate) fn bench(place: &Place, further: &[&str]) -> anyhow::Result<()> {
 
 pub(crate) fn chaos(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     // The table measures.
-    let profile = if further.contains(&"--table") { RELEASE } else { UP };
+    let profile = if further.contains(&"--table") { RELEASE } else { DEV };
     step(&format!("Building ({profile}; the first time takes minutes)"));
-    run::run(&mut place.build(profile, &PACKAGES))?;
+    run::run(&mut place.build(profile, &with_bench()))?;
     run_chaos(place, profile, further)
 }
 

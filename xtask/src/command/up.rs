@@ -24,14 +24,14 @@ use longshore_stack::process::{self, Kept, Signal, Watch, alive, end_of, pid_in}
 use longshore_stack::redis;
 use nix::unistd::setsid;
 
-use crate::place::{Place, UP, random};
+use crate::place::{DEV, Place, random};
 use crate::run::{self, LOOK_AGAIN, step};
 use crate::scratch::psql as sql;
 
 /// The programs of `up`. Always the same packages: some of them alone would ask for other features of the dependencies,
 /// and so for all of those once more.
 pub(crate) const PACKAGES: [&str; 4] =
-    ["longshore-api", "longshore-cli", "longshore-worker", "longshore-bench"];
+    ["longshore-api", "longshore-cli", "longshore-worker", "longshore-demo"];
 
 /// The argument, and so the word in the command line, of the supervisor.
 const SUPERVISE: &str = "__supervise";
@@ -96,7 +96,7 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
     check_ports(place)?;
 
     step("Building (the first time takes minutes)");
-    run::run(&mut place.build(UP, &PACKAGES))?;
+    run::run(&mut place.build(DEV, &PACKAGES))?;
 
     // From here on, what was started is stopped again unless everything is.
     let mut guard = DownAtLast(Some(place));
@@ -104,7 +104,7 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
     let settings = settings(place, &servers)?;
 
     step("Migrating the database");
-    let mut migrate = run::command(place.program(UP, "longshore-api"));
+    let mut migrate = run::command(place.program(DEV, "longshore-api"));
     run::run(migrate.arg("migrate").envs(&settings).env("DATABASE_URL", &servers.database_as_owner))?;
 
     step("Starting api and worker");
@@ -120,7 +120,7 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
     }
 
     step("Creating demo data");
-    let mut seed = run::command(place.program(UP, "longshore-bench"));
+    let mut seed = run::command(place.program(DEV, "longshore-demo"));
     seed.arg("seed").arg("--env-file").arg(place.dev.join("env")).args(["--base-url", &place.base_url()]);
     let metrics = format!("http://127.0.0.1:{}/metrics", place.ports.worker);
     run::run(seed.args(["--worker-metrics-url", &metrics]).envs(&settings))?;
@@ -323,7 +323,7 @@ pub(crate) fn supervise(place: &Place) -> anyhow::Result<()> {
     let kept = programs.map(|(name, program, arguments)| {
         let (log, file) = (place.logs.join(format!("{name}.log")), place.dev.join(format!("{name}.pid")));
         let report = Report { name, file, log: log.clone(), pause: Duration::ZERO };
-        let program = place.program(UP, program);
+        let program = place.program(DEV, program);
         let command = move || {
             // With the settings of the service, which are those of this process.
             let mut command = Command::new(&program);
@@ -414,7 +414,7 @@ fn value<'e>(environment: &'e BTreeMap<String, String>, name: &str) -> anyhow::R
     environment.get(name).map(String::as_str).with_context(|| format!(".dev/env has no {name}"))
 }
 
-/// `.dev/env`, which `longshore-bench seed` writes: lines `NAME=value`, quoted for a shell where necessary.
+/// `.dev/env`, which `longshore-demo seed` writes: lines `NAME=value`, quoted for a shell where necessary.
 fn environment(place: &Place) -> anyhow::Result<BTreeMap<String, String>> {
     let text = fs::read_to_string(place.dev.join("env"));
     let text = text.context("nothing was started here; start it with ./dev up --detach")?;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use longshore_testkit::stack::Stack;
 use uuid::Uuid;
 
-use crate::api::JobState;
-use crate::catalogue::Catalogue;
 use crate::measure::Effort;
 use crate::measure::floor::Psql;
 use crate::measure::orders::page::orders;
-use crate::site::Site;
+use longshore_demo::api::JobState;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Jobs, and deliveries that have ended.
 const MILLION: usize = 1_000_000;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, percentile};
-use crate::site::Site;
+use longshore_demo::site::Site;
 
 /// Clients that send bodies of each kind, one after another.
 const CLIENTS: usize = 32;

@@ -8,11 +8,11 @@ use longshore_testkit::receiver::{Answer, Document, Receiver};
 use longshore_testkit::stack::Stack;
 
 use super::jobs::{HUNG, SYNCS, syncs};
-use crate::api::JobState;
-use crate::catalogue::Catalogue;
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, median};
-use crate::site::Site;
+use longshore_demo::api::JobState;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Slow feeds: more than the places of a worker.
 const DRIPPING: usize = 64;

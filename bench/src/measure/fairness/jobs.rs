@@ -7,10 +7,10 @@ use anyhow::{Context as _, ensure};
 use longshore_testkit::stack::Stack;
 use uuid::Uuid;
 
-use crate::catalogue::Catalogue;
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, median, percentile};
-use crate::site::Site;
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::Site;
 
 /// Waiting bulk jobs …
 const JOBS: usize = 150;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Effort, Floor, Reach, Row, percentile};
-use crate::site::Site;
+use longshore_demo::site::Site;
 
 /// Webhooks of the two organisations.
 const SLOW: usize = 900;

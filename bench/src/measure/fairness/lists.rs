@@ -14,7 +14,7 @@ use crate::measure::floor::Psql;
 use crate::measure::load::milliseconds;
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Effort, Floor, Reach, Row, percentile};
-use crate::site::Site;
+use longshore_demo::site::Site;
 
 /// Lists that one organisation requests in parallel and repeatedly.
 const LISTS: usize = 8;

@@ -8,10 +8,10 @@ use longshore_testkit::stack::Stack;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::api::{Job, JobState};
-use crate::catalogue::Catalogue;
 use crate::measure::floor::Psql;
-use crate::site::{Site, operator_of};
+use longshore_demo::api::{Job, JobState};
+use longshore_demo::catalogue::Catalogue;
+use longshore_demo::site::{Site, operator_of};
 
 /// A job that takes longer hangs.
 pub(super) const HUNG: Duration = Duration::from_mins(10);

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::depot::{Depot, HUNG, items};
-use crate::api::Api;
 use crate::measure::floor::Psql;
 use crate::measure::load::{per_second, rate, runs};
 use crate::measure::{Effort, Floor, Reach, Row, median};
-use crate::site::operator_of;
+use longshore_demo::api::Api;
+use longshore_demo::site::operator_of;
 
 /// Orders of a run.
 const ORDERS: usize = 10_000;

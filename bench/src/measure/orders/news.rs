@@ -11,7 +11,7 @@ use super::depot::{Depot, HUNG, items, succeeded};
 use crate::measure::floor::Psql;
 use crate::measure::load::{milliseconds, runs};
 use crate::measure::{Effort, Floor, Reach, Row, median};
-use crate::site::operator_of;
+use longshore_demo::site::operator_of;
 
 /// Reports of a run.
 const NEWS: usize = 100_000;

@@ -6,10 +6,10 @@ use anyhow::ensure;
 use longshore_testkit::stack::Stack;
 
 use super::depot::{Depot, HUNG, Wanted};
-use crate::api::JobState;
 use crate::measure::floor::Psql;
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, median};
+use longshore_demo::api::JobState;
 
 /// Orders that wait for goods that come, and that a count takes from.
 const WAITING: usize = 10_000;

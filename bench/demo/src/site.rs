@@ -67,7 +67,7 @@ pub async fn operator(services: &Services, base_url: &str) -> anyhow::Result<Api
 ///
 /// # Errors
 /// When it cannot be created.
-pub(crate) async fn operator_token(services: &Services) -> anyhow::Result<SecretString> {
+pub async fn operator_token(services: &Services) -> anyhow::Result<SecretString> {
     let new = NewToken {
         name: "operator of the demo".to_owned(),
         role: Role::Superadmin,

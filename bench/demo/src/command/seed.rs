@@ -73,7 +73,7 @@ impl Seed {
         environment.set("REDIS_URL", &self.redis.redis_url);
         let metrics = Metrics::new();
         let services = Services {
-            db: Database::connect_lazy(&self.database, "longshore-bench", Use::Work)?,
+            db: Database::connect_lazy(&self.database, "longshore-demo", Use::Work)?,
             queues: Queues::open(&self.redis)?,
             vault: Vault::new(&self.vault.encryption_key)?,
             objects: Objects::open(&self.objects)?,
