@@ -29,11 +29,11 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The programs that are running, and the signal that ended this one.
 #[derive(Debug)]
 struct Now {
-    group: Option<u32>,
+    groups: Vec<u32>,
     stopped: Option<Signal>,
 }
 
-static NOW: Mutex<Now> = Mutex::new(Now { group: None, stopped: None });
+static NOW: Mutex<Now> = Mutex::new(Now { groups: Vec::new(), stopped: None });
 
 fn now() -> MutexGuard<'static, Now> {
     NOW.lock().unwrap_or_else(PoisonError::into_inner)
@@ -82,21 +82,19 @@ pub(crate) fn listen() -> anyhow::Result<()> {
         // A second signal would leave things half removed, so only the first one counts.
         let first = signals.forever().next();
         let Some(Ok(signal)) = first.map(Signal::try_from) else { return };
-        let group = {
+        let all = |now: &Now, signal| now.groups.iter().for_each(|group| drop(signal_group(*group, signal)));
+        {
             let mut now = now();
             now.stopped = Some(signal);
-            // Its id is still in use: it is removed from here before it is released.
-            now.group.inspect(|group| drop(signal_group(*group, signal)))
-        };
+            // Their ids are still in use: they are removed from here before they are released.
+            all(&now, signal);
+        }
         main.unpark();
         let until = Instant::now() + PATIENCE;
-        while group.is_some() && now().group == group {
-            if Instant::now() >= until {
-                _ = now().group.map(|group| signal_group(group, Signal::SIGKILL));
-                return;
-            }
+        while Instant::now() < until {
             thread::sleep(LOOK_AGAIN);
         }
+        all(&now(), Signal::SIGKILL);
     });
     Ok(())
 }
@@ -123,12 +121,13 @@ pub(crate) fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
     }
     command.stdin(Stdio::null()).process_group(0);
     let (mut child, output) = tail::spawn(command).with_context(|| name(command))?;
-    now.group = Some(child.id());
+    let group = child.id();
+    now.groups.push(group);
     drop(now);
-    wait_unreaped(child.id());
+    wait_unreaped(group);
     let ended = {
         let mut now = self::now();
-        now.group = None;
+        now.groups.retain(|running| *running != group);
         child.wait()?
     };
     if let Some(output) = output {

@@ -1,9 +1,11 @@
 //! The last lines that a check printed, for the summary: the end of a long log shows why a check failed.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, PipeReader, Write as _, pipe, stdout};
+use std::mem;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -28,21 +30,34 @@ struct Kept {
     is_reason: bool,
 }
 
-/// The last lines of the check that runs.
-static LAST: Mutex<Option<VecDeque<Kept>>> = Mutex::new(None);
-
-fn last() -> MutexGuard<'static, Option<VecDeque<Kept>>> {
-    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+/// The output of a check.
+#[derive(Clone)]
+struct Output {
+    /// What each line begins with where it is printed, if others print at the same time.
+    name: Option<Arc<str>>,
+    last: Arc<Mutex<VecDeque<Kept>>>,
 }
 
-/// Keeps the last lines from now on.
-pub(crate) fn begin() {
-    *last() = Some(VecDeque::with_capacity(LINES));
+impl Output {
+    fn last(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+thread_local! {
+    /// The output of the check that this thread runs.
+    static OUTPUT: RefCell<Option<Output>> = const { RefCell::new(None) };
+}
+
+/// Keeps the last lines of what this thread runs from now on. A name is printed before each line.
+pub(crate) fn begin(name: Option<&str>) {
+    OUTPUT.set(Some(Output { name: name.map(Arc::from), last: Arc::default() }));
 }
 
 /// The last lines since [`begin`].
 pub(crate) fn end() -> Vec<String> {
-    last().take().unwrap_or_default().into_iter().map(|line| line.text).collect()
+    let Some(output) = OUTPUT.take() else { return Vec::new() };
+    mem::take(&mut *output.last()).into_iter().map(|line| line.text).collect()
 }
 
 /// The output of a program, which passes through here.
@@ -58,9 +73,7 @@ impl Through {
 
 /// Starts a program, whose output passes through here if lines are kept.
 pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Child, Option<Through>)> {
-    if last().is_none() {
-        return Ok((command.spawn()?, None));
-    }
+    let Some(output) = OUTPUT.with_borrow(Clone::clone) else { return Ok((command.spawn()?, None)) };
     let (reader, writer) = pipe().context("a pipe for the output")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let child = command.spawn();
@@ -69,28 +82,29 @@ pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Child, Option<Thro
     let child = child?;
     let (ended, wait) = mpsc::channel();
     thread::spawn(move || {
-        pass_on(reader);
+        pass_on(reader, &output);
         drop(ended);
     });
     Ok((child, Some(Through(wait))))
 }
 
-fn pass_on(reader: PipeReader) {
+fn pass_on(reader: PipeReader, output: &Output) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     let mut of_failed = 0;
     while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         // The program must not wait for a reader that has gone.
-        _ = stdout().write_all(&line);
+        _ = match &output.name {
+            Some(name) => stdout().write_all(&[name.as_bytes(), b" | ", line.as_slice()].concat()),
+            None => stdout().write_all(&line),
+        };
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         if text.starts_with("---- ") && text.ends_with(" stdout ----") {
             of_failed = OF_A_TEST;
         }
         let is_reason = text.ends_with("... FAILED") || of_failed > 0;
         of_failed = of_failed.saturating_sub(1);
-        if let Some(last) = last().as_mut() {
-            keep(last, Kept { text, is_reason });
-        }
+        keep(&mut output.last(), Kept { text, is_reason });
         line.clear();
     }
 }

@@ -1,22 +1,26 @@
 //! `test`: everything that continuous integration checks.
 //!
 //! [`CHECKS`] are the checks in their order. Each runs even if an earlier one failed; what they share (a migrated
-//! database, the programs of the service) is made when the first one needs it.
+//! database, the programs of the service) is made when the first one needs it. Those that only talk to a service, each to its
+//! own, run last and beside each other ([`Test::queue`]): they mostly wait.
 
 mod outside;
 mod service;
 
 use std::ffi::OsString;
 use std::fs;
+use std::mem;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 
 use crate::command::prepare;
 use crate::command::run::run_chaos;
-use crate::place::Place;
+use crate::place::{DEV, Place, setting};
 use crate::run::{self, step};
 use crate::scratch::Scratch;
 use crate::tail;
@@ -24,6 +28,12 @@ use crate::tools;
 
 /// A check, which fails only by a signal.
 type Check = fn(&mut Test) -> anyhow::Result<()>;
+
+/// A check that runs beside others.
+type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
+
+/// How many of those run at once.
+const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
 const CHECKS: [(&str, Check); 19] = [
@@ -48,6 +58,13 @@ const CHECKS: [(&str, Check); 19] = [
     ("units", service::units),
 ];
 
+/// What `--quick` runs.
+const QUICK: [&str; 5] = ["formatting", "shell", "migrations", "clippy", "tests"];
+
+/// Tests that run at once in a program. Most of the time they wait, for a lease or for a deadline; each has a dozen connections to
+/// Postgres, and some have many more.
+const TESTS_ABREAST: &str = "8";
+
 /// Postgres for tests: they are not about durability, and use many connections at once.
 const POSTGRES: [(&str, &str); 4] = [
     ("fsync", "off"),
@@ -67,6 +84,13 @@ pub(crate) struct Test<'p> {
     /// Folders of installed tools, to be added to the path.
     tools: Vec<PathBuf>,
     done: Vec<&'static str>,
+    queued: Mutex<Vec<Queued>>,
+    report: Mutex<Report>,
+}
+
+/// What became of the checks.
+#[derive(Debug, Default)]
+struct Report {
     results: Vec<String>,
     /// The failed checks, each with its error and the last lines of its output.
     failed: Vec<(String, Vec<String>)>,
@@ -79,6 +103,7 @@ pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
     while let Some(word) = given.next() {
         match *word {
             "--only" => only.push(*given.next().context("--only takes the name of a check")?),
+            "--quick" => only.extend(QUICK),
             folder if !folder.starts_with('-') && pictures.is_none() => {
                 pictures = Some(PathBuf::from(folder));
             }
@@ -93,31 +118,43 @@ pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
     if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
         bail!("there is no check {unknown}; there are {}", names.join(", "));
     }
-    let (scratch, tools, done, results) = (None, Vec::new(), Vec::new(), Vec::new());
-    let mut test = Test { place, pictures, scratch, tools, done, results, failed: Vec::new() };
+    let (scratch, tools, done, queued) = (None, Vec::new(), Vec::new(), Mutex::default());
+    let mut test = Test { place, pictures, scratch, tools, done, queued, report: Mutex::default() };
     for (name, check) in CHECKS {
         if only.is_empty() || only.contains(&name) {
             check(&mut test)?;
         }
     }
+    test.run_queued()?;
     step("Summary");
-    for result in &test.results {
+    let report = mem::take(&mut *lock(&test.report));
+    for result in &report.results {
         println!("{result}");
     }
-    for (failure, lines) in &test.failed {
+    for (failure, lines) in &report.failed {
         println!("\n{failure}; the last lines of it:\n{}", lines.join("\n"));
     }
     println!("\n{} s in all", started.elapsed().as_secs());
-    ensure!(test.failed.is_empty(), "not every check passed");
+    ensure!(report.failed.is_empty(), "not every check passed");
     Ok(())
 }
 
 impl Test<'_> {
     /// Runs one check and remembers its result. Only a signal is an error.
-    fn check(&mut self, name: &str, run: impl FnOnce(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fn check(&self, name: &str, run: impl FnOnce(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.check_as(name, None, run)
+    }
+
+    /// The same with a name for each line that it prints.
+    fn check_as(
+        &self,
+        name: &str,
+        before: Option<&str>,
+        run: impl FnOnce(&Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         step(name);
         let started = Instant::now();
-        tail::begin();
+        tail::begin(before);
         let ran = run(self);
         let lines = tail::end();
         run::check()?;
@@ -126,17 +163,38 @@ impl Test<'_> {
             Err(error) => {
                 let failure = format!("{name}: {error:#}");
                 eprintln!("{failure}");
-                self.failed.push((failure, lines));
+                lock(&self.report).failed.push((failure, lines));
                 "FAILED"
             }
         };
-        self.results.push(format!("{verdict:<6} {:4} s  {name}", started.elapsed().as_secs()));
+        lock(&self.report).results.push(format!("{verdict:<6} {:4} s  {name}", started.elapsed().as_secs()));
         Ok(())
     }
 
-    fn skip(&mut self, name: &str, reason: &str) {
+    /// Has a check run at the end, beside others.
+    fn queue(&mut self, name: &str, run: impl FnOnce(&Test<'_>) -> anyhow::Result<()> + Send + 'static) {
+        lock(&self.queued).push((name.to_owned(), Box::new(run)));
+    }
+
+    fn run_queued(&self) -> anyhow::Result<()> {
+        let queued = Mutex::new(mem::take(&mut *lock(&self.queued)).into_iter());
+        let next = || lock(&queued).next();
+        let run = || -> anyhow::Result<()> {
+            while let Some((name, run)) = next() {
+                self.check_as(&name, Some(&name), run)?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..ABREAST).map(|_| scope.spawn(run)).collect();
+            // a check does not panic: if one did, its thread would say so
+            running.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+        })
+    }
+
+    fn skip(&self, name: &str, reason: &str) {
         eprintln!("\n!!! SKIPPED: {name}: {reason}");
-        self.results.push(format!("skipped        {name} ({reason})"));
+        lock(&self.report).results.push(format!("skipped        {name} ({reason})"));
     }
 
     /// Whether this is the first call with a name.
@@ -185,7 +243,7 @@ impl Test<'_> {
 
     /// A program beside a service of its own.
     fn beside_service(&self) -> anyhow::Result<Command> {
-        let mut with = self.place.command(self.place.program("dev", "longshore-bench"));
+        let mut with = self.place.command(self.place.program(DEV, "longshore-bench"));
         with.env("DATABASE_URL", &self.started()?.database_url).env("PATH", self.path()?);
         with.env("PYTHONDONTWRITEBYTECODE", "1").env("RUST_BACKTRACE", "0").args(["with", "--"]);
         Ok(with)
@@ -197,6 +255,10 @@ impl Test<'_> {
         with.arg(interpreter).arg(self.place.root.join("api/tests/outside").join(script));
         Ok(with)
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn formatting(test: &mut Test) -> anyhow::Result<()> {
@@ -280,10 +342,14 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
     test.check("tests", |test| {
         let scratch = test.started()?;
         // Each test has a database of its own, which Postgres copies from this one: to migrate each takes longer than most tests.
-        let mut migrate = test.place.command(test.place.program("dev", "longshore-api"));
+        let mut migrate = test.place.command(test.place.program(DEV, "longshore-api"));
         run::run(migrate.arg("migrate").env("DATABASE_URL", scratch.url("template1")))?;
         let mut tests = test.place.cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
         tests.env("DATABASE_URL", &scratch.database_url).env("REDIS_URL", &scratch.redis_url);
+        tests.env(
+            "RUST_TEST_THREADS",
+            setting("RUST_TEST_THREADS").unwrap_or_else(|| TESTS_ABREAST.to_owned()),
+        );
         // Without backtraces, which would hide the message of a failed test.
         run::run(tests.env("PATH", test.path()?).env("RUST_BACKTRACE", "0"))
     })
@@ -294,7 +360,14 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
 fn optimised(test: &mut Test) -> anyhow::Result<()> {
     test.check("optimised code", |test| {
         let mut build = test.place.cargo(&["build", "--locked", "--workspace", "--lib"]);
-        build.args(["--exclude", "longshore-bench", "--exclude", "longshore-testkit"]);
+        build.args([
+            "--exclude",
+            "longshore-bench",
+            "--exclude",
+            "longshore-demo",
+            "--exclude",
+            "longshore-testkit",
+        ]);
         build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").env("CARGO_INCREMENTAL", "0");
         run::run(build.env("RUSTC_WORKSPACE_WRAPPER", test.place.root.join("xtask/rustc-without-llvm")))
     })
@@ -303,7 +376,7 @@ fn optimised(test: &mut Test) -> anyhow::Result<()> {
 /// A little more than a minute of faults; a failing run names its seed.
 fn chaos(test: &mut Test) -> anyhow::Result<()> {
     test.need_programs()?;
-    test.check("chaos", |test| run_chaos(test.place, "dev", &[]))
+    test.check("chaos", |test| run_chaos(test.place, DEV, &[]))
 }
 
 /// Copies a folder.

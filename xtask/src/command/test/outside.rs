@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 
 use super::Test;
-use crate::place::setting;
+use crate::place::{DEV, setting};
 use crate::run;
 use crate::tools::{self, have};
 
@@ -29,9 +29,11 @@ pub(super) fn document(test: &mut Test) -> anyhow::Result<()> {
         return Ok(());
     };
     test.need_programs()?;
-    test.check("the document, from outside", |test| run::run(&mut test.outside(&python, "document.py")?))?;
     let seconds = setting("LONGSHORE_DEV_FUZZ_SECONDS").unwrap_or_else(|| FUZZ.to_owned());
-    test.check("schemathesis", |test| run::run(test.outside(&python, "fuzz.py")?.arg(seconds)))
+    let fuzzing = python.clone();
+    test.queue("schemathesis", move |test| run::run(test.outside(&fuzzing, "fuzz.py")?.arg(seconds)));
+    test.queue("document", move |test| run::run(&mut test.outside(&python, "document.py")?));
+    Ok(())
 }
 
 /// Clients of five generators, each of which drives the service; and a linter of the document.
@@ -66,9 +68,10 @@ pub(super) fn clients(test: &mut Test) -> anyhow::Result<()> {
         run::run(redocly.arg("api/openapi.json"))
     })?;
     test.need_programs()?;
-    test.check("generated clients", |test| {
+    test.queue("generated clients", move |test| {
         run::run(test.outside(&python, "clients.py")?.args(clients).env("CLIENT_TOOLS", &npm))
-    })
+    });
+    Ok(())
 }
 
 pub(super) fn console(test: &mut Test) -> anyhow::Result<()> {
@@ -84,11 +87,12 @@ pub(super) fn console(test: &mut Test) -> anyhow::Result<()> {
         ("the pages at /docs, in a browser", "console/docs.mjs"),
         ("the console, in a browser", "console/run.mjs"),
     ] {
-        test.check(name, |test| {
+        let (npm, chromium) = (npm.clone(), chromium.clone());
+        test.queue(name, move |test| {
             let mut node = test.outside("node", script)?;
             node.args(&test.pictures).env("CONSOLE_TOOLS", &npm).env("CHROMIUM", &chromium);
             run::run(&mut node)
-        })?;
+        });
     }
     Ok(())
 }
@@ -101,7 +105,8 @@ pub(super) fn monitoring(test: &mut Test) -> anyhow::Result<()> {
     };
     test.tools.extend(folder);
     test.need_programs()?;
-    test.check(name, |test| run::run(&mut test.outside("python3", "monitoring.py")?))
+    test.queue(name, |test| run::run(&mut test.outside("python3", "monitoring.py")?));
+    Ok(())
 }
 
 /// The pages whose commands are run, besides those in the folders below.
@@ -130,7 +135,7 @@ pub(super) fn pages(test: &mut Test) -> anyhow::Result<()> {
     test.need_programs()?;
     test.check("settings in docs/operating.md", |test| {
         let mut settings = test.place.command("python3");
-        let programs = test.place.program("dev", "");
+        let programs = test.place.program(DEV, "");
         run::run(settings.arg("api/tests/outside/settings.py").env("PROGRAMS", programs))
     })?;
     let mut pages = PAGES.map(PathBuf::from).to_vec();
@@ -147,11 +152,11 @@ pub(super) fn pages(test: &mut Test) -> anyhow::Result<()> {
         pages.extend(found);
     }
     for page in pages {
-        test.check(&page.display().to_string(), |test| {
-            run::run(test.outside("python3", "pages.py")?.arg(&page))
-        })?;
+        let name = page.display().to_string();
+        test.queue(&name, move |test| run::run(test.outside("python3", "pages.py")?.arg(&page)));
     }
-    test.check("receivers of docs/quick-start/eshop.md", |test| {
+    test.queue("receivers of docs/quick-start/eshop.md", |test| {
         run::run(&mut test.outside("python3", "receivers.py")?)
-    })
+    });
+    Ok(())
 }

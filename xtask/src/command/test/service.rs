@@ -7,6 +7,7 @@ use longshore_stack::port::on_free_port;
 use longshore_stack::postgres::Cluster;
 
 use super::{Test, copy};
+use crate::place::DEV;
 use crate::run;
 use crate::tools::{have, install_optional};
 
@@ -80,7 +81,7 @@ pub(super) fn units(test: &mut Test) -> anyhow::Result<()> {
     test.check(name, |test| {
         let folder = test.started()?.folder.path().join("units");
         fs::create_dir_all(&folder)?;
-        let programs = test.place.program("dev", "");
+        let programs = test.place.program(DEV, "");
         let mut units = Vec::new();
         for entry in fs::read_dir(test.place.root.join("deploy/systemd"))? {
             let file = entry?.path();
