@@ -15,6 +15,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::id;
 use crate::stock_advice::{MIGRATIONS, World};
+use crate::support::strangers;
 
 const PATH: &str = "/api/audit";
 
@@ -24,9 +25,9 @@ async fn actions(world: &World, token: &str, body: Value) -> Vec<String> {
     results.iter().map(|record| record["action"].as_str().unwrap().to_owned()).collect()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_is_audited_with_who_what_when_and_why(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_change_is_audited_with_who_what_when_and_why() {
+    let world = World::new(&strangers().await).await;
     let product = world.add("sku", json!({})).await;
     let call = [("x-request-id", "why-1")];
     let path = format!("/api/product/{product}");
@@ -69,9 +70,9 @@ async fn a_change_is_audited_with_who_what_when_and_why(_: PgPoolOptions, option
     assert_eq!(refused.expect(400).violations(), ["criteria.changes.weight unknown_field"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_role_reads_as_far_as_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_role_reads_as_far_as_the_table_says() {
+    let world = World::new(&strangers().await).await;
     world.add("ours", json!({})).await;
     world.stranger().await;
     let api = &world.api;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 /// A resource of the table of `docs/reference/roles.md#permissions`.
 pub(crate) struct Kind {
@@ -134,9 +135,9 @@ async fn a_record_is_created_read_changed_and_audited(_: PgPoolOptions, options:
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_role_may_do_what_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn each_role_may_do_what_the_table_says() {
+    let api = Api::new(&strangers().await).await;
     let mut number = 1;
     for kind in KINDS {
         let path = format!("/api/{}", kind.name);
@@ -178,9 +179,9 @@ async fn each_role_may_do_what_the_table_says(_: PgPoolOptions, options: PgConne
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn all_violations_of_a_body_are_reported_at_once() {
+    let api = Api::new(&strangers().await).await;
     for (number, kind) in (1..).zip(KINDS) {
         let path = format!("/api/{}", kind.name);
         let refused =
@@ -213,9 +214,9 @@ async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_record_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_record_of_another_organisation_is_not_found() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
     for (number, kind) in (1..).zip(KINDS) {
@@ -255,9 +256,9 @@ async fn a_record_of_another_organisation_is_not_found(_: PgPoolOptions, options
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_idempotency_key_creates_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn an_idempotency_key_creates_once() {
+    let api = Api::new(&strangers().await).await;
     for (number, kind) in (1..).zip(KINDS) {
         let path = format!("/api/{}", kind.name);
         let body = body(&api, &api.tenant, kind, number).await;

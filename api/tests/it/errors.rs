@@ -10,15 +10,16 @@ use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use crate::support::strangers;
 use crate::support::{Api, Reply};
 
 mod together;
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_unknown_path_has_the_one_error_shape(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn an_unknown_path_has_the_one_error_shape() {
+    let api = Api::new(&strangers().await).await;
     let request =
         Request::builder().uri("/api/nothing").header("x-request-id", "mine-1").body(Body::empty()).unwrap();
     let reply = api.send(request).await.expect(404);
@@ -33,9 +34,9 @@ async fn an_unknown_path_has_the_one_error_shape(_: PgPoolOptions, options: PgCo
     assert_eq!(body["violations"], serde_json::json!([]));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_violation_shows_the_value_that_it_refuses() {
+    let api = Api::new(&strangers().await).await;
     let long = "ü".repeat(300);
     let body = json!({
         "organisation": "mine", "eshops": [api.tenant.eshop, "x", 7.5], "productSku": "", "name": long, "weight": -1,
@@ -88,12 +89,9 @@ async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: 
     assert_eq!(refused["parameters"], json!({"{{ value }}": "7"}));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn at_most_a_hundred_violations_are_listed_and_the_others_counted(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn at_most_a_hundred_violations_are_listed_and_the_others_counted() {
+    let api = Api::new(&strangers().await).await;
     let ids: Vec<String> = (0..250).map(|n| format!("MUG-{n}")).collect();
     let reply = api.put(&api.user, "/api/product/activate", json!(ids)).await.expect(400).json();
     assert_eq!(reply["violations"].as_array().unwrap().len(), 100);
@@ -145,9 +143,9 @@ async fn a_refused_secret_is_never_shown(_: PgPoolOptions, options: PgConnectOpt
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_invalid_request_id_is_replaced(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn an_invalid_request_id_is_replaced() {
+    let api = Api::new(&strangers().await).await;
     for id in ["a b", "<script>", &"x".repeat(65)] {
         let request =
             Request::builder().uri("/health/live").header("x-request-id", id).body(Body::empty()).unwrap();
@@ -157,9 +155,9 @@ async fn an_invalid_request_id_is_replaced(_: PgPoolOptions, options: PgConnectO
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_problem_has_a_page_that_explains_it(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn every_problem_has_a_page_that_explains_it() {
+    let api = Api::new(&strangers().await).await;
     for kind in longshore_kernel::problem::ALL {
         let page = api.get("", &format!("/problems/{}", kind.code)).await.expect(200).json();
         assert_eq!(page["status"], kind.status);
@@ -168,9 +166,9 @@ async fn every_problem_has_a_page_that_explains_it(_: PgPoolOptions, options: Pg
     api.get("", "/problems/nonsense").await.expect(404);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn http_itself_is_answered_in_the_same_shape(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn http_itself_is_answered_in_the_same_shape() {
+    let api = Api::new(&strangers().await).await;
     let user = api.user.clone();
 
     let reply = api.call_with(&user, Method::PATCH, "/api/product/list", Value::Null, &[]).await.expect(405);
@@ -203,9 +201,9 @@ async fn http_itself_is_answered_in_the_same_shape(_: PgPoolOptions, options: Pg
     assert_eq!(reply.json()["code"], "malformed_body");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_request_without_a_valid_token_is_asked_for_one(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_request_without_a_valid_token_is_asked_for_one() {
+    let api = Api::new(&strangers().await).await;
     for token in ["", "lsh_nonsense", "nonsense", &api.user[..api.user.len() - 1]] {
         let reply = api.post(token, "/api/product/list", Value::Null).await.expect(401);
         assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{token}");
@@ -233,9 +231,9 @@ async fn a_revoked_or_expired_token_is_invalid(_: PgPoolOptions, options: PgConn
     api.post(&api.connector, "/api/product/list", Value::Null).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_postgres_a_request_may_be_repeated_later(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn without_postgres_a_request_may_be_repeated_later() {
+    let api = Api::new(&strangers().await).await;
     api.services.db.close().await;
     let reply = api.post(&api.user, "/api/product/list", Value::Null).await.expect(503);
     assert_eq!(reply.json()["code"], "unavailable");
@@ -302,12 +300,9 @@ impl Refused {
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let refused = Refused::new(options).await;
+#[tokio::test]
+async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds() {
+    let refused = Refused::new(strangers().await).await;
     // full disk, no memory, too many locks, idle session time-out, disk failure
     for code in ["53100", "53200", "53400", "25P03", "58030"] {
         refused.by(code).await;
@@ -315,12 +310,9 @@ async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds(
     refused.mended().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let refused = Refused::new(options).await;
+#[tokio::test]
+async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds() {
+    let refused = Refused::new(strangers().await).await;
     // a deadlock, a serialization failure, a lock time-out (if the operator limits the wait)
     for code in ["40P01", "40001", "55P03"] {
         let problem = refused.by(code).await;
@@ -329,12 +321,9 @@ async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds(
     refused.mended().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_whose_statement_is_cancelled_may_be_repeated_and_then_succeeds(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let refused = Refused::new(options).await;
+#[tokio::test]
+async fn a_change_whose_statement_is_cancelled_may_be_repeated_and_then_succeeds() {
+    let refused = Refused::new(strangers().await).await;
     let problem = refused.by("57014").await;
     let detail = "the request took too long or was cancelled; try again in a moment";
     assert_eq!(problem["detail"], detail);

@@ -18,6 +18,7 @@ use tower::ServiceExt as _;
 use crate::console::Browser;
 use crate::list::fixture::store_many;
 use crate::product::{MIGRATIONS, World};
+use crate::support::strangers;
 use crate::support::{Api, Reply};
 
 const GZIP: (&str, &str) = ("accept-encoding", "gzip");
@@ -42,9 +43,9 @@ async fn list(api: &Api, accept: &str) -> Reply {
     api.call_with(&api.user, Method::POST, "/api/product/list", body, &accept).await.expect(200)
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_is_sent_in_the_coding_that_the_client_prefers(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_list_is_sent_in_the_coding_that_the_client_prefers() {
+    let api = Api::new(&strangers().await).await;
     store_many(&api, 300).await;
     let plain = list(&api, "identity").await;
     assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
@@ -70,12 +71,9 @@ async fn a_list_is_sent_in_the_coding_that_the_client_prefers(_: PgPoolOptions, 
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn small_or_compressed_answers_and_those_with_a_form_token_are_not_compressed(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn small_or_compressed_answers_and_those_with_a_form_token_are_not_compressed() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let id = world.add("A", json!({})).await;
     let product =
@@ -111,9 +109,9 @@ async fn small_or_compressed_answers_and_those_with_a_form_token_are_not_compres
     assert_eq!(problem["code"], "invalid_data");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn head_answers_like_get_without_the_content(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn head_answers_like_get_without_the_content() {
+    let api = Api::new(&strangers().await).await;
     for accept in ["identity", "gzip"] {
         let accept = [("accept-encoding", accept)];
         let get = api.call_with("", Method::GET, "/openapi.json", Value::Null, &accept).await.expect(200);
@@ -171,16 +169,13 @@ async fn a_streamed_list_is_sent_piece_by_piece_and_one_that_breaks_off_is_incom
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+#[tokio::test]
+async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there() {
     use futures::channel::mpsc;
     use http::header::CONTENT_TYPE;
     use longshore_http::middleware::compress;
 
-    drop(options);
+    drop(strangers().await);
     let (sender, receiver) = mpsc::unbounded::<Result<String, std::io::Error>>();
     let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
     let service = axum::Router::new()
@@ -209,12 +204,9 @@ async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there(
     assert_eq!(decoder.finish().unwrap(), b"first,second");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_version_that_the_caller_already_has_is_not_sent_again(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_version_that_the_caller_already_has_is_not_sent_again() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let id = world.add("A", json!({})).await;
     let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
@@ -267,9 +259,9 @@ async fn a_version_that_the_caller_already_has_is_not_sent_again(
     api.call_with(&api.user, Method::GET, &path, Value::Null, &known).await.expect(404);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn records_with_observed_values_are_sent_each_time(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn records_with_observed_values_are_sent_each_time() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let webhook = world.webhook(api.tenant.eshop.get(), "*").await;
     let prefer = [("prefer", "respond-async")];
@@ -293,9 +285,9 @@ async fn records_with_observed_values_are_sent_each_time(_: PgPoolOptions, optio
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn options_returns_the_methods_of_a_path_without_a_token(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn options_returns_the_methods_of_a_path_without_a_token() {
+    let api = Api::new(&strangers().await).await;
     let ask = async |path: &str| {
         api.send(Request::builder().method("OPTIONS").uri(path).body(Body::empty()).unwrap()).await
     };
@@ -335,11 +327,11 @@ async fn preflight(api: &Api, origin: &str, path: &str) -> Reply {
     api.send(request.body(Body::empty()).unwrap()).await
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_of_an_allowed_origin_may_call(_: PgPoolOptions, options: PgConnectOptions) {
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_may_call() {
     const OURS: &str = "https://app.example";
     const ALLOWED: &str = "access-control-allow-origin";
-    let api = open_to(&options, "https://app.example,http://localhost:3000").await;
+    let api = open_to(&strangers().await, "https://app.example,http://localhost:3000").await;
     let asked = preflight(&api, OURS, "/api/product/list").await.expect(200);
     assert_eq!(asked.header(ALLOWED), Some(OURS));
     for (name, contains) in [
@@ -427,12 +419,9 @@ async fn answers_of_the_api_are_not_cached_and_browsers_do_not_guess_their_type(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refusal_before_the_body_was_read_closes_the_connection(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_refusal_before_the_body_was_read_closes_the_connection() {
+    let api = Api::new(&strangers().await).await;
     let supplier = json!({"organisation": api.tenant.organisation, "name": "Rope & Co"});
     let refused = api.post(&api.viewer, "/api/supplier", supplier.clone()).await.expect(403);
     assert_eq!(refused.header("connection"), Some("close"));
@@ -444,9 +433,9 @@ async fn a_refusal_before_the_body_was_read_closes_the_connection(
     assert_eq!(api.post(&api.user, "/api/supplier", supplier).await.expect(201).header("connection"), None);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_process_that_stops_is_not_ready_but_still_serves(_: PgPoolOptions, options: PgConnectOptions) {
-    let services = services::for_test(&options).unwrap();
+#[tokio::test]
+async fn a_process_that_stops_is_not_ready_but_still_serves() {
+    let services = services::for_test(&strangers().await).unwrap();
     let app = App::new(services.clone());
     let mut api = Api::over(services).await;
     api.serve(app.clone());

@@ -16,6 +16,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tempfile::TempDir;
 
 use crate::product::MIGRATIONS;
+use crate::support::strangers;
 use crate::support::{Api, Reply};
 
 mod bucket;
@@ -218,9 +219,9 @@ async fn each_change_of_images_is_audited_and_sent(_: PgPoolOptions, options: Pg
     assert_eq!(events[0]["id"], world.product.as_str());
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_bytes_of_an_image_decide_not_its_name(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_bytes_of_an_image_decide_not_its_name() {
+    let world = World::new(&strangers().await).await;
     let svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>";
     assert_eq!(world.put(svg).await.expect(400).violations(), ["data unsupported_image"]);
     assert_eq!(world.form(&[("image", svg)]).await.expect(400).violations(), ["image unsupported_image"]);
@@ -234,9 +235,9 @@ async fn the_bytes_of_an_image_decide_not_its_name(_: PgPoolOptions, options: Pg
     assert_eq!((world.files(), world.images().await), (0, json!([])));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_form_has_exactly_one_file(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_form_has_exactly_one_file() {
+    let world = World::new(&strangers().await).await;
     for (parts, named) in
         [(["image", "image"], "image"), (["image", "file"], "file"), (["file", "image"], "image")]
     {
@@ -247,9 +248,9 @@ async fn a_form_has_exactly_one_file(_: PgPoolOptions, options: PgConnectOptions
     world.form(&[("image", PNG), ("title", b"a mug"), ("title", b"a cup")]).await.expect(201);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn ten_mebibytes_are_accepted_and_one_byte_more_is_not(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn ten_mebibytes_are_accepted_and_one_byte_more_is_not() {
+    let world = World::new(&strangers().await).await;
     let (fits, too_large) = (png_of(LARGEST), png_of(LARGEST + 1));
     assert_eq!(world.put(&fits).await.expect(201).json()["size"], LARGEST);
     assert_eq!(world.form(&[("image", &fits)]).await.expect(201).json()["size"], LARGEST);
@@ -267,9 +268,9 @@ async fn ten_mebibytes_are_accepted_and_one_byte_more_is_not(_: PgPoolOptions, o
     world.api.send(request).await.expect(413);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn incomplete_and_invalid_forms_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn incomplete_and_invalid_forms_are_refused() {
+    let world = World::new(&strangers().await).await;
     let cut = b"--lines\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\n\x89PNG".to_vec();
     for (content_type, body) in [
         ("multipart/form-data; boundary=lines", cut),
@@ -304,9 +305,9 @@ async fn a_product_has_at_most_twenty_images_even_with_concurrent_uploads(
     world.put(PNG).await.expect(201);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn images_are_visible_to_callers_who_may_see_the_product(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn images_are_visible_to_callers_who_may_see_the_product() {
+    let world = World::new(&strangers().await).await;
     let url = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
     let deleted = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
     world.api.delete(&world.api.user, &deleted).await.expect(204);
@@ -331,9 +332,9 @@ async fn images_are_visible_to_callers_who_may_see_the_product(_: PgPoolOptions,
     world.api.get(&world.api.user, &url).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_upload_with_its_key_is_one_image(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_repeated_upload_with_its_key_is_one_image() {
+    let world = World::new(&strangers().await).await;
     let mut ids = Vec::new();
     for _ in 0..2 {
         let mut request = world.request(&[("image", PNG)]);

@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 struct World {
     api: Api,
@@ -102,9 +103,9 @@ async fn a_setting_is_created_read_replaced_and_deleted(_: PgPoolOptions, option
     world.get().await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn masked_credentials_that_come_back_keep_the_stored_ones(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn masked_credentials_that_come_back_keep_the_stored_ones() {
+    let world = World::new(&strangers().await).await;
     let mut body = world.full();
     body["credentials"]["token"] = json!("***");
     assert_eq!(world.store(body.clone()).await.expect(400).violations(), ["credentials.token required"]);
@@ -130,9 +131,9 @@ async fn masked_credentials_that_come_back_keep_the_stored_ones(_: PgPoolOptions
     assert_eq!(world.store(moved).await.expect(400).violations(), ["credentials.password required"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn all_violations_are_reported_at_once() {
+    let world = World::new(&strangers().await).await;
     let stranger = Tenant::create(&world.api.services, "Other").await.unwrap();
     let own = &world.api.tenant;
     for (body, expected) in [
@@ -225,9 +226,9 @@ async fn credentials_that_do_not_decrypt_or_parse_are_422_until_they_are_stored_
     world.api.delete(&world.api.user, &world.path).await.expect(204);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_setting_requires_permission(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_setting_requires_permission() {
+    let world = World::new(&strangers().await).await;
     world.store(world.full()).await.expect(200);
     let services = &world.api.services;
     let stranger = Tenant::create(services, "Other").await.unwrap();
@@ -283,9 +284,9 @@ async fn each_change_is_audited_without_its_secrets(_: PgPoolOptions, options: P
     assert!(!world.value("SELECT jsonb_agg(to_jsonb(a)) FROM audit a").await.to_string().contains("hush"));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_supports_if_match_and_idempotency_keys(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_update_supports_if_match_and_idempotency_keys() {
+    let world = World::new(&strangers().await).await;
     let key = [("idempotency-key", "once")];
     for tag in ["\"0\"", "\"1\"", "*"] {
         // there is none yet

@@ -1,5 +1,7 @@
 //! The service under test: its router over the database of one test, called without a socket.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use http::header::HOST;
@@ -19,11 +21,14 @@ use longshore_kernel::access::Role;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::JobId;
+use longshore_kernel::migration::{self, MIGRATIONS};
 use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
+use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 
 /// Runs a job that sends deliveries again to its end, like a worker.
@@ -57,6 +62,28 @@ pub async fn send_again(services: &Services, job: JobId) {
         assert_eq!(held.unwrap(), Hold::Kept, "no other worker runs here");
         change.commit().await.unwrap();
     }
+}
+
+/// The database of the tests that need none of their own, for which it is made anew: each has an organisation of its own, among
+/// those of the others.
+pub async fn strangers() -> PgConnectOptions {
+    static SHARED: OnceCell<PgConnectOptions> = OnceCell::const_new();
+    SHARED.get_or_init(create_shared).await.clone()
+}
+
+async fn create_shared() -> PgConnectOptions {
+    const NAME: &str = "longshore_strangers";
+    let settings = services::database_settings().unwrap();
+    let server: PgConnectOptions = settings.database_url.parse().unwrap();
+    let mut connection = PgConnection::connect_with(&server).await.unwrap();
+    for statement in
+        ["DROP DATABASE IF EXISTS longshore_strangers WITH (FORCE)", "CREATE DATABASE longshore_strangers"]
+    {
+        sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+    }
+    let shared = server.database(NAME);
+    migration::migrate_by(&MIGRATIONS, &shared, Duration::from_secs(30)).await.unwrap();
+    shared
 }
 
 /// The service, with one tenant and a token of each role.

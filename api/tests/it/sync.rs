@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::product::{MIGRATIONS, World};
 use crate::support::Reply;
+use crate::support::strangers;
 
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 const STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
@@ -50,9 +51,9 @@ async fn jobs(world: &World) -> i64 {
     world.count("SELECT count(*) FROM job").await
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn both_forms_answer_with_a_job_of_the_eshop(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn both_forms_answer_with_a_job_of_the_eshop() {
+    let world = World::new(&strangers().await).await;
     let tenant = &world.api.tenant;
     let rows = [json!({"productSku": "A0", "name": "Anchor"}), json!({"productSku": 1})];
     let document = json!({"eshop": tenant.eshop, "inventoryId": "1", "products": rows});
@@ -82,9 +83,9 @@ async fn both_forms_answer_with_a_job_of_the_eshop(_: PgPoolOptions, options: Pg
     assert_eq!(reply.header("preference-applied"), Some("respond-async"));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_without_rows_has_ended_already(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_sync_without_rows_has_ended_already() {
+    let world = World::new(&strangers().await).await;
     let document = json!({"eshop": world.api.tenant.eshop, "products": []}).to_string();
     for (content_type, body) in [("application/json", document), ("application/x-ndjson", stream(&world, 0))]
     {
@@ -131,9 +132,9 @@ async fn a_document_that_breaks_a_rule_is_refused_with_the_path(_: PgPoolOptions
     assert_eq!(jobs(&world).await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_unreadable_document_is_a_client_error(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_unreadable_document_is_a_client_error() {
+    let world = World::new(&strangers().await).await;
     let nested = format!(r#"{{"eshop": {}{}, "products": []}}"#, "[".repeat(200), "]".repeat(200));
     for body in [
         b"".as_slice(),
@@ -155,9 +156,9 @@ async fn an_unreadable_document_is_a_client_error(_: PgPoolOptions, options: PgC
     assert_eq!(jobs(&world).await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_row_is_at_most_a_mebibyte_in_both_forms() {
+    let world = World::new(&strangers().await).await;
     let eshop = world.api.tenant.eshop;
     // the rest of the row counts, too
     let row = |bytes: usize| json!({"name": "x".repeat(bytes - r#"{"name":""}"#.len())});
@@ -179,9 +180,9 @@ async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: Pg
     assert_eq!(jobs(&world).await, 2);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_without_a_valid_header_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_stream_without_a_valid_header_is_refused() {
+    let world = World::new(&strangers().await).await;
     let (stranger, _) = world.stranger().await;
     for body in ["", "\n \r\n", "eshop\n", "{\"eshop\":\n", " \u{feff}{}\n"] {
         let reply = lines(&world, body).await.expect(400);
@@ -201,12 +202,9 @@ async fn a_stream_without_a_valid_header_is_refused(_: PgPoolOptions, options: P
     assert_eq!(jobs(&world).await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_refusal_of_a_stream_that_begins_with_a_row_explains_the_header(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_refusal_of_a_stream_that_begins_with_a_row_explains_the_header() {
+    let world = World::new(&strangers().await).await;
     let reply = lines(&world, "{\"productSku\":\"A0\",\"name\":\"Anchor\"}\n").await.expect(400).json();
     let detail = "eshop is required: the first line must be the header, such as {\"eshop\": …}, and 2 more";
     assert_eq!(reply["detail"], detail);
@@ -215,12 +213,9 @@ async fn the_refusal_of_a_stream_that_begins_with_a_row_explains_the_header(
     assert_eq!(wrong["violations"][0]["parameters"], json!({"{{ value }}": "mine"}));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_of_rows_has_several_names_and_may_begin_with_a_byte_order_mark(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_stream_of_rows_has_several_names_and_may_begin_with_a_byte_order_mark() {
+    let world = World::new(&strangers().await).await;
     let marked = format!("\u{feff}{}", stream(&world, 2));
     for name in [
         "application/x-ndjson",
@@ -279,9 +274,9 @@ async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgCon
     assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_stream_returns_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_repeated_stream_returns_the_same_job() {
+    let world = World::new(&strangers().await).await;
     let once = async |key: &str, body: Vec<u8>| {
         send(&world, PRODUCTS, "application/x-ndjson", body, &[("idempotency-key", key)]).await
     };
@@ -333,9 +328,9 @@ async fn a_second_stream_with_the_key_of_one_being_received_is_refused_at_once(
     assert_eq!(jobs(&world).await, 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_requires_permission_and_the_callers_own_eshop(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_sync_requires_permission_and_the_callers_own_eshop() {
+    let world = World::new(&strangers().await).await;
     let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();
     let second = world.eshop().await;
     let body = |eshop: Uuid| json!({"eshop": eshop, "products": []});

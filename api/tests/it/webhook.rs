@@ -15,6 +15,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
+use crate::support::strangers;
 use crate::support::{Api, send_again};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
@@ -85,12 +86,9 @@ async fn a_created_webhook_shows_its_secret_and_masks_its_credentials(
     assert!(!audit.to_string().contains("hush"));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_create_has_the_same_answer_without_the_secret(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_repeated_create_has_the_same_answer_without_the_secret() {
+    let api = Api::new(&strangers().await).await;
     let key = [("idempotency-key", "once")];
     let first = api.call_with(&api.user, Method::POST, PATH, webhook(&api), &key).await.expect(201);
     let second = api.call_with(&api.user, Method::POST, PATH, webhook(&api), &key).await.expect(201);
@@ -100,9 +98,9 @@ async fn a_repeated_create_has_the_same_answer_without_the_secret(
     assert_eq!(first, second);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn all_violations_are_reported_at_once() {
+    let api = Api::new(&strangers().await).await;
     let body = json!({
         "event": "weather_change", "destination": "ftp://x@y/", "active": "yes", "maxInFlight": 257, "colour": "red",
         "authentication": {"type": "bearer"},
@@ -127,9 +125,9 @@ async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnec
     );
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_internal_destination_is_refused_in_every_notation(_: PgPoolOptions, options: PgConnectOptions) {
-    let mut services = services::for_test(&options).unwrap();
+#[tokio::test]
+async fn an_internal_destination_is_refused_in_every_notation() {
+    let mut services = services::for_test(&strangers().await).unwrap();
     services.outbound.webhook_allow_subnets = vec!["10.1.0.0/16".parse().unwrap()];
     services.outbound.webhook_allow_http = false;
     let api = Api::over(services).await;
@@ -181,12 +179,9 @@ async fn an_internal_destination_is_refused_in_every_notation(_: PgPoolOptions, 
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn operations_require_permission_and_the_callers_own_records(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn operations_require_permission_and_the_callers_own_records() {
+    let api = Api::new(&strangers().await).await;
     let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
     let stranger = Tenant::create(&api.services, "Other").await.unwrap();
     let foreign = stranger.token(&api.services, Role::User).await.unwrap();
@@ -395,12 +390,9 @@ async fn one_or_many_deliveries_are_sent_again(_: PgPoolOptions, options: PgConn
     assert_eq!(errors["paging"]["total"], 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn credentials_do_not_follow_a_destination_to_another_host(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn credentials_do_not_follow_a_destination_to_another_host() {
+    let api = Api::new(&strangers().await).await;
     let mut body = webhook(&api);
     body["authentication"] = json!({"type": "bearer", "token": "hush"});
     let id = create(&api, body).await["id"].as_str().unwrap().to_owned();

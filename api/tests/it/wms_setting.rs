@@ -12,6 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 struct World {
     api: Api,
@@ -108,9 +109,9 @@ async fn former_secrets_are_sealed_by_the_newest_key_however_many_one_setting_ha
     assert_eq!(rotation::rotate(db, &both).await.unwrap(), Rotated::default());
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_violation_of_a_setting_is_named(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn every_violation_of_a_setting_is_named() {
+    let world = World::new(&strangers().await).await;
     for (change, violation) in [
         (json!({"baseUrl": null}), "baseUrl wrong_type"),
         (json!({"baseUrl": "ftp://wms.example/"}), "baseUrl"),
@@ -130,9 +131,9 @@ async fn every_violation_of_a_setting_is_named(_: PgPoolOptions, options: PgConn
     assert_eq!(world.store(json!({})).await.expect(400).violations(), ["baseUrl required"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_setting_is_written_by_admins_of_its_organisation(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_setting_is_written_by_admins_of_its_organisation() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let stranger = Tenant::create(&api.services, "Other").await.unwrap();
     let foreign = stranger.token(&api.services, Role::Admin).await.unwrap();

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, World, admin_body, email, id, user_body};
+use crate::support::strangers;
 
 /// Every operation on accounts and tokens, with ids that do not exist, and the roles that may call it.
 fn operations(world: &World) -> Vec<(Method, String, Value, &'static [&'static str])> {
@@ -47,9 +48,9 @@ fn operations(world: &World) -> Vec<(Method, String, Value, &'static [&'static s
     ]
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_role_may_do_what_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_role_may_do_what_the_table_says() {
+    let world = World::new(&strangers().await).await;
     let tokens = [
         ("superadmin", &world.api.superadmin),
         ("admin", &world.admin),
@@ -70,9 +71,9 @@ async fn each_role_may_do_what_the_table_says(_: PgPoolOptions, options: PgConne
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_a_valid_token_nothing_is_revealed(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn without_a_valid_token_nothing_is_revealed() {
+    let world = World::new(&strangers().await).await;
     let mut operations = operations(&world);
     for path in ["refresh-token", "logout"] {
         operations.push((Method::POST, format!("/api/{path}"), Value::Null, &[]));
@@ -88,12 +89,9 @@ async fn without_a_valid_token_nothing_is_revealed(_: PgPoolOptions, options: Pg
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_admin_sees_only_the_accounts_and_tokens_of_its_organisations(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_admin_sees_only_the_accounts_and_tokens_of_its_organisations() {
+    let world = World::new(&strangers().await).await;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let superadmin = &world.api.superadmin;
     let mut seen = Vec::new();

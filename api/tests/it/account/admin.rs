@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PASSWORD, World, admin_body, email, id};
+use crate::support::strangers;
 
 const PATH: &str = "/api/admin";
 
@@ -81,9 +82,9 @@ async fn each_rule_of_an_admin_names_its_field(_: PgPoolOptions, options: PgConn
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_address_belongs_to_one_admin_in_any_spelling(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_address_belongs_to_one_admin_in_any_spelling() {
+    let world = World::new(&strangers().await).await;
     let ann = world.add_admin("ann", json!({})).await;
     let bob = world.add_admin("bob", json!({})).await;
     let body = admin_body("x", json!({"email": "ANN@Example.com"}));
@@ -97,9 +98,9 @@ async fn an_address_belongs_to_one_admin_in_any_spelling(_: PgPoolOptions, optio
     world.api.put(&world.api.superadmin, &path, json!({"email": "BOB@example.com"})).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_changes_the_given_fields_and_is_audited(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_update_changes_the_given_fields_and_is_audited() {
+    let world = World::new(&strangers().await).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({"phone": "1"})).await;
     let path = format!("{PATH}/{admin}");
@@ -126,9 +127,9 @@ async fn an_update_changes_the_given_fields_and_is_audited(_: PgPoolOptions, opt
     assert_eq!(world.audit(&admin).await[2].1, json!({"password": [null, "***"]}));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_of_an_outdated_version_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_update_of_an_outdated_version_is_refused() {
+    let world = World::new(&strangers().await).await;
     let superadmin = &world.api.superadmin;
     let path = format!("{PATH}/{}", world.add_admin("ann", json!({})).await);
     let seen = world.api.get(superadmin, &path).await.expect(200).header("etag").unwrap().to_owned();
@@ -140,12 +141,9 @@ async fn an_update_of_an_outdated_version_is_refused(_: PgPoolOptions, options: 
     put(&format!("{path}/preferences"), json!({})).await.expect(412);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn preferences_are_replaced_completely_and_limited_to_16_kib(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn preferences_are_replaced_completely_and_limited_to_16_kib() {
+    let world = World::new(&strangers().await).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({"preferences": {"old": true}})).await;
     let path = format!("{PATH}/{admin}/preferences");
@@ -167,9 +165,9 @@ async fn preferences_are_replaced_completely_and_limited_to_16_kib(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_admin_is_added_to_organisations_and_removed(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_admin_is_added_to_organisations_and_removed() {
+    let world = World::new(&strangers().await).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({})).await;
     let organisation = world.api.tenant.organisation;
@@ -195,9 +193,9 @@ async fn an_admin_is_added_to_organisations_and_removed(_: PgPoolOptions, option
     world.api.put(superadmin, &format!("{PATH}/{admin}/organisation/x"), Value::Null).await.expect(400);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_deleted_admin_is_gone_for_callers_who_could_see_it(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_deleted_admin_is_gone_for_callers_who_could_see_it() {
+    let world = World::new(&strangers().await).await;
     let superadmin = &world.api.superadmin;
     let organisation = world.api.tenant.organisation;
     let admin = world.add_admin("ann", json!({"organisations": [organisation]})).await;
@@ -224,9 +222,9 @@ async fn a_deleted_admin_is_gone_for_callers_who_could_see_it(_: PgPoolOptions, 
     world.add_admin("ann", json!({})).await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_last_active_superadmin_stays_one(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_last_active_superadmin_stays_one() {
+    let world = World::new(&strangers().await).await;
     let token = &world.api.superadmin;
     // an inactive superadmin does not count
     world.add_admin("off", json!({"role": "superadmin", "active": false})).await;

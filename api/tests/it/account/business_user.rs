@@ -6,15 +6,13 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, World, email, id, user_body};
+use crate::support::strangers;
 
 const PATH: &str = "/api/business-user";
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_business_user_is_created_listed_and_permanently_deleted(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_business_user_is_created_listed_and_permanently_deleted() {
+    let world = World::new(&strangers().await).await;
     let organisation = world.api.tenant.organisation;
     let body = user_body("uma", organisation.to_string());
     let reply = world.api.post(&world.admin, PATH, body.clone()).await.expect(201);
@@ -43,9 +41,9 @@ async fn a_business_user_is_created_listed_and_permanently_deleted(
     world.api.delete(&world.admin, &format!("{PATH}/{}", Uuid::nil())).await.expect(404);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_rule_of_a_business_user_names_its_field(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_rule_of_a_business_user_names_its_field() {
+    let world = World::new(&strangers().await).await;
     let refused = async |body: Value| world.api.post(&world.admin, PATH, body).await.expect(400).violations();
     let missing = refused(json!({})).await;
     assert_eq!(

@@ -7,12 +7,13 @@ use uuid::Uuid;
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 const PATH: &str = "/api/eshop";
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_eshop_stores_every_field(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn an_eshop_stores_every_field() {
+    let api = Api::new(&strangers().await).await;
     let body = json!({
         "organisation": api.tenant.organisation, "name": "Pier", "defaultWarehouse": api.tenant.warehouse,
         "warehouses": [api.tenant.warehouse], "active": false, "partners": [{"name": "b", "ids": [1]}, {}],
@@ -33,12 +34,9 @@ async fn an_eshop_stores_every_field(_: PgPoolOptions, options: PgConnectOptions
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn warehouses_belong_to_the_organisation_and_the_default_is_one_of_them(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn warehouses_belong_to_the_organisation_and_the_default_is_one_of_them() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let own = api.tenant.warehouse;
     let place = format!("{PATH}/{}", api.tenant.eshop);
@@ -61,9 +59,9 @@ async fn warehouses_belong_to_the_organisation_and_the_default_is_one_of_them(
     api.put(&api.superadmin, &place, emptied).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_field_of_an_eshop_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn each_field_of_an_eshop_is_validated() {
+    let api = Api::new(&strangers().await).await;
     let place = format!("{PATH}/{}", api.tenant.eshop);
     for (body, violation) in [
         (json!({"integrationType": "ftp"}), "integrationType not_allowed"),
@@ -86,12 +84,9 @@ async fn each_field_of_an_eshop_is_validated(_: PgPoolOptions, options: PgConnec
     api.put(&api.superadmin, &place, most).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn numbers_in_partners_stay_unchanged_when_other_fields_change(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn numbers_in_partners_stay_unchanged_when_other_fields_change() {
+    let api = Api::new(&strangers().await).await;
     let place = format!("{PATH}/{}", api.tenant.eshop);
     let partners =
         json!([{"numbers": [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, 0.1, 1e22, u64::MAX, i64::MIN]}]);

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::product::{MIGRATIONS, World};
 use crate::support::Api;
+use crate::support::strangers;
 
 const PATH: &str = "/api/organisation";
 
@@ -113,12 +114,9 @@ async fn every_eshop_of_an_organisation_gets_its_changes(_: PgPoolOptions, optio
     assert_eq!(world.last_event().await, expected);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_new_supplier_or_wms_increases_the_version_of_its_organisation(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_new_supplier_or_wms_increases_the_version_of_its_organisation() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let organisation = api.tenant.organisation;
     let place = format!("{PATH}/{organisation}");

@@ -14,6 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 
 use crate::product::{MIGRATIONS, World};
+use crate::support::strangers;
 
 /// The time limit for a revocation to take effect, with a reserve for a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -23,12 +24,9 @@ async fn revoke(world: &World) {
     sqlx::query(revoked).execute(&world.owner).await.unwrap();
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_of_progress_breaks_off_soon_after_its_token_is_revoked(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_stream_of_progress_breaks_off_soon_after_its_token_is_revoked() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let bulk = [("prefer", "respond-async")];
     let ids = json!([uuid::Uuid::nil()]);

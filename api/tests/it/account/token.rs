@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PASSWORD, World, id};
+use crate::support::strangers;
 
 const PATH: &str = "/api/access-token";
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_is_shown_once_and_gives_its_access(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_token_is_shown_once_and_gives_its_access() {
+    let world = World::new(&strangers().await).await;
     let tenant = &world.api.tenant;
     let body = json!({
         "name": "shop", "role": "connector", "organisation": tenant.organisation, "eshop": tenant.eshop,
@@ -43,9 +44,9 @@ async fn a_token_is_shown_once_and_gives_its_access(_: PgPoolOptions, options: P
     assert_eq!(audit[0].1["token"], json!([null, "***"]));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_deleted_token_is_refused_within_seconds(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_deleted_token_is_refused_within_seconds() {
+    let world = World::new(&strangers().await).await;
     let body = json!({"name": "x", "role": "user", "organisation": world.api.tenant.organisation});
     let token = world.api.post(&world.admin, PATH, body).await.expect(201).json();
     let secret = token["token"].as_str().unwrap();
@@ -58,12 +59,9 @@ async fn a_deleted_token_is_refused_within_seconds(_: PgPoolOptions, options: Pg
     assert_eq!(world.audit(&id(&token)).await[1].0, "access_token.delete");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_cannot_have_more_than_the_role_and_scope_of_its_creator(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_token_cannot_have_more_than_the_role_and_scope_of_its_creator() {
+    let world = World::new(&strangers().await).await;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let ask = async |token: &str, role: &str, organisation: Value| {
         let body = json!({"name": "x", "role": role, "organisation": organisation});
@@ -83,9 +81,9 @@ async fn a_token_cannot_have_more_than_the_role_and_scope_of_its_creator(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_rule_of_a_token_names_its_field(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_rule_of_a_token_names_its_field() {
+    let world = World::new(&strangers().await).await;
     let (ours, theirs) = (&world.api.tenant, &world.other);
     for (body, expected) in [
         (json!({}), vec!["name required", "role required"]),
@@ -148,9 +146,9 @@ async fn a_token_expires_after_a_year_by_default(_: PgPoolOptions, options: PgCo
     assert_eq!(ends_at.unwrap().timestamp_micros(), sooner.timestamp_micros());
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_and_the_tokens_it_created_end_with_its_account(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_token_and_the_tokens_it_created_end_with_its_account() {
+    let world = World::new(&strangers().await).await;
     let superadmin = &world.api.superadmin;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let body = |role: &str, of: uuid::Uuid| json!({"name": "left", "role": role, "organisation": of});
@@ -198,12 +196,9 @@ async fn a_token_and_the_tokens_it_created_end_with_its_account(_: PgPoolOptions
     assert_eq!(left.expect(200).json()["paging"]["total"], 2);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_superadmin_that_loses_its_role_keeps_no_token_of_that_role(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_superadmin_that_loses_its_role_keeps_no_token_of_that_role() {
+    let world = World::new(&strangers().await).await;
     let ours = world.api.tenant.organisation;
     let members = json!({"password": PASSWORD, "role": "superadmin", "organisations": [ours]});
     let admin = world.add_admin("ann", members.clone()).await;

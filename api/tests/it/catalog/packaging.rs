@@ -4,15 +4,13 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::{MIGRATIONS, World};
+use crate::support::strangers;
 
 const PATH: &str = "/api/packaging-option";
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_has_packaging_a_or_one_that_the_operator_defined(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_product_has_packaging_a_or_one_that_the_operator_defined() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let product = world.add("sku", json!({})).await;
     let crate_ = json!({"packagingType": "CRATE"});
@@ -29,9 +27,9 @@ async fn a_product_has_packaging_a_or_one_that_the_operator_defined(
     world.put(&product, other).await.expect(400);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_packaging_code_is_unique(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_packaging_code_is_unique() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     for (code, status) in [("A", 400), ("B", 201), ("B", 400)] {
         let reply = api.post(&api.superadmin, PATH, json!({"code": code, "name": "x"})).await.expect(status);

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::{MIGRATIONS, World};
+use crate::support::strangers;
 
 fn path(product: &str) -> String {
     format!("/api/product/{product}/service/inbound_localisation_check")
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_service_is_switched_on_and_off_audited_and_sent() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     world.webhook(api.tenant.eshop.get(), "product_change").await;
     let product = world.add("sku", json!({})).await;
@@ -37,9 +38,9 @@ async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, opt
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_operator_and_its_admins_switch_services(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_operator_and_its_admins_switch_services() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let product = world.add("sku", json!({})).await;
     let (_, theirs) = world.stranger().await;

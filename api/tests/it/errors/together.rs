@@ -7,13 +7,11 @@ use uuid::Uuid;
 
 use super::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_malformed_hides_no_reference_that_does_not_exist(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn what_is_malformed_hides_no_reference_that_does_not_exist() {
+    let api = Api::new(&strangers().await).await;
     let (tenant, nobody) = (&api.tenant, Uuid::nil());
     let setting = format!("/api/partner-integration/eshop-setting/{}", tenant.eshop);
     for (method, path, body, expected) in [
@@ -104,9 +102,9 @@ async fn what_is_malformed_hides_no_reference_that_does_not_exist(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_detail_is_a_sentence_that_begins_with_the_path(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_detail_is_a_sentence_that_begins_with_the_path() {
+    let api = Api::new(&strangers().await).await;
     let (eshop, nobody) = (api.tenant.eshop, Uuid::nil());
     let admin = json!({"email": "ann@shop.example", "firstName": "A", "lastName": "B", "role": "viewer"});
     api.post(&api.superadmin, "/api/admin", admin.clone()).await.expect(201);

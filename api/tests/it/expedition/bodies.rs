@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
 /// Fields of strings or null, with their length.
 const TEXTS: &[(&str, usize)] = &[
@@ -248,9 +249,9 @@ async fn each_field_refuses_what_it_is_not_in_a_create_an_update_and_a_row(
     assert_eq!(world.count("SELECT count(*) FROM expedition").await, 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_a_create_requires_is_named_all_at_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn what_a_create_requires_is_named_all_at_once() {
+    let world = World::new(&strangers().await).await;
     let mut violations = world.place(json!({})).await.expect(400).violations();
     violations.sort();
     assert_eq!(
@@ -323,12 +324,9 @@ fn every_field(world: &World) -> Vec<(&'static str, Value, Value)> {
     fields
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_field_comes_back_as_it_was_given_and_null_clears_it(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn every_field_comes_back_as_it_was_given_and_null_clears_it() {
+    let world = World::new(&strangers().await).await;
     let fields = every_field(&world);
     let given: Map<_, _> =
         fields.iter().map(|(name, given, _)| ((*name).to_owned(), given.clone())).collect();
@@ -433,12 +431,9 @@ async fn every_field_comes_back_as_it_was_given_and_null_clears_it(
     assert_eq!(world.act(&order, "", Value::Object(nulls)).await.expect(200).json(), now);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_currency_of_a_payment_on_delivery_is_by_default_that_of_the_order(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_currency_of_a_payment_on_delivery_is_by_default_that_of_the_order() {
+    let world = World::new(&strangers().await).await;
     let order = world.made(world.order_with("1", &json!({"cod": true, "codValue": 5}))).await;
     assert_eq!(
         (&order["codCurrency"], &order["b2b"], &order["priority"]),
@@ -451,12 +446,9 @@ async fn the_currency_of_a_payment_on_delivery_is_by_default_that_of_the_order(
     );
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_delivery_address_is_the_billing_one_unless_it_differs(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_delivery_address_is_the_billing_one_unless_it_differs() {
+    let world = World::new(&strangers().await).await;
     let of = |order: &Value| {
         let text = |name: &str| order[name].as_str().unwrap_or("-").to_owned();
         (order["differentDeliveryAddress"] == true, text("deliveryCity"), text("deliveryLastName"))

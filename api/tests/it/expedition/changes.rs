@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
 impl World {
     /// The type and data of each event of an order since that many, in their order.
@@ -228,12 +229,9 @@ impl Copied {
 /// A method and an operation, and its body.
 type Step = (&'static str, Value);
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_copy_that_is_kept_by_the_rules_is_the_record_after_each_operation(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_copy_that_is_kept_by_the_rules_is_the_record_after_each_operation() {
+    let world = World::new(&strangers().await).await;
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     let parcels = json!([{"extPackageNumber": "1", "extPackageTrackingNumber": "T1"}]);
     let three = json!({"items": [{"product": world.mug, "quantity": 3}]});

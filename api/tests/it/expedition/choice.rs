@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PATH, World, path};
+use crate::support::strangers;
 
 impl World {
     /// Another carrier, of the organisation.
@@ -47,12 +48,9 @@ impl World {
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_first_preference_that_can_be_used_is_that_of_the_eshop_then_that_of_the_organisation(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_first_preference_that_can_be_used_is_that_of_the_eshop_then_that_of_the_organisation() {
+    let world = World::new(&strangers().await).await;
     assert_eq!(world.chosen("0", json!({})).await, Value::Null);
     let of_all = world.prefer(&world.carrier, 0, &json!({"carrierService": world.service})).await;
     let order = world.sent("1", &json!({"carrier": null})).await;
@@ -98,9 +96,9 @@ async fn the_first_preference_that_can_be_used_is_that_of_the_eshop_then_that_of
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_condition_holds_on_its_own_side_of_its_bound(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_condition_holds_on_its_own_side_of_its_bound() {
+    let world = World::new(&strangers().await).await;
     let light = world.add("LIGHT", json!({"weight": 250})).await;
     world.stock_up(&light, 1_000).await;
     let preference = world.prefer(&world.carrier, 0, &json!({})).await;
@@ -158,12 +156,9 @@ async fn each_condition_holds_on_its_own_side_of_its_bound(_: PgPoolOptions, opt
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_choice_ends_with_a_rollback_and_is_made_anew_by_each_sending(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_choice_ends_with_a_rollback_and_is_made_anew_by_each_sending() {
+    let world = World::new(&strangers().await).await;
     let preference = world.prefer(&world.carrier, 0, &json!({})).await;
     let held =
         world.made(world.order_with("1", &json!({"carrier": null, "waitBeforeProcessing": true}))).await;
@@ -207,12 +202,9 @@ async fn a_choice_ends_with_a_rollback_and_is_made_anew_by_each_sending(
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_makes_a_carrier_its_own_and_a_record_that_is_sent_back_does_not(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_body_makes_a_carrier_its_own_and_a_record_that_is_sent_back_does_not() {
+    let world = World::new(&strangers().await).await;
     let other = world.carrier(21, &json!({})).await;
     world.prefer(&other, 0, &json!({"conditions": {"countries": ["CZ"]}})).await;
     world.prefer(&world.carrier, 1, &json!({})).await;
@@ -279,12 +271,9 @@ async fn a_body_makes_a_carrier_its_own_and_a_record_that_is_sent_back_does_not(
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_given_carrier_that_does_not_serve_the_country_is_incorrect(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_given_carrier_that_does_not_serve_the_country_is_incorrect() {
+    let world = World::new(&strangers().await).await;
     let abroad = world.carrier(21, &json!({"countriesOfOperation": ["CZ", "SK"]})).await;
     world.prefer(&world.carrier, 0, &json!({})).await;
     let order = world.sent("1", &json!({"carrier": abroad})).await;
@@ -312,12 +301,9 @@ async fn a_given_carrier_that_does_not_serve_the_country_is_incorrect(
     assert_eq!(world.sent("2", &anywhere).await["status"], "awaiting_processing");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn orders_that_are_sent_at_once_each_get_their_own_carrier(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn orders_that_are_sent_at_once_each_get_their_own_carrier() {
+    let world = World::new(&strangers().await).await;
     let other = world.carrier(21, &json!({})).await;
     world.prefer(&other, 0, &json!({"conditions": {"cod": true}})).await;
     world.prefer(&world.carrier, 1, &json!({})).await;

@@ -5,13 +5,11 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_record_that_is_sent_back_changes_nothing_in_any_status_that_takes_it(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_record_that_is_sent_back_changes_nothing_in_any_status_that_takes_it() {
+    let world = World::new(&strangers().await).await;
     for (number, status) in ["on_hold", "incorrect"].into_iter().enumerate() {
         let order = world.at(status, &number.to_string()).await;
         assert_eq!(world.act(&order, "", order.clone()).await.expect(200).json(), order);
@@ -38,9 +36,9 @@ async fn a_record_that_is_sent_back_changes_nothing_in_any_status_that_takes_it(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn items_that_are_given_replace_them_all(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn items_that_are_given_replace_them_all() {
+    let world = World::new(&strangers().await).await;
     let card = world.add("CARD", json!({"type": "virtual"})).await;
     let pair = json!({"type": "bundle", "childrenProducts": [{"productId": world.mug, "quantity": 2}]});
     let pair = world.add("PAIR", pair).await;
@@ -93,9 +91,9 @@ async fn items_that_are_given_replace_them_all(_: PgPoolOptions, options: PgConn
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn references_change_in_any_status_and_nothing_else_does(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn references_change_in_any_status_and_nothing_else_does() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("delivered", "1").await;
     let patch = async |body: Value| world.on(Method::PATCH, &order, "", body).await;
     let body = json!({"ref1": "a", "ref2": "b", "ref3": "c", "externalId": "E"});

@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PATH, World, must_be_wrong_status, path};
 use crate::support::Reply;
+use crate::support::strangers;
 
 const PDF: &[u8] = b"%PDF-1.7\n\xe2\xe3\xcf\xd3\n%%EOF\n";
 
@@ -185,12 +186,9 @@ async fn anything_but_a_pdf_of_ten_mebibytes_is_refused_and_leaves_nothing(
     world.attach(&order, in_json("a.pdf", PDF)).await.expect(410);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_order_that_has_ended_keeps_its_invoice_and_gets_no_other(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_order_that_has_ended_keeps_its_invoice_and_gets_no_other() {
+    let world = World::new(&strangers().await).await;
     for (number, status) in super::STATUSES.into_iter().enumerate() {
         let order = world.at(status, &number.to_string()).await;
         let reply = world.attach(&order, in_json("a.pdf", PDF)).await;
@@ -210,9 +208,9 @@ async fn an_order_that_has_ended_keeps_its_invoice_and_gets_no_other(
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn lists_ask_about_invoices(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn lists_ask_about_invoices() {
+    let world = World::new(&strangers().await).await;
     let with = world.made(world.order("with", &world.mug)).await;
     world.made(world.order("without", &world.mug)).await;
     let invoice = world.attach(&with, in_json("seven.pdf", PDF)).await.expect(201).json();
@@ -240,9 +238,9 @@ async fn lists_ask_about_invoices(_: PgPoolOptions, options: PgConnectOptions) {
     );
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_invoice_is_read_and_written_by_those_of_its_order(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_invoice_is_read_and_written_by_those_of_its_order() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let order = world.at("awaiting_processing", "1").await;
     let url = path(&order, "invoice");

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
 /// Every event that is to be delivered, in order: its type, whose it is, and its data.
 async fn events(world: &World) -> Vec<(String, String, Value)> {
@@ -16,12 +17,9 @@ async fn events(world: &World) -> Vec<(String, String, Value)> {
     .unwrap()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told() {
+    let world = World::new(&strangers().await).await;
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     let other = world.eshop().await;
     world.webhook(other, "expedition_status_change").await;
@@ -116,9 +114,9 @@ async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told(
     assert_eq!(world.contradictions().await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_event_of_many_items_stays_below_its_limit(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_event_of_many_items_stays_below_its_limit() {
+    let world = World::new(&strangers().await).await;
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     let items = json!(vec![json!({"product": world.mug, "quantity": 1}); 1_000]);
     let order = world.sent("1", &json!({"items": items})).await;

@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
 async fn listed(world: &World, resource: &str, body: Value) -> Value {
     let reply = world.api.post(&world.api.user, &format!("/api/{resource}/list"), body.clone()).await;
@@ -78,9 +79,9 @@ fn conditions(field: &Field) -> Vec<Value> {
         .collect()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_field_takes_each_operator_of_its_kind(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_field_takes_each_operator_of_its_kind() {
+    let world = World::new(&strangers().await).await;
     world.at("delivered", "1").await;
     world.at("waiting_for_goods", "2").await;
     let resources: [(&str, &'static Resource); 6] = [
@@ -131,9 +132,9 @@ const NAMED: &[&str] = &[
     "statusSince",
 ];
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn orders_are_found_by_what_clients_ask_for(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn orders_are_found_by_what_clients_ask_for() {
+    let world = World::new(&strangers().await).await;
     for path in NAMED {
         listed(
             &world,
@@ -229,12 +230,9 @@ async fn orders_are_found_by_what_clients_ask_for(_: PgPoolOptions, options: PgC
     assert_eq!(waiting["billingCountry"], "GB");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn arrays_are_shown_where_they_are_selected_and_nested_replaces_their_products(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn arrays_are_shown_where_they_are_selected_and_nested_replaces_their_products() {
+    let world = World::new(&strangers().await).await;
     let order = world.sent("1", &json!({"carrier": null})).await;
     let plain = &listed(&world, "expedition", json!({"limit": 1})).await["results"][0];
     for name in ["items", "bundles", "parcels", "audits", "errors"] {
@@ -265,9 +263,9 @@ async fn arrays_are_shown_where_they_are_selected_and_nested_replaces_their_prod
     assert_eq!(plain["results"][0], sent["items"][0]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn movements_are_filtered_and_sorted_as_clients_do(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn movements_are_filtered_and_sorted_as_clients_do() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("delivered", "1").await;
     for (criteria, total) in [
         (json!({"product": {"eq": world.mug}}), 2),
@@ -289,12 +287,9 @@ async fn movements_are_filtered_and_sorted_as_clients_do(_: PgPoolOptions, optio
     assert_eq!(listed(&world, "stock-movement", json!({})).await["paging"]["total"], 2);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_the_service_observes_of_an_order_is_listed_and_sent_each_time(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn what_the_service_observes_of_an_order_is_listed_and_sent_each_time() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("awaiting_processing", "1").await;
     let observed = ["handover", "waitsFor", "withComplaint", "splitFrom", "backorderOf"];
     let listed = async |body: Value| listed(&world, "expedition", body).await["results"][0].clone();

@@ -16,6 +16,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World};
 use crate::support::Reply;
+use crate::support::strangers;
 
 const PATH: &str = "/api/partner-integration/wms/sync/news";
 
@@ -62,12 +63,9 @@ fn of(world: &World, news: &[Value]) -> Value {
     json!({"wms": world.api.tenant.wms, "news": news})
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("awaiting_processing", "1").await;
     let token = world.api.tenant.token(&world.api.services, Role::Warehouse).await.unwrap();
     let body = of(
@@ -100,12 +98,9 @@ async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused(
     world.api.get(&world.api.user, &location).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn many_reports_are_answered_at_once_and_shown_by_the_same_key(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn many_reports_are_answered_at_once_and_shown_by_the_same_key() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("awaiting_processing", "1").await;
     let token = world.api.tenant.token(&world.api.services, Role::Warehouse).await.unwrap();
     let reports: Vec<Value> = (0..101)
@@ -135,9 +130,9 @@ async fn many_reports_are_answered_at_once_and_shown_by_the_same_key(
     post(&world, &token, &few, &[("prefer", "respond-async")]).await.expect(202);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_program_reports_for_its_own_wms_only(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_program_reports_for_its_own_wms_only() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let order = world.at("awaiting_processing", "1").await;
     let async_ = [("prefer", "respond-async")];
@@ -167,9 +162,9 @@ async fn a_program_reports_for_its_own_wms_only(_: PgPoolOptions, options: PgCon
     assert_eq!(refused.violations(), ["wms unknown_reference"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_request_that_is_no_news_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_request_that_is_no_news_is_refused() {
+    let world = World::new(&strangers().await).await;
     let token = &world.api.superadmin;
     let wms = world.api.tenant.wms;
     for (body, violation) in [

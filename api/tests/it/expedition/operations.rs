@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, STATUSES, World, must_be_wrong_status, path};
+use crate::support::strangers;
 
 /// What comes of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,12 +229,9 @@ async fn each_operation_does_in_each_status_what_the_reference_says(
     assert_eq!(world.contradictions().await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn operations_on_a_deleted_order_are_410_and_on_an_unknown_one_404(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn operations_on_a_deleted_order_are_410_and_on_an_unknown_one_404() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("on_hold", "1").await;
     world.on(Method::DELETE, &order, "", Value::Null).await.expect(204);
     let unknown = json!({"id": uuid::Uuid::nil()});
@@ -250,12 +248,9 @@ async fn operations_on_a_deleted_order_are_410_and_on_an_unknown_one_404(
     world.made(world.order_with("1", &json!({"externalId": "E"}))).await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_operation_starts_from_the_version_that_its_caller_requires(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_operation_starts_from_the_version_that_its_caller_requires() {
+    let world = World::new(&strangers().await).await;
     let operate = async |order: &Value, method: Method, operation: &str, tag: &str| {
         let headers = [("if-match", tag)];
         world.api.call_with(&world.api.user, method, &path(order, operation), Value::Null, &headers).await
@@ -283,9 +278,9 @@ async fn an_operation_starts_from_the_version_that_its_caller_requires(
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_order_that_a_warehouse_had_is_kept(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_order_that_a_warehouse_had_is_kept() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("awaiting_processing", "1").await;
     let torn = json!({"status": "incorrect", "errors": [{"message": "torn"}]});
     for body in [json!({"status": "take_out"}), torn] {
@@ -298,9 +293,9 @@ async fn an_order_that_a_warehouse_had_is_kept(_: PgPoolOptions, options: PgConn
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_may_be_absent_and_needs_no_content_type(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_body_may_be_absent_and_needs_no_content_type() {
+    let world = World::new(&strangers().await).await;
     for (number, operation) in ["send", "cancel"].into_iter().enumerate() {
         for (case, (body, kind)) in
             [("", None), ("", Some("text/plain")), ("{}", Some("application/json"))].into_iter().enumerate()
@@ -331,9 +326,9 @@ async fn a_body_may_be_absent_and_needs_no_content_type(_: PgPoolOptions, option
     assert_eq!(world.read(&order).await, order);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn if_match_guards_changes_and_the_tag_is_the_version(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn if_match_guards_changes_and_the_tag_is_the_version() {
+    let world = World::new(&strangers().await).await;
     let order = world.at("on_hold", "1").await;
     let booked = world.at("awaiting_processing", "2").await;
     let api = &world.api;

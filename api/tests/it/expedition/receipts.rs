@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
 impl World {
     async fn receipts(&self, token: &str, direction: &str, body: Value) -> Vec<Value> {
@@ -21,9 +22,9 @@ impl World {
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_packed_order_has_one_receipt_of_what_left(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_packed_order_has_one_receipt_of_what_left() {
+    let world = World::new(&strangers().await).await;
     world.stock_up(&world.lamp, 10).await;
     let user = &world.api.user;
     let items = json!([
@@ -70,9 +71,9 @@ async fn a_packed_order_has_one_receipt_of_what_left(_: PgPoolOptions, options: 
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_time_that_goods_come_is_one_receipt(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_time_that_goods_come_is_one_receipt() {
+    let world = World::new(&strangers().await).await;
     let advice = world.announce("PO-7", &[(&world.mug, 10), (&world.lamp, 5), (&world.mug, 2)]).await;
     let of_it = json!({"criteria": {"stockAdvice": {"eq": advice["id"]}}});
     let user = &world.api.user;
@@ -107,9 +108,9 @@ async fn each_time_that_goods_come_is_one_receipt(_: PgPoolOptions, options: PgC
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn receipts_are_read_by_those_of_their_scope(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn receipts_are_read_by_those_of_their_scope() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let tenant = &api.tenant;
     let order = world.at("delivered", "1").await;

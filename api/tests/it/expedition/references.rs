@@ -6,10 +6,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, path};
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn unknown_and_foreign_references_are_named(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn unknown_and_foreign_references_are_named() {
+    let world = World::new(&strangers().await).await;
     let (stranger, theirs) = world.stranger().await;
     let carrier = json!({"name": "Theirs", "code": 8, "organisations": [stranger.organisation]});
     let carrier = world.api.post(&world.api.superadmin, "/api/carrier", carrier).await.expect(201).json();
@@ -72,9 +73,9 @@ async fn unknown_and_foreign_references_are_named(_: PgPoolOptions, options: PgC
     assert_eq!(world.read(&stored).await, stored);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_malformed_item_hides_no_unknown_product(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_malformed_item_hides_no_unknown_product() {
+    let world = World::new(&strangers().await).await;
     let stored = world.made(world.order("stored", &world.mug)).await;
     let unknown = Uuid::nil();
     let items = json!({"items": [
@@ -186,9 +187,9 @@ async fn a_key_makes_a_create_once(_: PgPoolOptions, options: PgConnectOptions) 
     assert_eq!(world.count("SELECT count(*) FROM expedition").await, 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn bundles_are_taken_apart_and_virtual_products_put_aside(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn bundles_are_taken_apart_and_virtual_products_put_aside() {
+    let world = World::new(&strangers().await).await;
     let card = world.add("CARD", json!({"type": "virtual"})).await;
     let children =
         json!([{"productId": world.mug, "quantity": 2}, {"productId": world.lamp, "quantity": 500_000}]);
@@ -284,12 +285,9 @@ async fn a_place_is_that_of_the_eshop_or_must_be_named(_: PgPoolOptions, options
     assert_eq!(read["ref1"], "S");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connector_gets_the_same_error_for_a_product_of_another_eshop_as_for_one_that_does_not_exist(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_connector_gets_the_same_error_for_a_product_of_another_eshop_as_for_one_that_does_not_exist() {
+    let world = World::new(&strangers().await).await;
     let other = world.eshop().await;
     let elsewhere = world.add("ELSEWHERE", json!({"eshops": [other]})).await;
     let stored = world.made(world.order("stored", &world.mug)).await;

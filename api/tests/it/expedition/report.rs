@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World, must_be_wrong_status};
+use crate::support::strangers;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_report_is_checked_before_anything_is_taken(_: PgPoolOptions, options: PgConnectOptions) {
@@ -121,9 +122,9 @@ async fn moments_are_the_earliest_that_said_them(_: PgPoolOptions, options: PgCo
     assert!((delivered - soon).abs() < Duration::milliseconds(1), "{delivered}");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn parcels_are_merged_by_their_number_and_none_is_removed(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn parcels_are_merged_by_their_number_and_none_is_removed() {
+    let world = World::new(&strangers().await).await;
     world.webhook(world.api.tenant.eshop.get(), "expedition_status_change").await;
     let order = world.at("awaiting_processing", "1").await;
     let report = async |status: &str, parcels: Value| {
@@ -226,12 +227,9 @@ async fn what_the_warehouse_cannot_do_is_incorrect_and_gives_its_pieces_back(
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_leaves_is_counted_by_item_and_the_rest_is_given_up(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn what_leaves_is_counted_by_item_and_the_rest_is_given_up() {
+    let world = World::new(&strangers().await).await;
     let items = json!([{"product": world.mug, "quantity": 5}, {"product": world.mug, "quantity": 2}, {"product": world.mug, "quantity": 1}]);
     let order = world.sent("1", &json!({"items": items})).await;
     let id = |n: usize| order["items"][n]["id"].clone();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PATH, STATUSES, World, path};
+use crate::support::strangers;
 
 /// Every writing operation on an order, with a body that could be taken.
 const WRITES: [(&str, &str); 9] = [
@@ -22,9 +23,9 @@ const WRITES: [(&str, &str); 9] = [
     ("DELETE", ""),
 ];
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn viewers_read_and_only_operators_report(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn viewers_read_and_only_operators_report() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let order = world.at("awaiting_processing", "1").await;
     for (method, operation) in WRITES {
@@ -51,9 +52,9 @@ async fn viewers_read_and_only_operators_report(_: PgPoolOptions, options: PgCon
     api.put(&api.connector, &path(&connected, "send"), Value::Null).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_foreign_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn what_is_foreign_is_not_there() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let order = world.at("stock_ok", "1").await;
     let waiting = world.at("waiting_for_goods", "2").await;

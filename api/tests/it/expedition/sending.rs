@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World};
+use crate::support::strangers;
 
 /// `path code value` of each error of an order.
 fn errors(order: &Value) -> Vec<String> {
@@ -17,9 +18,9 @@ fn errors(order: &Value) -> Vec<String> {
     order["errors"].as_array().map(|errors| errors.iter().map(show).collect()).unwrap_or_default()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn all_that_is_missing_is_found_at_once_when_it_is_sent(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn all_that_is_missing_is_found_at_once_when_it_is_sent() {
+    let world = World::new(&strangers().await).await;
     let nothing = json!({
         "carrier": null, "billingLastName": null, "billingStreet": null, "billingCity": "  ", "billingZip": null,
         "billingCountry": null, "cod": true,
@@ -49,12 +50,9 @@ async fn all_that_is_missing_is_found_at_once_when_it_is_sent(_: PgPoolOptions, 
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_company_stands_for_a_name_and_the_organisation_may_ignore_addresses(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_company_stands_for_a_name_and_the_organisation_may_ignore_addresses() {
+    let world = World::new(&strangers().await).await;
     let order = world.sent("1", &json!({"billingLastName": null, "billingCompany": "Harbour"})).await;
     assert_eq!(order["status"], "awaiting_processing");
     let elsewhere = json!({"deliveryLastName": "Lovelace"});
@@ -67,12 +65,9 @@ async fn a_company_stands_for_a_name_and_the_organisation_may_ignore_addresses(
     assert_eq!(order["status"], "awaiting_processing");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_no_longer_active_or_stocked_is_named_with_its_value(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn what_is_no_longer_active_or_stocked_is_named_with_its_value() {
+    let world = World::new(&strangers().await).await;
     let part = world.add("PART", json!({})).await;
     let set = json!({"type": "bundle", "childrenProducts": [{"productId": part, "quantity": 2}]});
     let set = world.add("SET", set).await;
@@ -109,12 +104,9 @@ async fn what_is_no_longer_active_or_stocked_is_named_with_its_value(
     world.must_hold().await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn whether_it_waits_is_said_by_the_order_or_else_by_the_eshop_at_that_moment(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn whether_it_waits_is_said_by_the_order_or_else_by_the_eshop_at_that_moment() {
+    let world = World::new(&strangers().await).await;
     let eshop = format!("/api/eshop/{}", world.api.tenant.eshop);
     let mut number = 0;
     for (of_eshop, of_order, expected) in [

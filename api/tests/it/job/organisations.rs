@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::account::{MIGRATIONS, PASSWORD, World};
 use crate::product::{PATH as PRODUCT, body};
 use crate::support::Reply;
+use crate::support::strangers;
 
 /// Three tenants with a product each, and callers with access to some of them.
 struct Three {
@@ -109,9 +110,9 @@ async fn a_job_of_several_organisations_is_visible_to_callers_with_access_to_all
     assert_eq!(three.world.count(records).await, 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_about_one_organisation_always_belongs_to_it(_: PgPoolOptions, options: PgConnectOptions) {
-    let three = Three::new(&options).await;
+#[tokio::test]
+async fn a_job_about_one_organisation_always_belongs_to_it() {
+    let three = Three::new(&strangers().await).await;
     let [_, b, c] = three.products;
     let users = three.users().await;
     let their = three.world.other.organisation;
@@ -133,9 +134,9 @@ async fn a_job_about_one_organisation_always_belongs_to_it(_: PgPoolOptions, opt
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_without_existing_records_belongs_to_its_caller(_: PgPoolOptions, options: PgConnectOptions) {
-    let three = Three::new(&options).await;
+#[tokio::test]
+async fn a_job_without_existing_records_belongs_to_its_caller() {
+    let three = Three::new(&strangers().await).await;
     let api = &three.world.api;
     let [_, _, c] = three.products;
     let [user, ..] = three.users().await;

@@ -7,10 +7,11 @@ use uuid::Uuid;
 
 use super::fixture::{Good, MIGRATIONS, eshop, list};
 use crate::support::Api;
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn nested_replaces_each_id_by_its_related_record(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn nested_replaces_each_id_by_its_related_record() {
+    let api = Api::new(&strangers().await).await;
     let organisation = api.tenant.organisation;
     let second = eshop(&api, organisation.get(), "Second").await;
     let good = Good { eshops: vec![api.tenant.eshop.get(), second], ..Good::new(organisation.get(), "a") };
@@ -30,9 +31,9 @@ async fn nested_replaces_each_id_by_its_related_record(_: PgPoolOptions, options
     assert_eq!(nested["results"], expected);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn nested_works_with_select_and_leaves_null_unchanged(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn nested_works_with_select_and_leaves_null_unchanged() {
+    let api = Api::new(&strangers().await).await;
     eshop(&api, api.tenant.organisation.get(), "Second").await;
     let body =
         json!({"nested": true, "select": ["defaultWarehouse"], "sort": [{"field": "name"}], "limit": 5});
@@ -42,12 +43,9 @@ async fn nested_works_with_select_and_leaves_null_unchanged(_: PgPoolOptions, op
     assert_eq!(answer["results"][1], json!({"defaultWarehouse": null}));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     // no use-case creates such a link; if there were one, it must not reveal records outside the scope
     let good = Good { eshops: vec![other.eshop.get()], ..Good::new(api.tenant.organisation.get(), "a") };
@@ -59,12 +57,9 @@ async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see(
     assert_eq!(seen["results"][0]["eshops"], json!([{"id": other.eshop}]));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn nested_makes_each_related_record_an_object_whoever_asks(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn nested_makes_each_related_record_an_object_whoever_asks() {
+    let api = Api::new(&strangers().await).await;
     let organisation = api.tenant.organisation.get();
     let token = api.tenant.eshop_token(&api.services).await.unwrap();
     let second = eshop(&api, organisation, "Second").await;

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::fixture::{Good, MIGRATIONS, at, eshop, skus};
 use crate::support::Api;
+use crate::support::strangers;
 
 const GROUP: Uuid = Uuid::from_u128(7);
 const OTHER: Uuid = Uuid::from_u128(8);
@@ -56,9 +57,9 @@ async fn check(api: &Api, cases: Vec<(Value, &str)>) {
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_operator_works_on_every_kind(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn every_operator_works_on_every_kind() {
+    let api = Api::new(&strangers().await).await;
     let second = shop(&api).await;
     let first = api.tenant.eshop;
     let of = |field: &str, operator: &str, value: Value| json!({field: {operator: value}});
@@ -151,9 +152,9 @@ async fn every_operator_works_on_every_kind(_: PgPoolOptions, options: PgConnect
     check(&api, cases).await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_in_accepts_ten_thousand_values_and_not_one_more(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn an_in_accepts_ten_thousand_values_and_not_one_more() {
+    let api = Api::new(&strangers().await).await;
     shop(&api).await;
     let values =
         |count: i64| json!({"criteria": {"weight": {"in": (0..count).collect::<Vec<_>>()}}, "limit": 10});
@@ -163,12 +164,9 @@ async fn an_in_accepts_ten_thousand_values_and_not_one_more(_: PgPoolOptions, op
     assert_eq!(refused.violations(), ["criteria.weight.in invalid_count"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn empty_members_count_as_absent_and_an_order_is_accepted_in_any_case(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn empty_members_count_as_absent_and_an_order_is_accepted_in_any_case() {
+    let api = Api::new(&strangers().await).await;
     shop(&api).await;
     let list = async |body: Value| {
         let answer = api.post(&api.user, "/api/product/list", body).await.expect(200).json();
@@ -230,9 +228,9 @@ async fn warehouses_are_found_by_their_eshops_without_showing_them(
     assert_eq!(count(path, json!({"warehouse.eshops.name": {"eq": eshop["name"]}})).await, 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_json_field_can_only_be_tested_for_null(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_json_field_can_only_be_tested_for_null() {
+    let api = Api::new(&strangers().await).await;
     let ask = |value: bool| json!({"criteria": {"partners": {"null": value}}});
     let names = |answer: Value| answer["results"].as_array().unwrap().len();
     assert_eq!(names(api.post(&api.user, "/api/eshop/list", ask(true)).await.expect(200).json()), 1);

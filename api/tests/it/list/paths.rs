@@ -18,10 +18,11 @@ use uuid::Uuid;
 
 use super::fixture::{Good, MIGRATIONS, eshop, list, skus};
 use crate::support::Api;
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_path_through_relations_applies_to_the_related_record(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_path_through_relations_applies_to_the_related_record() {
+    let api = Api::new(&strangers().await).await;
     let organisation = api.tenant.organisation;
     let second = eshop(&api, organisation.get(), "Second").await;
     let db = &api.services.db.main;
@@ -99,12 +100,9 @@ fn value(field: &Field, operator: Operator) -> Value {
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_path_of_every_resource_works_in_criteria_and_sorting(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn every_path_of_every_resource_works_in_criteria_and_sorting() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let bound = other.eshop_token(&api.services).await.unwrap();
     let resources: [(&str, &Resource); 9] = [

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::fixture::{Good, MIGRATIONS, list};
 use crate::support::Api;
+use crate::support::strangers;
 
 /// Runs a statement with `$1` id, `$2` organisation, `$3` e-shop.
 async fn run(api: &Api, sql: &'static str, id: Uuid) {
@@ -19,12 +20,9 @@ async fn run(api: &Api, sql: &'static str, id: Uuid) {
         .unwrap();
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_shows_what_it_was_created_with_and_what_was_added(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_product_shows_what_it_was_created_with_and_what_was_added() {
+    let api = Api::new(&strangers().await).await;
     let db = &api.services.db.main;
     let child = Good { weight: Some(5), ..Good::new(api.tenant.organisation.get(), "child") };
     child.store(db).await;
@@ -274,9 +272,9 @@ async fn a_delivery_is_found_while_it_waits_and_after_it_has_ended(
     assert_eq!(refused.violations(), ["select[0] unknown_field"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_unknown_id_is_404_and_a_malformed_one_400(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn an_unknown_id_is_404_and_a_malformed_one_400() {
+    let api = Api::new(&strangers().await).await;
     for resource in ["product", "product-stock", "job", "eshop-webhook", "webhook-delivery"] {
         let unknown = api.get(&api.user, &format!("/api/{resource}/{}", ids::new_id())).await.expect(404);
         assert_eq!(unknown.json()["code"], "not_found");

@@ -5,13 +5,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::fixture::{Good, MIGRATIONS, list};
 use crate::support::Api;
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_value_outside_a_closed_list_is_refused_with_the_allowed_ones(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_value_outside_a_closed_list_is_refused_with_the_allowed_ones() {
+    let api = Api::new(&strangers().await).await;
     for (path, criteria, violation, named) in [
         ("job", json!({"state": {"eq": "broken"}}), "state.eq", "receiving, queued, running"),
         ("job", json!({"state": {"neq": "broken"}}), "state.neq", "receiving, queued, running"),
@@ -41,12 +39,9 @@ async fn a_value_outside_a_closed_list_is_refused_with_the_allowed_ones(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn unknown_members_and_wrong_types_are_refused_with_their_path(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn unknown_members_and_wrong_types_are_refused_with_their_path() {
+    let api = Api::new(&strangers().await).await;
     let cases = [
         (json!([]), " wrong_type"),
         (json!({"filter": {}}), "filter unknown_field"),
@@ -112,9 +107,9 @@ async fn unknown_members_and_wrong_types_are_refused_with_their_path(
     assert_eq!(refused.violations().len(), 4);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refusal_suggests_a_similar_name(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_refusal_suggests_a_similar_name() {
+    let api = Api::new(&strangers().await).await;
     for (body, detail) in [
         (
             json!({"criteria": {"sku": {"eq": 1}}}),
@@ -177,9 +172,9 @@ async fn hostile_names_and_values_reach_no_statement(_: PgPoolOptions, options: 
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_is_bounded_in_depth_and_in_fields(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_body_is_bounded_in_depth_and_in_fields() {
+    let api = Api::new(&strangers().await).await;
     let deep = format!("{{\"criteria\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let request = http::Request::post("/api/product/list")
         .header("authorization", format!("Bearer {}", api.user))
@@ -196,12 +191,9 @@ async fn a_body_is_bounded_in_depth_and_in_fields(_: PgPoolOptions, options: PgC
     assert_eq!(refused.violations(), ["sort invalid_count"]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_query_parameter_is_refused_and_not_answered_with_everything(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_query_parameter_is_refused_and_not_answered_with_everything() {
+    let api = Api::new(&strangers().await).await;
     for (path, body) in
         [("/api/product/list?limit=5", Value::Null), ("/api/audit?limit=5", json!({"select": ["id"]}))]
     {

@@ -7,17 +7,15 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::fixture::{Good, MIGRATIONS, eshop, list};
 use crate::support::Api;
+use crate::support::strangers;
 
 fn names(answer: &Value, field: &str) -> Vec<String> {
     answer["results"].as_array().unwrap().iter().map(|r| r[field].as_str().unwrap().to_owned()).collect()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn records_of_another_tenant_are_in_no_result_total_or_path(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn records_of_another_tenant_are_in_no_result_total_or_path() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let db = &api.services.db.main;
     let mine =
@@ -97,12 +95,9 @@ async fn a_connector_of_one_eshop_sees_its_products(_: PgPoolOptions, options: P
     api.get(&bound, &format!("/api/product/{}", there.id)).await.expect(404);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn connectors_see_no_webhooks_and_every_list_requires_a_token(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn connectors_see_no_webhooks_and_every_list_requires_a_token() {
+    let api = Api::new(&strangers().await).await;
     for path in ["/api/eshop-webhook/list", "/api/webhook-delivery/list"] {
         api.post(&api.connector, path, Value::Null).await.expect(403);
         api.post(&api.viewer, path, Value::Null).await.expect(200);

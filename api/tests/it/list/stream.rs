@@ -16,6 +16,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::fixture::{MIGRATIONS, list as ask, store_many};
 use crate::support::Api;
+use crate::support::strangers;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -32,9 +33,9 @@ async fn opened(api: &Api, patience: Duration) -> Response {
     send(first, stream)
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_match_is_returned_without_a_limit(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn every_match_is_returned_without_a_limit() {
+    let api = Api::new(&strangers().await).await;
     for (stored, total) in [(999, 999), (1, 1_000), (1, 1_001), (1_499, 2_500), (3, 2_503)] {
         store_many(&api, stored).await;
         let fixed = json!({"type": {"eq": "physical"}});
@@ -97,12 +98,9 @@ async fn read(mut body: Body) -> (usize, bool) {
     (length, true)
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_reader_that_stalls_is_cut_off_and_releases_its_connection(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_reader_that_stalls_is_cut_off_and_releases_its_connection() {
+    let api = Api::new(&strangers().await).await;
     store_many(&api, 40_000).await;
     let whole = opened(&api, PATIENCE).await;
     let (length, complete) = read(whole.into_body()).await;
@@ -113,9 +111,9 @@ async fn a_reader_that_stalls_is_cut_off_and_releases_its_connection(
     assert!(!complete && got < length, "{got} of {length} bytes looked like a whole answer");
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_reader_that_disconnects_releases_its_connection(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_reader_that_disconnects_releases_its_connection() {
+    let api = Api::new(&strangers().await).await;
     store_many(&api, 40_000).await;
     for _ in 0..6 {
         drop(opened(&api, PATIENCE).await);

@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
+use crate::support::strangers;
 
 use longshore_kernel::ids::OrganisationId;
 
@@ -23,9 +24,9 @@ fn writes(world: &World, id: &str) -> Vec<(Method, String, Value)> {
     ]
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_a_valid_token_nothing_is_revealed(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn without_a_valid_token_nothing_is_revealed() {
+    let world = World::new(&strangers().await).await;
     let product = world.add("sku", json!({})).await;
     let mut operations = writes(&world, &product);
     operations.push((Method::GET, format!("{PATH}/{product}"), Value::Null));
@@ -42,9 +43,9 @@ async fn without_a_valid_token_nothing_is_revealed(_: PgPoolOptions, options: Pg
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_viewer_reads_and_a_connector_writes(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_viewer_reads_and_a_connector_writes() {
+    let world = World::new(&strangers().await).await;
     let product = world.add("sku", json!({})).await;
     for (method, path, body) in writes(&world, &product) {
         let call = async |token: &str| {
@@ -90,9 +91,9 @@ async fn a_product_of_another_organisation_is_not_found(_: PgPoolOptions, option
     assert_eq!(audited, stranger.organisation);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connector_of_one_eshop_has_the_products_of_that_one(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_connector_of_one_eshop_has_the_products_of_that_one() {
+    let world = World::new(&strangers().await).await;
     let tenant = &world.api.tenant;
     let token = tenant.eshop_token(&world.api.services).await.unwrap();
     let second = world.eshop().await;

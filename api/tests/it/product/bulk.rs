@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World};
 use crate::support::Reply;
+use crate::support::strangers;
 
 /// Requests the activation of products, without waiting.
 async fn activate(world: &World, ids: Value, headers: &[(&str, &str)]) -> Reply {
@@ -20,9 +21,9 @@ fn ids(count: u128) -> Vec<Uuid> {
     (1..=count).map(Uuid::from_u128).collect()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_accepted_bulk_returns_its_job(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_accepted_bulk_returns_its_job() {
+    let world = World::new(&strangers().await).await;
     let headers = [("prefer", "respond-async"), ("x-request-id", "request-9")];
     let reply = activate(&world, json!(ids(2)), &headers).await.expect(202);
     assert_eq!(reply.header("preference-applied"), Some("respond-async"));
@@ -111,12 +112,9 @@ async fn anything_but_an_array_of_ids_is_refused_and_leaves_no_job(
     assert_eq!(world.count("SELECT count(*) FROM job").await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_caller_that_does_not_wait_long_enough_gets_the_unfinished_job(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_caller_that_does_not_wait_long_enough_gets_the_unfinished_job() {
+    let world = World::new(&strangers().await).await;
     for (prefer, applied) in [
         ("respond-async", "respond-async"),
         ("wait=0", "wait=0"),

@@ -6,12 +6,13 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
+use crate::support::strangers;
 
 use longshore_kernel::ids::OrganisationId;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_create_with_only_required_fields_takes_the_defaults(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_create_with_only_required_fields_takes_the_defaults() {
+    let world = World::new(&strangers().await).await;
     let reply = world.post(world.body("4006381333931")).await.expect(201);
     let made = reply.json();
     let expected = json!({
@@ -55,9 +56,9 @@ async fn a_create_with_only_required_fields_takes_the_defaults(_: PgPoolOptions,
     assert_eq!(reply.header("content-type"), Some("application/json"));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_answer_to_a_full_create_equals_that_of_a_look_up(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_answer_to_a_full_create_equals_that_of_a_look_up() {
+    let world = World::new(&strangers().await).await;
     let (second, child) = (world.eshop().await, world.add("child", json!({})).await);
     let own = world.api.tenant.eshop;
     let members = json!({
@@ -84,12 +85,9 @@ async fn the_answer_to_a_full_create_equals_that_of_a_look_up(_: PgPoolOptions, 
     assert_eq!(listed.await.expect(200).json()["results"], json!([made]));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_sku_is_unique_in_its_organisation_and_case_counts(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_product_sku_is_unique_in_its_organisation_and_case_counts() {
+    let world = World::new(&strangers().await).await;
     let first = world.add("sku", json!({})).await;
     let reply = world.post(world.body("sku")).await.expect(400);
     assert_eq!(reply.json()["code"], "invalid_data");
@@ -178,9 +176,9 @@ async fn references_to_other_organisations_are_refused_with_their_path(
     assert_eq!(world.count("SELECT count(*) FROM product").await, 1);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_refusal_of_an_unreadable_body_says_why(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_refusal_of_an_unreadable_body_says_why() {
+    let world = World::new(&strangers().await).await;
     let send = async |content_type: &str, body: &'static [u8]| {
         let request = http::Request::builder()
             .method(Method::POST)
@@ -204,12 +202,9 @@ async fn post_once(world: &World, token: &str, key: &str, body: Value) -> crate:
     world.api.call_with(token, Method::POST, PATH, body, &[("idempotency-key", key)]).await
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_create_is_executed_once_with_the_same_answer(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_repeated_create_is_executed_once_with_the_same_answer() {
+    let world = World::new(&strangers().await).await;
     let user = &world.api.user;
     let first = post_once(&world, user, "k", world.body("sku")).await.expect(201);
     assert_eq!(first.header("idempotent-replayed"), None);
@@ -274,9 +269,9 @@ async fn a_key_is_held_for_seconds_and_renewed_while_its_request_runs(
     first.expect(201);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refused_create_releases_its_key(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_refused_create_releases_its_key() {
+    let world = World::new(&strangers().await).await;
     let taken = world.add("taken", json!({})).await;
     post_once(&world, &world.api.user, "k", json!({})).await.expect(400);
     post_once(&world, &world.api.user, "k", world.body("taken")).await.expect(400);
@@ -364,12 +359,9 @@ async fn a_create_is_audited_and_sent_to_subscribers(_: PgPoolOptions, options: 
     assert_eq!(matching, 3);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_identity_of_the_product_and_its_changed_fields(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_identity_of_the_product_and_its_changed_fields() {
+    let world = World::new(&strangers().await).await;
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     // 100 numbers of 255 characters
     let made = world.create("large", json!({"referenceNumbers": vec!["x".repeat(255); 100]})).await;

@@ -5,6 +5,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, World, id};
+use crate::support::strangers;
 
 fn characters(count: usize) -> Value {
     json!("ü".repeat(count))
@@ -171,12 +172,9 @@ async fn pallets(world: &World) {
         .await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_value_within_the_bounds_is_accepted_and_returned_unchanged(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn every_value_within_the_bounds_is_accepted_and_returned_unchanged() {
+    let world = World::new(&strangers().await).await;
     pallets(&world).await;
     let kept = world.add("kept", json!({})).await;
     for (n, (field, value)) in taken().into_iter().enumerate() {
@@ -189,12 +187,9 @@ async fn every_value_within_the_bounds_is_accepted_and_returned_unchanged(
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_value_outside_the_bounds_is_refused_with_its_path(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn every_value_outside_the_bounds_is_refused_with_its_path() {
+    let world = World::new(&strangers().await).await;
     let kept = world.add("kept", json!({})).await;
     let before = world.get(&kept).await;
     for (field, value, violation) in refused() {
@@ -210,9 +205,9 @@ async fn every_value_outside_the_bounds_is_refused_with_its_path(
     assert_eq!(world.traces().await, [1, 0, 0]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn all_violations_of_a_body_are_reported_at_once() {
+    let world = World::new(&strangers().await).await;
     world.add("taken", json!({})).await;
     let body = json!({
         "organisation": world.api.tenant.organisation,
@@ -245,9 +240,9 @@ async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options
     );
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn fields_without_a_default_are_required(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn fields_without_a_default_are_required() {
+    let world = World::new(&strangers().await).await;
     let mut violations = world.post(json!({})).await.expect(400).violations();
     violations.sort();
     assert_eq!(
@@ -272,12 +267,9 @@ fn bundle(children: &Value) -> Value {
     json!({"type": "bundle", "childrenProducts": children})
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_a_bundle_has_children_which_are_physical_and_of_its_organisation(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn only_a_bundle_has_children_which_are_physical_and_of_its_organisation() {
+    let world = World::new(&strangers().await).await;
     let rope = world.add("rope", json!({})).await;
     let voucher = world.add("voucher", json!({"type": "virtual"})).await;
     let child = |id: &str, quantity: i64| json!({"productId": id, "quantity": quantity});

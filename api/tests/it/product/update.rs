@@ -6,10 +6,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, id};
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_changes_the_given_fields_and_leaves_the_rest(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_update_changes_the_given_fields_and_leaves_the_rest() {
+    let world = World::new(&strangers().await).await;
     let before = world.create("sku", json!({"weight": 5, "description": "A rope"})).await;
     let reply = world.put(&id(&before), json!({"name": "Rope", "weight": 6})).await.expect(200);
     let after = reply.json();
@@ -30,9 +31,9 @@ async fn an_update_changes_the_given_fields_and_leaves_the_rest(_: PgPoolOptions
     assert_eq!(changes, json!({"name": ["Anchor", "Rope"], "weight": [5, 6]}));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_answer_to_an_update_equals_that_of_a_look_up(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_answer_to_an_update_equals_that_of_a_look_up() {
+    let world = World::new(&strangers().await).await;
     let second = world.eshop().await;
     let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
     let child = |id: &str, quantity: i32| json!({"productId": id, "quantity": quantity});
@@ -62,9 +63,9 @@ async fn the_answer_to_an_update_equals_that_of_a_look_up(_: PgPoolOptions, opti
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn null_clears_nullable_fields(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn null_clears_nullable_fields() {
+    let world = World::new(&strangers().await).await;
     let full = json!({
         "description": "A rope", "weight": 1, "height": 2, "width": 3, "length": 4, "countryOfOrigin": "CZ",
         "hsCode": "5607", "productGroup": Uuid::max(), "category": "dangerous_substances",
@@ -82,9 +83,9 @@ async fn null_clears_nullable_fields(_: PgPoolOptions, options: PgConnectOptions
     assert_eq!(world.get(&product).await, cleared);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_without_changes_leaves_no_trace(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_update_without_changes_leaves_no_trace() {
+    let world = World::new(&strangers().await).await;
     let rope = world.add("rope", json!({})).await;
     let members = json!({
         "type": "bundle", "childrenProducts": [{"productId": rope, "quantity": 1}], "weight": 1,
@@ -146,9 +147,9 @@ async fn an_update_is_sent_to_the_eshops_that_have_or_lose_the_product(
     assert_eq!(world.traces().await, [3, 2, 3]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_organisation_and_a_taken_sku_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn the_organisation_and_a_taken_sku_are_refused() {
+    let world = World::new(&strangers().await).await;
     let (stranger, theirs) = world.stranger().await;
     let product = world.add("sku", json!({})).await;
     let taken = world.add("taken", json!({})).await;
@@ -260,9 +261,9 @@ async fn a_product_in_stock_stays_physical(_: PgPoolOptions, options: PgConnectO
     world.put(&rope, json!({"type": "virtual"})).await.expect(200);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_the_expected_version_is_changed(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn only_the_expected_version_is_changed() {
+    let world = World::new(&strangers().await).await;
     let made = world.post(world.body("sku")).await.expect(201);
     let (product, first) = (id(&made.json()), made.header("etag").unwrap().to_owned());
     let second = world.put_if(&product, json!({"weight": 1}), &first).await.expect(200);

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 pub(super) async fn carrier(api: &Api, name: &str, code: i32, organisations: &[Uuid]) -> String {
     let body = json!({"name": name, "code": code, "organisations": organisations});
@@ -14,9 +15,9 @@ pub(super) async fn carrier(api: &Api, name: &str, code: i32, organisations: &[U
     made["id"].as_str().unwrap().to_owned()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_carrier_is_found_by_its_code(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_carrier_is_found_by_its_code() {
+    let api = Api::new(&strangers().await).await;
     let id = carrier(&api, "Gulls", 12, &[api.tenant.organisation.get()]).await;
     let hidden = carrier(&api, "Terns", 13, &[]).await;
     let found = api.get(&api.user, "/api/carrier/code/12").await.expect(200);
@@ -37,9 +38,9 @@ async fn a_carrier_is_found_by_its_code(_: PgPoolOptions, options: PgConnectOpti
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_field_of_a_carrier_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn each_field_of_a_carrier_is_validated() {
+    let api = Api::new(&strangers().await).await;
     let id = carrier(&api, "Gulls", 1, &[]).await;
     carrier(&api, "Terns", 2, &[]).await;
     let place = format!("/api/carrier/{id}");
@@ -129,9 +130,9 @@ async fn organisations_are_added_and_removed_all_or_none(_: PgPoolOptions, optio
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_code_is_unique_among_the_services_of_one_carrier(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_code_is_unique_among_the_services_of_one_carrier() {
+    let api = Api::new(&strangers().await).await;
     let (first, second) = (carrier(&api, "Gulls", 1, &[]).await, carrier(&api, "Terns", 2, &[]).await);
     let path = "/api/carrier-service";
     let mut ids = Vec::new();

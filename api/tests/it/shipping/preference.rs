@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::carrier::carrier;
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 const PATH: &str = "/api/carrier-preference";
 
@@ -31,9 +32,9 @@ fn place(preference: &Value) -> String {
     format!("{PATH}/{}", preference["id"].as_str().unwrap())
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_preference_is_created_changed_listed_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_preference_is_created_changed_listed_and_deleted() {
+    let api = Api::new(&strangers().await).await;
     let gulls = carrier(&api, "Gulls", 1, &[api.tenant.organisation.get()]).await;
     let reply = api.post(&api.user, PATH, body(&api, &gulls, 0)).await.expect(201);
     let etag = reply.header("etag").unwrap().to_owned();
@@ -87,9 +88,9 @@ async fn a_preference_is_created_changed_listed_and_deleted(_: PgPoolOptions, op
     api.delete(&api.user, &place(&record)).await.expect(410);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_field_of_a_preference_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn each_field_of_a_preference_is_validated() {
+    let api = Api::new(&strangers().await).await;
     let own = api.tenant.organisation;
     let gulls = carrier(&api, "Gulls", 1, &[own.get()]).await;
     let (terns, foreign) =
@@ -159,12 +160,9 @@ async fn each_field_of_a_preference_is_validated(_: PgPoolOptions, options: PgCo
     assert_eq!(api.put(&api.user, &place(&record), changed.clone()).await.expect(200).json(), changed);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_position_is_unique_in_the_organisation_and_eshop_and_no_eshop_counts_as_one(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_position_is_unique_in_the_organisation_and_eshop_and_no_eshop_counts_as_one() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let gulls = carrier(&api, "Gulls", 1, &[api.tenant.organisation.get(), other.organisation.get()]).await;
     let of_eshop = json!({"eshop": api.tenant.eshop});
@@ -193,12 +191,9 @@ async fn a_position_is_unique_in_the_organisation_and_eshop_and_no_eshop_counts_
     assert_eq!(statuses, [201, 400]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_may_write_is_as_the_table_says_and_a_scope_sees_no_more_than_its_own(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn who_may_write_is_as_the_table_says_and_a_scope_sees_no_more_than_its_own() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let gulls = carrier(&api, "Gulls", 1, &[api.tenant.organisation.get(), other.organisation.get()]).await;
     let second = api.post(

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::carrier::carrier;
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 /// The names in a list, and its total.
 async fn names(api: &Api, token: &str, resource: &str, body: Value) -> (Vec<String>, Value) {
@@ -16,12 +17,9 @@ async fn names(api: &Api, token: &str, resource: &str, body: Value) -> (Vec<Stri
     (names, answer["paging"]["total"].clone())
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn carriers_and_services_are_visible_to_organisations_that_may_use_them(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn carriers_and_services_are_visible_to_organisations_that_may_use_them() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let (own, theirs) = (api.tenant.organisation, other.organisation);
     let carriers = [

@@ -8,10 +8,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, advice, path, receipt, supplier};
+use crate::support::strangers;
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_role_writes_and_reads_as_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn each_role_writes_and_reads_as_the_table_says() {
+    let world = World::new(&strangers().await).await;
     let mug = world.add("mug", json!({})).await;
     let admin = world.api.tenant.token(&world.api.services, Role::Admin).await.unwrap();
     let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();
@@ -51,12 +52,9 @@ async fn each_role_writes_and_reads_as_the_table_says(_: PgPoolOptions, options:
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connector_of_an_eshop_sees_advices_of_its_products_only(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_connector_of_an_eshop_sees_advices_of_its_products_only() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let mug = world.add("mug", json!({})).await;
     let second = world.eshop().await;
@@ -78,9 +76,9 @@ async fn a_connector_of_an_eshop_sees_advices_of_its_products_only(
     assert_eq!(seen().await, (200, vec![1, 1]));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_advice_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_advice_of_another_organisation_is_not_found() {
+    let world = World::new(&strangers().await).await;
     let (stranger, theirs) = world.stranger().await;
     let their_supplier = supplier(&world, stranger.organisation.get()).await;
     let body = advice(&stranger, their_supplier, "PO-1", &[(&theirs, 3)]);

@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, advice, supplier};
+use crate::support::strangers;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_announced_advice_is_shown_and_its_pieces_are_incoming(
@@ -185,9 +186,9 @@ async fn referenced_records_must_exist_and_match(_: PgPoolOptions, options: PgCo
     assert_eq!(world.count("SELECT count(*) FROM stock_advice").await, 0);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_internal_id_is_unique_in_its_organisation(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_internal_id_is_unique_in_its_organisation() {
+    let world = World::new(&strangers().await).await;
     let mug = world.add("mug", json!({})).await;
     let body = world.advice("PO-1", &[(&mug, 2)]);
     let post = || world.api.post(&world.api.user, PATH, body.clone());
@@ -209,9 +210,9 @@ async fn an_internal_id_is_unique_in_its_organisation(_: PgPoolOptions, options:
     world.api.post(&world.api.superadmin, PATH, theirs).await.expect(201);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_create_announces_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_repeated_create_announces_once() {
+    let world = World::new(&strangers().await).await;
     let mug = world.add("mug", json!({})).await;
     let key = [("idempotency-key", "once")];
     let body = world.advice("PO-1", &[(&mug, 2)]);

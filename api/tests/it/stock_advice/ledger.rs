@@ -12,6 +12,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PATH, World, path, receipt};
+use crate::support::strangers;
 
 const PRODUCTS: usize = 4;
 const ROUNDS: usize = 12;
@@ -38,12 +39,9 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn stocks_match_advices_and_movements_after_any_concurrent_operations(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn stocks_match_advices_and_movements_after_any_concurrent_operations() {
+    let world = World::new(&strangers().await).await;
     let mut products = Vec::new();
     for number in 0..PRODUCTS {
         products.push(world.add(&format!("P{number}"), json!({})).await);
@@ -154,12 +152,9 @@ async fn a_count_of_a_stock_that_appears_meanwhile_moves_the_difference(
     assert_eq!((status, world.stock(&mug).await, world.contradictions().await), (200, [8, 0], 0));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_of_an_open_advice_stays_physical_even_without_stock(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_product_of_an_open_advice_stays_physical_even_without_stock() {
+    let world = World::new(&strangers().await).await;
     let mug = world.add("P0", json!({})).await;
     let advice = world.announce("PO-1", &[(&mug, 5)]).await;
     world.receive(&advice, &[(0, 5)], false).await.expect(200);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, World, path, receipt};
+use crate::support::strangers;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn received_pieces_move_from_incoming_to_quantity(_: PgPoolOptions, options: PgConnectOptions) {
@@ -148,9 +149,9 @@ async fn an_ended_advice_is_neither_received_nor_cancelled(_: PgPoolOptions, opt
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_receipt_names_items_of_the_advice_once(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_receipt_names_items_of_the_advice_once() {
+    let world = World::new(&strangers().await).await;
     let mug = world.add("mug", json!({})).await;
     let advice = world.announce("PO-1", &[(&mug, 10)]).await;
     let other = world.announce("PO-2", &[(&mug, 10)]).await;
@@ -200,9 +201,9 @@ async fn a_receipt_names_items_of_the_advice_once(_: PgPoolOptions, options: PgC
     assert_eq!(world.stock(&mug).await, [1, 19]);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_receipt_counts_once_and_two_of_them_twice(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn a_repeated_receipt_counts_once_and_two_of_them_twice() {
+    let world = World::new(&strangers().await).await;
     let mug = world.add("mug", json!({})).await;
     let advice = world.announce("PO-1", &[(&mug, 10)]).await;
     let receive = async |key: &str| {
@@ -236,9 +237,9 @@ async fn a_repeated_receipt_counts_once_and_two_of_them_twice(_: PgPoolOptions, 
     assert_eq!((world.stock(&mug).await, world.contradictions().await), ([9, 0], 0));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn concurrent_receipts_all_count_and_one_of_two_ends_wins(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn concurrent_receipts_all_count_and_one_of_two_ends_wins() {
+    let world = World::new(&strangers().await).await;
     let (mug, cup) = (world.add("mug", json!({})).await, world.add("cup", json!({})).await);
     let advice = world.announce("PO-1", &[(&mug, 5), (&cup, 100)]).await;
     let body = receipt(&advice, &[(1, 1), (0, 1)], false);

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 /// Creates another wms in these warehouses; returns its id.
 async fn wms(api: &Api, warehouses: Value) -> Value {
@@ -21,12 +22,9 @@ async fn wms(api: &Api, warehouses: Value) -> Value {
     made["id"].clone()
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_link_made_on_one_side_shows_on_both_and_raises_both_versions(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_link_made_on_one_side_shows_on_both_and_raises_both_versions() {
+    let api = Api::new(&strangers().await).await;
     let warehouse = format!("/api/warehouse/{}", api.tenant.warehouse);
     let read = async |path: &str| api.get(&api.user, path).await.expect(200);
     let before = read(&warehouse).await;
@@ -49,12 +47,9 @@ async fn a_link_made_on_one_side_shows_on_both_and_raises_both_versions(
     assert!(organisation["wmses"].as_array().unwrap().contains(&second));
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_default_wms_works_in_its_warehouse_whichever_side_is_changed(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_default_wms_works_in_its_warehouse_whichever_side_is_changed() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let warehouse = format!("/api/warehouse/{}", api.tenant.warehouse);
     let wms = format!("/api/wms/{}", api.tenant.wms);

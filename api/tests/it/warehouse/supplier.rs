@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::MIGRATIONS;
 use crate::support::Api;
+use crate::support::strangers;
 
 const PATH: &str = "/api/supplier";
 
@@ -28,12 +29,9 @@ const TEXTS: &[&str] = &[
     "ref3",
 ];
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_supplier_keeps_every_field_and_is_shown_by_its_organisation(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_supplier_keeps_every_field_and_is_shown_by_its_organisation() {
+    let api = Api::new(&strangers().await).await;
     let mut body = json!({
         "organisation": api.tenant.organisation, "name": "Ropes", "active": false, "country": "CZ",
         "note": "n".repeat(10_000),
@@ -71,12 +69,9 @@ async fn a_supplier_keeps_every_field_and_is_shown_by_its_organisation(
     );
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn suppliers_are_found_by_their_fields_and_those_of_their_organisation(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn suppliers_are_found_by_their_fields_and_those_of_their_organisation() {
+    let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     for (organisation, name) in [
         (api.tenant.organisation, "Ropes"),

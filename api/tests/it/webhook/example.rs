@@ -12,6 +12,7 @@ use longshore_kernel::ids::JobId;
 
 use super::*;
 use crate::expedition::World;
+use crate::support::strangers;
 
 /// Tests a webhook; returns the delivery.
 async fn test(api: &Api, webhook: &str, event: &str) -> Value {
@@ -77,12 +78,9 @@ async fn change_each(world: &World) {
     sync(world).await;
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_example_of_each_type_has_the_members_of_an_event_of_a_change(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let world = World::new(&options).await;
+#[tokio::test]
+async fn an_example_of_each_type_has_the_members_of_an_event_of_a_change() {
+    let world = World::new(&strangers().await).await;
     let api = &world.api;
     let all = create(
         api,
@@ -185,9 +183,9 @@ async fn a_test_without_an_event_is_of_type_test_and_others_are_refused(
     assert_eq!(made, 2);
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_key_of_a_test_belongs_to_its_event(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_key_of_a_test_belongs_to_its_event() {
+    let api = Api::new(&strangers().await).await;
     let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
     let path = format!("{PATH}/{id}/test");
     let send = async |event: &str| {

@@ -1,6 +1,7 @@
 //! Replaying deliveries of several webhooks, and counting them first.
 
 use super::*;
+use crate::support::strangers;
 
 const REPLAY: &str = "/api/webhook-delivery/replay";
 const COUNT: &str = "/api/webhook-delivery/replay/count";
@@ -221,9 +222,9 @@ async fn a_replay_to_a_host_has_several_organisations_only_for_those_who_see_the
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_replay_names_what_is_wrong_with_its_criteria(_: PgPoolOptions, options: PgConnectOptions) {
-    let api = Api::new(&options).await;
+#[tokio::test]
+async fn a_replay_names_what_is_wrong_with_its_criteria() {
+    let api = Api::new(&strangers().await).await;
     let hook = to(&api, &api.user, api.tenant.eshop.get(), "https://shop.example/a").await;
     for (body, violations) in [
         (json!({"since": SINCE}), &["webhooks required"][..]),
