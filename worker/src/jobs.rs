@@ -1,4 +1,4 @@
-//! The bodies of the jobs, one file each, what several of them share ([`rows`], [`partner_turn`]), and the table of all
+//! The bodies of the jobs, one file each, what several of them share ([`partner_turn`]), and the table of all
 //! ([`JOBS`]).
 
 mod admin_bulk;
@@ -11,7 +11,6 @@ mod partner_fetch;
 pub mod partner_turn;
 mod product_activation;
 mod product_sync;
-pub mod rows;
 mod stock_send;
 mod stock_sync;
 pub mod upkeep;

@@ -26,7 +26,6 @@
 pub mod baselinker;
 pub mod failure;
 pub mod feed;
-pub mod row;
 mod trial;
 
 use std::fmt;
@@ -36,6 +35,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+pub use longshore_domain::job::fetching::Page;
+pub use longshore_domain::job::row::form::Row;
 use longshore_domain::partner::baselinker::window::Window;
 pub use longshore_domain::partner::send_out::items::Listed as Item;
 pub use longshore_domain::partner::send_out::listing::Page as ItemPage;
@@ -43,7 +44,6 @@ use longshore_domain::partner::setting::{Integration, Setting};
 use longshore_kernel::services::Services;
 
 pub use self::failure::PartnerError;
-pub use self::row::Row;
 pub use self::trial::test;
 use crate::outbound::Client;
 
@@ -81,19 +81,6 @@ pub struct Start<'s> {
     pub cursor: Option<&'s str>,
     /// The memo of the last complete fetch of the same data.
     pub memo: Option<&'s str>,
-}
-
-/// A page.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// Its rows, at most [`ROWS_PER_PAGE`]; there may be none.
-    pub rows: Vec<Row>,
-    /// Where the next page begins. An interrupted fetch continues there.
-    pub cursor: Option<String>,
-    /// Discards the earlier pages: the fetch had to start again, because its source has changed.
-    pub anew: bool,
-    /// The memo for the next fetch.
-    pub memo: Option<String>,
 }
 
 /// The pages from a cursor on; the stream ends after the last one, or after an error.

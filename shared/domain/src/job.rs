@@ -50,6 +50,7 @@ pub mod payload;
 pub mod receiving;
 pub mod retention;
 mod room;
+pub mod row;
 pub mod row_lines;
 pub mod search;
 pub mod shares;

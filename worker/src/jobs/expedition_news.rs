@@ -5,11 +5,10 @@ use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::execution::Fate;
 use longshore_domain::job::inspection;
 use longshore_domain::job::kind::TakeNews;
-use longshore_domain::partner::push::Push;
+use longshore_domain::job::row::ReadRows;
 use longshore_kernel::change::Change;
 use longshore_kernel::ids::OrganisationId;
 
-use super::rows::ReadRows;
 use super::{Body, Done};
 
 impl Body for TakeNews {
@@ -21,7 +20,7 @@ impl Body for TakeNews {
         organisation: OrganisationId,
     ) -> Result<Done, Fate> {
         let now = change.services().clock.now();
-        let mut rows = ReadRows::read(claim, Push::News, |row| read_row(row, now))?;
+        let rows = ReadRows::read(claim, |row| read_row(row, now))?;
         let reporter = Reporter {
             origin: &claim.origin,
             organisation,
@@ -29,10 +28,6 @@ impl Body for TakeNews {
             at: inspection::accepted_at(change.connection(), claim.job).await?,
         };
         let applied = news::apply(change, reporter, &rows.good).await?;
-        for (position, violations) in applied.refused {
-            let key = rows.good.get(position).map(|row| row.id.clone()).unwrap_or_default();
-            rows.refuse(claim, position, &key, &violations);
-        }
-        Ok(Done::Items(rows.outcome(claim, applied.changed)))
+        Ok(Done::Items(rows.outcome(applied.changed, applied.refused)))
     }
 }

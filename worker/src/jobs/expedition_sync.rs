@@ -5,16 +5,15 @@ use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::execution::Fate;
 use longshore_domain::job::inspection;
 use longshore_domain::job::kind::{Shop, SyncExpeditions};
-use longshore_domain::partner::push::Push;
+use longshore_domain::job::row::ReadRows;
 use longshore_kernel::change::Change;
 
-use super::rows::ReadRows;
 use super::{Body, Done};
 
 impl Body for SyncExpeditions {
     /// Executes a chunk: rows that break a rule become item errors, the others are created, changed or cancelled.
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
-        let mut rows = ReadRows::read(claim, Push::Expeditions, read_row)?;
+        let rows = ReadRows::read(claim, read_row)?;
         let import = Import {
             origin: &claim.origin,
             organisation: shop.organisation,
@@ -22,11 +21,7 @@ impl Body for SyncExpeditions {
             send: self.send,
             accepted_at: inspection::accepted_at(change.connection(), claim.job).await?,
         };
-        let applied = import::apply(change, import, &rows.good, &rows.indexes(claim)).await?;
-        for (position, violations) in applied.refused {
-            let key = rows.good.get(position).map(|row| row.order_number.clone()).unwrap_or_default();
-            rows.refuse(claim, position, &key, &violations);
-        }
-        Ok(Done::Items(rows.outcome(claim, applied.changed)))
+        let applied = import::apply(change, import, &rows.good, &rows.indexes()).await?;
+        Ok(Done::Items(rows.outcome(applied.changed, applied.refused)))
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longshore_domain::job::chunk::{Claim, Count};
 use longshore_domain::job::execution::{self, Fate};
-use longshore_domain::job::fetching::{self, Fetched};
+use longshore_domain::job::fetching;
 use longshore_domain::job::kind::Shop;
 use longshore_domain::partner::push::Push;
 use longshore_kernel::change::Change;
@@ -21,7 +21,7 @@ use longshore_kernel::services::Services;
 
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
-use crate::partner::{self, Page, Pages, Partner, PartnerError, Start};
+use crate::partner::{self, Pages, Partner, PartnerError, Start};
 
 /// How long a page may take to arrive.
 const PAGE_LIMIT: Duration = Duration::from_mins(2);
@@ -88,11 +88,10 @@ async fn turn(
                 return Err(PartnerError::transient(reason).into());
             }
         };
-        let rows = page.rows.len();
-        let Some(recorded) = fetching::record(services, claim, &stored(page)).await? else {
+        let Some(recorded) = fetching::record(services, claim, &page).await? else {
             return Ok(Turn::Lost);
         };
-        repeats = if rows > 0 && recorded.new == 0 { repeats + 1 } else { 0 };
+        repeats = if !page.rows.is_empty() && recorded.new == 0 { repeats + 1 } else { 0 };
         if repeats >= REPEATS {
             let sentence =
                 format!("the partner repeats itself: its last {REPEATS} pages contained nothing new");
@@ -118,15 +117,6 @@ fn pages<'p>(
     }
     let kind = push.kind();
     Err(PartnerError::Permanent(format!("this partner cannot be asked for what {kind} needs")))
-}
-
-/// Converts a page to the form in which it is recorded.
-fn stored(page: Page) -> fetching::Page {
-    let named = page.rows.iter().filter_map(|row| Some((row.item()?.to_owned(), row.product_sku.clone()?)));
-    let items = named.collect();
-    let rows = page.rows.into_iter();
-    let rows = rows.map(|row| Fetched { entry: row.stored(), product_sku: row.product_sku });
-    fetching::Page { rows: rows.collect(), cursor: page.cursor, anew: page.anew, memo: page.memo, items }
 }
 
 /// Ends the chunk of a complete fetch; the job ends with its last row.

@@ -6,11 +6,11 @@ use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::execution::Fate;
 use longshore_domain::job::kind::{Shop, SyncProducts};
 use longshore_domain::job::mark::Beside;
+use longshore_domain::job::row::ReadRows;
 use longshore_domain::partner::push::Push;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
 
-use super::rows::ReadRows;
 use super::{Body, Done, partner_fetch};
 use crate::context::WorkerContext;
 
@@ -19,18 +19,14 @@ impl Body for SyncProducts {
     /// unchanged.
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
         let Shop { organisation, eshop } = shop;
-        let mut rows = ReadRows::read(claim, Push::Products, read_sync_row)?;
+        let rows = ReadRows::read(claim, read_sync_row)?;
         let beside = Beside::look(change.connection(), claim, organisation).await?;
         let bound = self.scope_eshop.is_some();
         let sync =
             Sync { origin: &claim.origin, organisation, eshop, bound, acceptance: claim.acceptance, beside };
         let applied = sync::apply(change, sync, &rows.good).await?;
         beside.finish(change.connection()).await?;
-        for (position, violations) in applied.refused {
-            let key = rows.good.get(position).map(|row| row.product_sku.clone()).unwrap_or_default();
-            rows.refuse(claim, position, &key, &violations);
-        }
-        Ok(Done::Items(rows.outcome(claim, applied.changed)))
+        Ok(Done::Items(rows.outcome(applied.changed, applied.refused)))
     }
 
     async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {

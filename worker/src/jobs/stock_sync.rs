@@ -4,12 +4,12 @@ use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::execution::Fate;
 use longshore_domain::job::kind::{Shop, SyncStocks};
 use longshore_domain::job::mark::Beside;
+use longshore_domain::job::row::ReadRows;
 use longshore_domain::partner::push::Push;
 use longshore_domain::warehouse::stock::sync::{self, Place};
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
 
-use super::rows::ReadRows;
 use super::{Body, Done, partner_fetch};
 use crate::context::WorkerContext;
 
@@ -19,16 +19,13 @@ impl Body for SyncStocks {
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
         let Self { scope_eshop, warehouse, wms } = *self;
         let organisation = shop.organisation;
-        let mut rows = ReadRows::read(claim, Push::Stocks, sync::read_row)?;
+        let rows = ReadRows::read(claim, sync::read_row)?;
         let beside = Beside::look(change.connection(), claim, organisation).await?;
         let place = Place { organisation, warehouse, wms };
         let applied = sync::apply(change, &claim.origin, place, scope_eshop, beside, &rows.good).await?;
         beside.finish(change.connection()).await?;
-        for (position, refusal) in applied.refused {
-            let key = rows.good.get(position).map(|row| row.product_sku.clone()).unwrap_or_default();
-            rows.refuse(claim, position, &key, &[refusal.violation()]);
-        }
-        Ok(Done::Items(rows.outcome(claim, applied.changed)))
+        let refused = applied.refused.into_iter().map(|(row, refusal)| (row, vec![refusal.violation()]));
+        Ok(Done::Items(rows.outcome(applied.changed, refused)))
     }
 
     async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {

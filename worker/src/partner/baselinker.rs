@@ -26,7 +26,6 @@ use url::Url;
 
 use self::call::{ANSWER_BYTES, Refused, Urgency};
 use self::cursor::Cursor;
-use super::row::Notice;
 use super::{
     Abilities, Item, ItemPage, ItemPages, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Rate,
     Row, Start, StockCount, Taken, Tools,
@@ -272,12 +271,7 @@ fn rows_of(asked: &[Listed], answers: Vec<(Vec<answer::Item<Product>>, String)>)
     let mut answers: HashMap<String, Vec<answer::Item<Product>>> =
         answers.into_iter().map(|(products, key)| (key, products)).collect();
     let row = |product: answer::Item<Product>| match product {
-        Ok(product) => {
-            let notices = product.notes.into_iter();
-            Row::made(product.row)
-                .of_item(product.id.to_string())
-                .noticing(notices.map(|(field, message)| Notice { field: field.to_owned(), message }))
-        }
+        Ok(product) => Row::made(product.row).of_item(product.id.to_string()).noticing(product.notes),
         Err(broken) => refused_row(broken.key, broken.message),
     };
     let mut rows = Vec::with_capacity(asked.len());

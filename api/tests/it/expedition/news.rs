@@ -2,10 +2,10 @@
 
 use http::Method;
 use longshore_domain::expedition::news::{self, Reporter, read_row};
-use longshore_domain::job::chunk::{self, Claimed, Count};
-use longshore_domain::job::item_error::ItemError;
+use longshore_domain::job::chunk::{self, Claimed};
+use longshore_domain::job::execution::{self, Outcome};
 use longshore_domain::job::kind::TakeNews;
-use longshore_domain::job::{execution, payload};
+use longshore_domain::job::row::ReadRows;
 use longshore_kernel::access::Role;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
@@ -29,19 +29,11 @@ async fn work(world: &World, job: JobId) {
         };
         let (TakeNews { wms }, organisation): (_, OrganisationId) = claim.job::<TakeNews>().unwrap();
         let now = services.clock.now();
-        let raw = payload::unpack_rows(&claim.payload).unwrap();
-        let rows: Vec<_> =
-            raw.iter().map(|row| read_row(serde_json::from_slice(row).unwrap(), now).unwrap()).collect();
+        let rows = ReadRows::read(&claim, |row| read_row(row, now)).unwrap();
         let mut change = Change::begin(services).await.unwrap();
         let reporter = Reporter { origin: &claim.origin, organisation, wms, at: now };
-        let applied = news::apply(&mut change, reporter, &rows).await.unwrap();
-        let error = |(position, violations): &(usize, Vec<_>)| {
-            let key = Some(rows[*position].id.clone());
-            ItemError::of_violations(claim.index(*position), None, key, violations, &raw[*position])
-        };
-        let errors: Vec<_> = applied.refused.iter().map(error).collect();
-        let [changed, failed] = [applied.changed, errors.len()].map(|count| i32::try_from(count).unwrap());
-        let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
+        let applied = news::apply(&mut change, reporter, &rows.good).await.unwrap();
+        let Outcome { count, errors } = rows.outcome(applied.changed, applied.refused);
         let held = execution::complete(&mut change, &claim, count, &errors).await.unwrap();
         assert_eq!(held, Hold::Kept, "no other worker runs here");
         change.commit().await.unwrap();

@@ -14,7 +14,6 @@
 
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -26,6 +25,7 @@ use super::line;
 use super::payload::Rows;
 use super::receiving::{Target, hash_of};
 use super::room;
+use super::row::form::Row;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{EshopId, JobId};
@@ -152,28 +152,17 @@ pub async fn attempts(services: &Services, claim: &Claim) -> Result<Option<i32>,
     Ok(attempts)
 }
 
-/// A row as it is stored, and the SKU that it names.
-#[derive(Clone, Debug)]
-pub struct Fetched {
-    /// What its chunk holds.
-    pub entry: Bytes,
-    /// For finding the same product twice.
-    pub product_sku: Option<String>,
-}
-
 /// A page that came.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Its rows.
-    pub rows: Vec<Fetched>,
-    /// Where the next one begins.
+    /// Its rows, at most those of a chunk; there may be none.
+    pub rows: Vec<Row>,
+    /// Where the next one begins. An interrupted fetch continues there.
     pub cursor: Option<String>,
-    /// Earlier pages are void: their rows do not count as duplicates.
+    /// Earlier pages are void, because the source has changed: their rows do not count as duplicates.
     pub anew: bool,
     /// What the partner asks to get with the next fetch.
     pub memo: Option<String>,
-    /// The partner's ids of its products, with their SKUs: stocks are sent with these ids.
-    pub items: Vec<(String, String)>,
 }
 
 /// What recording a page came to.
@@ -203,8 +192,10 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     )
     .execute(&mut *tx)
     .await?;
-    if let (Some(eshop), Some(inventory), false) = (claim.eshop, &claim.source, page.items.is_empty()) {
-        let items: Vec<_> = page.items.iter().map(|(item, sku)| (item.as_str(), sku.as_str())).collect();
+    let named = page.rows.iter().filter_map(|row| Some((row.item()?, row.product_sku.as_deref()?)));
+    let items: Vec<_> = named.collect();
+    if let (Some(eshop), Some(inventory), false) = (claim.eshop, &claim.source, items.is_empty()) {
+        // stocks are sent with the partner's ids of the products
         note_items(tx, eshop, inventory, &items).await?;
     }
     let new = doubled.iter().filter(|doubled| !**doubled).count();
@@ -274,7 +265,7 @@ pub async fn forget_keys(tx: &mut PgConnection, jobs: &[JobId]) -> Result<(), sq
 }
 
 /// Which of the rows name a SKU that an earlier row of the job named.
-async fn doubled(tx: &mut PgConnection, job: JobId, rows: &[Fetched]) -> Result<Vec<bool>, sqlx::Error> {
+async fn doubled(tx: &mut PgConnection, job: JobId, rows: &[Row]) -> Result<Vec<bool>, sqlx::Error> {
     let keys: Vec<Option<Uuid>> = rows.iter().map(|row| row.product_sku.as_deref().map(hash_of)).collect();
     let named: Vec<Uuid> = keys.iter().flatten().copied().collect();
     let new = sqlx::query_scalar!(
@@ -300,13 +291,13 @@ struct Packed {
 }
 
 impl Packed {
-    fn of(rows: &[Fetched], doubled: &[bool]) -> Result<Self, Problem> {
+    fn of(rows: &[Row], doubled: &[bool]) -> Result<Self, Problem> {
         let (mut packed, mut chunk, mut positions) = (Self::default(), Rows::default(), Vec::new());
         for (row, doubled) in rows.iter().zip(doubled) {
             if *doubled {
                 positions.push(chunk.len().to_string());
             }
-            chunk.push(&row.entry);
+            chunk.push(&row.stored());
             if chunk.is_full() {
                 packed.add(&mut chunk, &mut positions)?;
             }

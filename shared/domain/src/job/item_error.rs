@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, integer, object};
-use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
 use crate::list::{LIMIT, OFFSET};
@@ -32,33 +32,6 @@ pub struct ItemError {
 
 /// Characters of a key that are kept.
 const KEY_LENGTH: usize = 255;
-
-impl ItemError {
-    /// The error of a row that breaks rules: all of them, in one sentence.
-    #[must_use]
-    pub fn of_violations(
-        index: i32,
-        line: Option<i64>,
-        key: Option<String>,
-        violations: &[Violation],
-        payload: &[u8],
-    ) -> Self {
-        let code = match violations {
-            [one] => one.code,
-            _ => "invalid_data",
-        };
-        let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        Self {
-            index,
-            line,
-            key,
-            code,
-            message: sentences.join("; "),
-            payload: payload.to_vec(),
-            notice: false,
-        }
-    }
-}
 
 /// Item errors of a job that are kept. Further errors are only counted, in `progress.failed`.
 pub const KEPT: i32 = 10_000;

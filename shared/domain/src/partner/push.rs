@@ -60,16 +60,6 @@ impl Push {
         }
     }
 
-    /// Name of the member that identifies a row.
-    #[must_use]
-    pub fn key_member(self) -> &'static str {
-        match self {
-            Self::Products | Self::Stocks => "productSku",
-            Self::Expeditions => "orderNumber",
-            Self::News => "id",
-        }
-    }
-
     /// Name of the member of the header that says whose the rows are.
     #[must_use]
     pub fn whose_member(self) -> &'static str {

@@ -1,0 +1,152 @@
+//! The rows of a chunk, read and refused one by one, whatever their [`form`]; used by all syncs.
+
+pub mod form;
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use self::form::{Form, Remarks};
+use super::chunk::{Claim, Count};
+use super::execution::Outcome;
+use super::item_error::ItemError;
+use super::kind::JobKind;
+use super::payload::{self, HEAVIEST_ROW, Unreadable};
+use longshore_kernel::json::{self, REPEATED_KEY, Unread};
+use longshore_kernel::problem::Violation;
+
+/// The rows of a chunk: the valid ones, and the errors of the others.
+#[derive(Debug)]
+pub struct ReadRows<'c, R> {
+    claim: &'c Claim,
+    /// All of them, each with the remarks about it.
+    stored: Vec<(Remarks, Bytes)>,
+    /// Rows that follow the rules.
+    pub good: Vec<R>,
+    /// Position in the chunk of each good row, and what it calls itself.
+    named: Vec<(usize, Option<String>)>,
+    errors: Vec<ItemError>,
+}
+
+/// Why a row is refused: for programs, and for people.
+type Refusal = (&'static str, String);
+
+impl<'c, R> ReadRows<'c, R> {
+    /// Unpacks the rows of a chunk and validates each.
+    pub fn read(
+        claim: &'c Claim,
+        mut read: impl FnMut(Value) -> Result<R, Vec<Violation>>,
+    ) -> Result<Self, Unreadable> {
+        let form = Form::of(claim);
+        let entries = payload::unpack_rows(&claim.payload)?;
+        let stored: Vec<_> = entries.into_iter().map(|entry| form.read(entry)).collect();
+        let (mut good, mut named, mut errors) = (Vec::with_capacity(stored.len()), Vec::new(), Vec::new());
+        let doubled: HashSet<usize> =
+            claim.duplicates.iter().filter_map(|position| usize::try_from(*position).ok()).collect();
+        let (key_member, repeated) = key_of(claim);
+        for (position, (remarks, body)) in stored.iter().enumerate() {
+            let value = value(remarks, body);
+            let key = value.as_ref().ok().and_then(|value| value.get(key_member)?.as_str());
+            let key = key.or(remarks.item.as_deref()).map(str::to_owned);
+            let row = match value {
+                Ok(_) if doubled.contains(&position) => {
+                    Err((repeated, format!("an earlier row of this sync has the same {key_member}")))
+                }
+                Ok(value) => read(value).map_err(|violations| broken(claim, &violations)),
+                Err(refusal) => Err(refusal),
+            };
+            match row {
+                Ok(row) => {
+                    good.push(row);
+                    named.push((position, key));
+                }
+                Err(refusal) => errors.push(error(claim, position, body, key, refusal)),
+            }
+        }
+        Ok(Self { claim, stored, good, named, errors })
+    }
+
+    /// The position in the job of each good row.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<i32> {
+        self.named.iter().map(|(position, _)| self.claim.index(*position)).collect()
+    }
+
+    /// Counts the chunk. So many of its rows changed something, and these good ones were refused after all, each by its
+    /// position among the good; the others were up to date. Notices of accepted rows are recorded beside the errors.
+    #[must_use]
+    pub fn outcome(
+        self,
+        changed: usize,
+        refused: impl IntoIterator<Item = (usize, Vec<Violation>)>,
+    ) -> Outcome {
+        let Self { claim, stored, named, mut errors, .. } = self;
+        for (good, violations) in refused {
+            let Some((position, key)) = named.get(good) else { continue };
+            let Some((_, body)) = stored.get(*position) else { continue };
+            errors.push(error(claim, *position, body, key.clone(), broken(claim, &violations)));
+        }
+        let [changed, failed] = [changed, errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+        let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
+        let refused: HashSet<i32> = errors.iter().map(|error| error.index).collect();
+        for (position, (Remarks { item, notices, .. }, body)) in stored.iter().enumerate() {
+            if notices.is_empty() || refused.contains(&claim.index(position)) {
+                continue;
+            }
+            let sentences: Vec<String> =
+                notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
+            let notice = error(claim, position, body, item.clone(), ("notice", sentences.join("; ")));
+            errors.push(ItemError { notice: true, ..notice });
+        }
+        Outcome { count, errors }
+    }
+}
+
+/// The member that identifies a row, and the code of one that an earlier row of the job is the same as.
+fn key_of(claim: &Claim) -> (&'static str, &'static str) {
+    match claim.kind {
+        Ok(JobKind::ExpeditionSync) => ("orderNumber", "already_taken"),
+        Ok(JobKind::ExpeditionNews) => ("id", "duplicate"),
+        _ => ("productSku", "duplicate"),
+    }
+}
+
+/// A row as a JSON object.
+fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
+    let malformed = |reason: &str| Err(("malformed_row", reason.to_owned()));
+    if let Some(reason) = &remarks.refused {
+        return malformed(reason);
+    }
+    if json::weight(body) > HEAVIEST_ROW {
+        return malformed("has too many values");
+    }
+    match json::parse(body) {
+        Ok(value) if value.is_object() => Ok(value),
+        Ok(_) => malformed("must be a JSON object"),
+        Err(unread @ Unread::Repeated(_)) => Err((REPEATED_KEY, unread.to_string())),
+        Err(unread @ Unread::Malformed(_)) => malformed(&unread.to_string()),
+    }
+}
+
+/// Why a row that breaks rules is refused: all of them, in one sentence. One about an order has the code of the first.
+fn broken(claim: &Claim, violations: &[Violation]) -> Refusal {
+    let is_of_order = matches!(claim.kind, Ok(JobKind::ExpeditionSync | JobKind::ExpeditionNews));
+    let code = match violations {
+        [first, others @ ..] if is_of_order || others.is_empty() => first.code,
+        _ => "invalid_data",
+    };
+    let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    (code, sentences.join("; "))
+}
+
+fn error(
+    claim: &Claim,
+    position: usize,
+    body: &[u8],
+    key: Option<String>,
+    (code, message): Refusal,
+) -> ItemError {
+    let (index, line) = (claim.index(position), claim.lines.of(position));
+    ItemError { index, line, key, code, message, payload: body.to_vec(), notice: false }
+}
