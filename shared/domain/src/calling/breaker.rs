@@ -13,7 +13,7 @@
 //! call, which is the *probe*. Only the probe spends an attempt: the backlog waits as it is, however long that takes.
 //! A success closes the breaker, and the same turn continues with the backlog.
 //!
-//! Here is the machine itself, pure. The turn of a worker steps it call by call; [`lane::record`](crate::webhook::lane::record)
+//! Here is the machine itself, pure. The turn of a worker steps it call by call; [`lane::record`](crate::webhook::lane::record())
 //! holds the same machine in SQL, which steps it by the [`Tally`] of a whole group of outcomes, since the record belongs to
 //! no single worker. That both come to the same is a property below, and a test of the statement.
 

@@ -21,7 +21,6 @@ pub use self::redelivery::{redeliver, redeliver_many};
 pub(in crate::webhook) use self::resending::release_all;
 pub use self::trial::{TESTS_A_MINUTE, send_test, test_body};
 pub use crate::list::fields::delivery::DeliveryState;
-use crate::webhook::lane::HELD_BACK;
 use longshore_kernel::change::Change;
 use longshore_kernel::database::Pool;
 use longshore_kernel::ids::{OrganisationId, WebhookId};
@@ -88,28 +87,6 @@ async fn begun_at(change: &mut Change<'_>) -> Result<DateTime<Utc>, sqlx::Error>
 /// A timestamp as the interface has it: UTC, in microseconds.
 pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Micros, false))
-}
-
-/// Somebody is waiting for the result: a lane that waits for its next probe, or for as long as its destination asked, is served
-/// now. Whether it waited.
-///
-/// A hold that ends within [`HELD_BACK`] anyway stays: it may be that of a deletion, which relies on it. It is compared with the clock, since a
-/// deletion may set it after this transaction began.
-pub(in crate::webhook) async fn end_wait(
-    connection: &mut PgConnection,
-    webhook: WebhookId,
-) -> Result<bool, sqlx::Error> {
-    let ended = sqlx::query!(
-        "UPDATE webhook_lane
-         SET probe_at = CASE WHEN probe_at > now() THEN now() ELSE probe_at END,
-             held_until = CASE WHEN held_until > clock_timestamp() + make_interval(secs => $2) THEN NULL ELSE held_until END
-         WHERE webhook_id = $1 AND (probe_at > now() OR held_until > clock_timestamp() + make_interval(secs => $2))",
-        webhook.get(),
-        HELD_BACK.as_secs_f64(),
-    )
-    .execute(connection)
-    .await?;
-    Ok(ended.rows_affected() > 0)
 }
 
 /// Moves live deliveries to the history as cancelled: those that a query of ids gives, `$1` and `$2` being the caller's, up

@@ -1,6 +1,6 @@
 //! Lanes: how workers share the deliveries of a webhook (the [room](super) says what a lane is).
 //!
-//! A turn of a worker is: [`lease()`], then [`fetch()`] and [`record`] for as long as it lasts, with [`renew`] every
+//! A turn of a worker is: [`lease()`], then [`fetch()`] and [`record()`] for as long as it lasts, with [`renew`] every
 //! second, then [`release`]. Turns begin and end for many lanes in one statement: with ten thousand webhooks that have a
 //! delivery each, this is most of the work. [`due`] finds lanes with deliveries to send that are not on the queue;
 //! [`retries`] finds those with a retry, as soon as it is due.
@@ -17,20 +17,25 @@
 //! that a long transaction keeps from being vacuumed.
 
 pub mod backlog;
+mod batch;
 mod fetch;
+mod hold;
 mod late;
 mod lease;
 mod outcome;
 mod owner;
+mod record;
 mod retry;
 mod scan;
 mod warm;
 
-pub use self::fetch::{BATCH, Batch, Cursor, Due, FEW, From, fetch};
-pub(in crate::webhook) use self::lease::{HELD_BACK, hold_back, until_ending};
+pub use self::batch::{BATCH, Batch, Cursor, Due, FEW};
+pub use self::fetch::{From, fetch};
+pub(in crate::webhook) use self::hold::{end_wait, hold_back, until_ending};
 pub use self::lease::{Lease, Leased, lease, release, renew};
-pub use self::outcome::{Attempt, End, Outcome, Reported, record};
+pub use self::outcome::{Attempt, End, Outcome, Reported};
 pub use self::owner::owners;
+pub use self::record::record;
 pub use self::retry::{Retries, retries};
 pub use self::scan::{Scan, Way, due, due_by};
 pub use self::warm::{Looked, look};

@@ -1,9 +1,11 @@
 //! Subscriptions, which the interface calls webhooks: an e-shop's wish to hear of events at a destination.
 //!
-//! [`Authentication`] has the credentials for a destination, in addition to the signature.
+//! [`stored`] is what lanes and deliveries know of one, below both. [`Authentication`] has the credentials for a destination, in
+//! addition to the signature.
 
 mod edit;
 mod rotation;
+pub(super) mod stored;
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -11,90 +13,22 @@ use sqlx::PgConnection;
 pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
 pub use self::rotation::{SEALED, SEALED_FORMER, rotate_secret};
+use self::stored::{ENTITY, location, lock, seal_authentication, secret_place, shown};
 use super::delivery;
 use super::lane;
 use crate::calling::secret::{self, Signing as _};
 use crate::calling::signature;
-use crate::list::fields::subscription::WEBHOOK;
-use crate::list::{self, Record};
-use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 pub use longshore_kernel::authentication::Authentication;
 use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::crypto::Vault;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
-use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED, Violation, with_found};
+use longshore_kernel::problem::{Problem, QUOTA_REACHED, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
-
-/// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
-#[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) organisation: OrganisationId,
-    pub(super) eshop: EshopId,
-    event: String,
-    destination: String,
-    pub(super) active: bool,
-    authentication: Authentication,
-    max_in_flight: i32,
-    ordered: bool,
-    version: i64,
-}
-
-/// Its entity type, in the audit and on tombstones.
-pub(super) const ENTITY: &str = "webhook";
-
-/// The place of a secret in the vault.
-fn secret_place(id: WebhookId) -> String {
-    format!("webhook.secret:{id}")
-}
-
-/// The place of an authentication in the vault.
-fn authentication_place(id: WebhookId) -> String {
-    format!("webhook.authentication:{id}")
-}
-
-fn corrupted(what: &'static str) -> Problem {
-    Problem::new(&CORRUPTED_DATA, format!("the stored {what} of the webhook cannot be read"))
-}
-
-pub(super) fn open_secret(vault: &Vault, id: WebhookId, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
-    vault.open(&secret_place(id), sealed).map_err(|_| corrupted("secret"))
-}
-
-pub(super) fn open_authentication(
-    vault: &Vault,
-    id: WebhookId,
-    sealed: &[u8],
-) -> Result<Authentication, Problem> {
-    let opened = vault.open(&authentication_place(id), sealed).map_err(|_| corrupted("authentication"))?;
-    serde_json::from_slice(&opened).map_err(|_| corrupted("authentication"))
-}
-
-fn seal_authentication(
-    vault: &Vault,
-    id: WebhookId,
-    authentication: &Authentication,
-) -> Result<Option<Vec<u8>>, Problem> {
-    if *authentication == Authentication::None {
-        return Ok(None);
-    }
-    let json = serde_json::to_vec(authentication).map_err(Problem::internal)?;
-    vault.seal(&authentication_place(id), &json).map(Some).map_err(Problem::internal)
-}
-
-/// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
-async fn shown(connection: &mut PgConnection, scope: &Scope, id: WebhookId) -> Result<Record, Problem> {
-    list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
-}
-
-fn location(id: WebhookId) -> String {
-    format!("/api/eshop-webhook/{id}")
-}
 
 /// Creates a webhook (`POST /api/eshop-webhook`). Its secret is shown in this answer, and in no repetition of it.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
@@ -235,7 +169,7 @@ pub async fn set_active_if(
     check(old.version)?;
     let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
     let held = set(&mut change, services, context, id, &new).await?;
-    if active && new.switched.is_none() && delivery::end_wait(change.connection(), id).await? {
+    if active && new.switched.is_none() && lane::end_wait(change.connection(), id).await? {
         change.note_lanes([id]);
     }
     let answer = change.answer(context.claim, Answer::done()).await?;
@@ -317,44 +251,6 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
         );
     }
     Ok(answer)
-}
-
-/// Locks a webhook of the scope for a change; opens its authentication.
-pub(super) async fn lock(
-    change: &mut Change<'_>,
-    services: &Services,
-    scope: &Scope,
-    id: WebhookId,
-) -> Result<Stored, Problem> {
-    let found = sqlx::query!(
-        "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
-         FROM webhook
-         WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
-         FOR UPDATE",
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        id.get(),
-    )
-    .fetch_optional(change.connection())
-    .await?;
-    let Some(row) = found else {
-        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
-    };
-    let authentication = match row.authentication {
-        Some(sealed) => open_authentication(&services.vault, id, &sealed)?,
-        None => Authentication::None,
-    };
-    Ok(Stored {
-        organisation: row.organisation_id.into(),
-        eshop: row.eshop_id.into(),
-        event: row.event,
-        destination: row.destination,
-        active: row.active,
-        authentication,
-        max_in_flight: row.max_in_flight,
-        ordered: row.ordered,
-        version: row.version,
-    })
 }
 
 /// Writes what differs, and nothing where nothing does. Where it deactivates, returns the token of the holder of the lane.

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::Deliveries;
 use super::replay::{self, Criteria};
-use super::resending::{Audited, Place, Sort, Walk, in_i32};
+use super::resending::{Audited, COUNTED, Place, Sort, Walk, in_i32};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::kind::{Job, JobKind, Shop, Unusable};
 use crate::job::walking::{self, Step};
-use crate::webhook::subscription;
+use crate::webhook::subscription::stored;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
@@ -42,9 +42,9 @@ pub async fn recover(
 ) -> Result<Answer, Problem> {
     let since = Reader::read(body, self::body())?;
     let criteria = Criteria { webhooks: vec![id], since, ..Criteria::default() };
-    let known = replay::matching(&services.db, context.scope(), &criteria, replay::COUNTED).await?;
+    let known = replay::matching(&services.db, context.scope(), &criteria, COUNTED).await?;
     let mut change = Change::begin(services).await?;
-    let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
+    let webhook = stored::lock(&mut change, services, context.scope(), id).await?;
     let deliveries =
         Deliveries { ended_since: Some(since), ..Deliveries::made_by_now(&mut change, id).await? };
     let shop = Shop { organisation: webhook.organisation, eshop: webhook.eshop };

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::resending::{Audited, Place, Walk, in_i32};
+use super::resending::{Audited, COUNTED, Place, Walk, in_i32};
 use super::{Deliveries, begun_at};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
@@ -29,9 +29,7 @@ use longshore_kernel::services::Services;
 pub const NAMED: usize = 1_000;
 /// Webhooks of one replay.
 pub const WEBHOOKS: i64 = 10_000;
-/// Deliveries of each sort that are counted.
-pub const COUNTED: i64 = 100_000;
-/// The same for a page, which must not take long.
+/// Deliveries of each sort that are counted for a page, which must not take long: fewer than [`COUNTED`].
 pub const COUNTED_AT_ONCE: i64 = 5_000;
 
 /// Which deliveries are replayed.

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::replay::COUNTED;
-use super::{Deliveries, end_wait};
+use super::Deliveries;
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::walking::Step;
-use crate::webhook::subscription;
+use crate::webhook::lane::end_wait;
+use crate::webhook::subscription::stored;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{DeliveryId, WebhookId};
@@ -27,6 +27,9 @@ use longshore_kernel::services::Services;
 /// Deliveries of each sort that one step looks at. The queries name it as a number: of a parameter the planner expects a tenth of
 /// all that there is.
 const STEP: usize = 2_000;
+
+/// Deliveries of each sort that are counted.
+pub(super) const COUNTED: i64 = 100_000;
 
 /// For how long an activation releases what waits at its webhook.
 const RELEASED_WITHIN: Duration = Duration::from_secs(10);
@@ -159,7 +162,7 @@ impl Walk<'_> {
             change.connection(),
             origin,
             self.audited.action,
-            subscription::ENTITY,
+            stored::ENTITY,
             None,
             "WITH changed AS (
                  SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,

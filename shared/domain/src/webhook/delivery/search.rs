@@ -13,7 +13,7 @@ use crate::job::execution::Fate;
 use crate::job::kind::{Shop, Within};
 use crate::job::walking::{self, Step};
 use crate::webhook::event::{self, Event};
-use crate::webhook::subscription;
+use crate::webhook::subscription::stored;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -335,7 +335,7 @@ pub async fn redeliver_matching(
         return Err(Problem::new(&CONFLICT, "no matching delivery can be sent again"));
     }
     let mut change = Change::begin(services).await?;
-    let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
+    let found = stored::lock(&mut change, services, context.scope(), webhook).await?;
     let about = wanted.of(&Deliveries::made_by_now(&mut change, webhook).await?);
     let job =
         Redeliver { within: Within::new(context.scope(), &[found.organisation]), deliveries: Some(about) };

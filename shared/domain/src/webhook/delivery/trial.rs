@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 
-use super::end_wait;
 use crate::webhook::event::{NAMES, TEST, example};
-use crate::webhook::subscription;
+use crate::webhook::lane::end_wait;
+use crate::webhook::subscription::stored;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
@@ -41,14 +41,14 @@ pub async fn send_test(
 ) -> Result<Answer, Problem> {
     let kind = Reader::read(body.unwrap_or_else(|| Value::Object(Map::new())), test_body())?;
     let mut change = Change::begin(services).await?;
-    let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
+    let webhook = stored::lock(&mut change, services, context.scope(), id).await?;
     must_not_be_too_many(change.connection(), id).await?;
     let (event, delivery) = (EventId::new(), DeliveryId::new());
     let recorded = record_change!(
         change.connection(),
         context.origin,
         ACTION,
-        subscription::ENTITY,
+        stored::ENTITY,
         None,
         "WITH hook AS (
              SELECT * FROM webhook WHERE id = $9

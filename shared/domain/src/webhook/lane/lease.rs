@@ -1,21 +1,19 @@
 //! Leasing lanes, one holder each.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fetch::{self, Batch, FEW};
+use super::batch::{self, Batch, FEW};
 use crate::calling::breaker::Breaker;
 use crate::calling::signature::Signer;
-use crate::calling::{LEASE, PostgresTime, renewal, secret};
-use crate::webhook::subscription;
-use longshore_kernel::access::Scope;
+use crate::calling::{LEASE, PostgresTime, renewal};
+use crate::webhook::subscription::stored;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -176,8 +174,8 @@ struct Row {
 }
 
 impl Row {
-    fn take_due(&mut self) -> Option<fetch::Row> {
-        Some(fetch::Row {
+    fn take_due(&mut self) -> Option<batch::Row> {
+        Some(batch::Row {
             id: self.delivery_id?,
             event_id: self.event_id?,
             attempt_count: self.attempt_count?,
@@ -199,10 +197,10 @@ impl Row {
         let webhook = self.webhook_id;
         let secrets = std::iter::once(&self.secret)
             .chain(&self.former_secrets)
-            .map(|sealed| subscription::open_secret(&services.vault, webhook, sealed))
+            .map(|sealed| stored::open_secret(&services.vault, webhook, sealed))
             .collect::<Result<Vec<_>, _>>()?;
         let authentication = match &self.authentication {
-            Some(sealed) => subscription::open_authentication(&services.vault, webhook, sealed)?.header(),
+            Some(sealed) => stored::open_authentication(&services.vault, webhook, sealed)?.header(),
             None => None,
         };
         Ok(Lease {
@@ -230,41 +228,6 @@ renewal!(
     "coalesce(l.held_until <= now(), true)",
     "EXISTS (SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4)",
 );
-
-/// Grants no lease of a lane for [`HELD_BACK`], and returns the token of its holder, which may begin no more calls from its next
-/// renewal on. Nothing where the caller may not see the webhook. This replaces a longer hold, which might be
-/// [ended](crate::webhook::delivery::end_wait) meanwhile.
-pub(in crate::webhook) async fn hold_back(
-    db: &Database,
-    scope: &Scope,
-    webhook: WebhookId,
-) -> Result<Option<i64>, Problem> {
-    let lane = sqlx::query!(
-        r#"UPDATE webhook_lane l
-           SET held_until = clock_timestamp() + make_interval(secs => $4)
-           WHERE l.webhook_id = $3 AND EXISTS (
-               SELECT FROM webhook w
-               WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND w.id = l.webhook_id)
-           RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        webhook.get(),
-        HELD_BACK.as_secs_f64(),
-    )
-    .fetch_optional(&db.main)
-    .await?;
-    Ok(lane.filter(|lane| lane.held).map(|lane| lane.token))
-}
-
-/// How long a lane is held back at most: longer than a deletion waits for a lock.
-pub(in crate::webhook) const HELD_BACK: Duration = Duration::from_secs(10);
-
-/// Waits [until no call can begin](secret::until_ending) with what was read under this lease. A hint makes the holder of a lane
-/// without a turn look at once.
-pub(in crate::webhook) async fn until_ending(services: &Services, webhook: WebhookId, token: i64) {
-    services.queues.hand_over_hints(&services.vault, [webhook.into()]);
-    secret::until_ending(&services.db, webhook, token).await;
-}
 
 /// Gives leases back, by webhook and token, then returns which of these webhooks have due deliveries: another worker may
 /// have found the lane leased in the meantime and skipped it.

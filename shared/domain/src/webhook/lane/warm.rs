@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::batch::Due;
 use super::lease::Lease;
 use crate::calling::{LEASE, Renewed};
 use crate::webhook::event::Event;
@@ -9,8 +10,6 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Notice;
-
-use super::Due;
 
 /// What renewing a lease and looking at its lane has shown.
 #[derive(Clone, Copy, Debug, PartialEq)]

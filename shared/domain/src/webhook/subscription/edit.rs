@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Stored;
+use super::stored::Stored;
 use crate::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
 use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;

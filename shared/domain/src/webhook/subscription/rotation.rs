@@ -1,6 +1,6 @@
 //! Rotation: of the secret of a webhook (`calling::secret`), and of the keys that seal it.
 
-use super::{authentication_place, location, lock, secret_place, shown};
+use super::stored::{authentication_place, location, lock, secret_place, shown};
 use crate::calling::secret;
 use crate::webhook::lane;
 use longshore_kernel::answer::Answer;

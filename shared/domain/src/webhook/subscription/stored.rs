@@ -1,0 +1,125 @@
+//! A webhook as it is stored: what a change of it, its lane and its deliveries need, with the secrets that the vault has sealed.
+
+use sqlx::PgConnection;
+
+use crate::list::fields::subscription::WEBHOOK;
+use crate::list::{self, Record};
+use longshore_kernel::access::Scope;
+use longshore_kernel::authentication::Authentication;
+use longshore_kernel::change::Change;
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
+use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
+#[derive(Debug)]
+pub(in crate::webhook) struct Stored {
+    pub(in crate::webhook) organisation: OrganisationId,
+    pub(in crate::webhook) eshop: EshopId,
+    pub(super) event: String,
+    pub(super) destination: String,
+    pub(in crate::webhook) active: bool,
+    pub(super) authentication: Authentication,
+    pub(super) max_in_flight: i32,
+    pub(super) ordered: bool,
+    pub(super) version: i64,
+}
+
+/// Its entity type, in the audit and on tombstones.
+pub(in crate::webhook) const ENTITY: &str = "webhook";
+
+/// The place of a secret in the vault.
+pub(super) fn secret_place(id: WebhookId) -> String {
+    format!("webhook.secret:{id}")
+}
+
+/// The place of an authentication in the vault.
+pub(super) fn authentication_place(id: WebhookId) -> String {
+    format!("webhook.authentication:{id}")
+}
+
+fn corrupted(what: &'static str) -> Problem {
+    Problem::new(&CORRUPTED_DATA, format!("the stored {what} of the webhook cannot be read"))
+}
+
+pub(in crate::webhook) fn open_secret(
+    vault: &Vault,
+    id: WebhookId,
+    sealed: &[u8],
+) -> Result<Vec<u8>, Problem> {
+    vault.open(&secret_place(id), sealed).map_err(|_| corrupted("secret"))
+}
+
+pub(in crate::webhook) fn open_authentication(
+    vault: &Vault,
+    id: WebhookId,
+    sealed: &[u8],
+) -> Result<Authentication, Problem> {
+    let opened = vault.open(&authentication_place(id), sealed).map_err(|_| corrupted("authentication"))?;
+    serde_json::from_slice(&opened).map_err(|_| corrupted("authentication"))
+}
+
+pub(super) fn seal_authentication(
+    vault: &Vault,
+    id: WebhookId,
+    authentication: &Authentication,
+) -> Result<Option<Vec<u8>>, Problem> {
+    if *authentication == Authentication::None {
+        return Ok(None);
+    }
+    let json = serde_json::to_vec(authentication).map_err(Problem::internal)?;
+    vault.seal(&authentication_place(id), &json).map(Some).map_err(Problem::internal)
+}
+
+/// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
+pub(super) async fn shown(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: WebhookId,
+) -> Result<Record, Problem> {
+    list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+}
+
+pub(super) fn location(id: WebhookId) -> String {
+    format!("/api/eshop-webhook/{id}")
+}
+
+/// Locks a webhook of the scope for a change; opens its authentication.
+pub(in crate::webhook) async fn lock(
+    change: &mut Change<'_>,
+    services: &Services,
+    scope: &Scope,
+    id: WebhookId,
+) -> Result<Stored, Problem> {
+    let found = sqlx::query!(
+        "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
+         FROM webhook
+         WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
+         FOR UPDATE",
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        id.get(),
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    let Some(row) = found else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    };
+    let authentication = match row.authentication {
+        Some(sealed) => open_authentication(&services.vault, id, &sealed)?,
+        None => Authentication::None,
+    };
+    Ok(Stored {
+        organisation: row.organisation_id.into(),
+        eshop: row.eshop_id.into(),
+        event: row.event,
+        destination: row.destination,
+        active: row.active,
+        authentication,
+        max_in_flight: row.max_in_flight,
+        ordered: row.ordered,
+        version: row.version,
+    })
+}
