@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use longshore_domain::job::acceptance::parse_chunk_name;
 use longshore_domain::job::chunk::{Claim, Held};
+use longshore_domain::job::name::parse_chunk_name;
 use tokio::process::Command;
 
 /// The argument that names the claim to execute.

@@ -11,11 +11,11 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use longshore_domain::job::acceptance::parse_chunk_name;
 use longshore_domain::job::chunk::{self, Claim, Claimed, Held, MAX_ATTEMPTS};
-use longshore_domain::job::dispatch::{self, queue_of, share_of};
+use longshore_domain::job::dispatch;
 use longshore_domain::job::execution::{self, Fate};
 use longshore_domain::job::fetching;
+use longshore_domain::job::name::{parse_chunk_name, queue_of, share_of};
 use longshore_domain::job::suspicion::{self, Verdict};
 use longshore_kernel::activity::Subject;
 use longshore_kernel::hold::Hold;

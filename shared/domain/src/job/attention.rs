@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::fetching::CALLING;
+use super::name::CALLING;
 use super::shares::LISTED;
 use crate::newest_in_shares;
 use longshore_kernel::access::Scope;

@@ -15,10 +15,9 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 pub use self::held::{Count, Held, end, fail, pause, postpone, progressed, put_off, renew, still_alive};
-use super::dispatch::queue_of;
-use super::fetching::CALLING;
-use super::kind::{Job, JobKind, Owner, Unusable};
+use super::kind::JobKind;
 use super::line;
+use super::name::{CALLING, queue_of};
 use super::row_lines::RowLines;
 use longshore_kernel::access::Actor;
 use longshore_kernel::context::Origin;
@@ -61,7 +60,7 @@ pub struct Claim {
     /// What the job does; a version before or after this one may have accepted what this one does not know.
     pub kind: Result<JobKind, UnknownWord>,
     /// What the kind needs besides the items, as it is stored.
-    parameters: Value,
+    pub(super) parameters: Value,
     /// Organisation of the job.
     pub organisation: Option<OrganisationId>,
     /// E-shop of the job.
@@ -115,23 +114,6 @@ impl Claim {
     #[must_use]
     pub fn has_rows(&self) -> bool {
         self.kind.as_ref().is_ok_and(|kind| kind.has_rows())
-    }
-
-    /// Reads its job, and whose it is.
-    ///
-    /// # Errors
-    /// What is stored of it is not what such a job needs.
-    pub fn job<J: Job>(&self) -> Result<(J, J::Owner), Unusable> {
-        let job = J::deserialize(&self.parameters).map_err(|error| Unusable::parameters(self, error))?;
-        Ok((job, J::Owner::of(self)?))
-    }
-
-    /// What of the partner a chunk that calls it is about.
-    ///
-    /// # Errors
-    /// The row does not say it.
-    pub fn source(&self) -> Result<&str, Unusable> {
-        self.source.as_deref().ok_or_else(|| Unusable::parameters(self, "it has no source"))
     }
 
     /// Position in the job of an item of the chunk.

@@ -11,12 +11,12 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::acceptance::{self, NewJob};
 use super::chunk::{Claim, Count};
 use super::dispatch;
+use super::entry::{self, NewJob};
 use super::execution;
-use super::fetching::CALLING;
 use super::kind::{Job, JobKind, JobState, Stored};
+use super::name::CALLING;
 use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -100,7 +100,7 @@ async fn job_of<J: Job>(
         sequence: None,
         source: Some(tested),
     };
-    acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 1, 1).await?;
+    entry::insert(&mut *tx, &job, origin, JobState::Queued, 1, 1).await?;
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, item_count, first_index, calls_partner)
          VALUES ($1, $2, 'queued', 1, 0, true)",

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::acceptance::to_i32;
 use super::dispatch;
+use super::entry::to_i32;
 use super::kind::{JobKind, JobState, Shop, Unusable};
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};

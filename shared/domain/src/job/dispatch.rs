@@ -28,7 +28,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::acceptance::chunk_name;
+use super::name::{chunk_name, queue_of, share_of};
 use longshore_kernel::change::Change;
 use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
@@ -53,12 +53,6 @@ const ALL_LINES: i64 = i64::MAX;
 /// A lease may end before others see it: the statement that gives it may wait for as long as the time limit of statements
 /// ([`database`](longshore_kernel::database)).
 const LATE: TimeDelta = TimeDelta::seconds(150);
-
-/// Whose turn it is when work of this organisation is due; of none, a share that all such work has in common.
-#[must_use]
-pub fn share_of(organisation: Option<OrganisationId>) -> Uuid {
-    organisation.unwrap_or_default().get()
-}
 
 /// Reads what is due of the jobs themselves as `c`: `$1` the share (null: all), `$2` the limit per share, `$3` per job,
 /// `$4` of lines to scan, `$5` in total.
@@ -373,10 +367,4 @@ pub async fn waiting(db: &PgPool) -> Result<Vec<Waiting>, Problem> {
         waiting(Queue::Chunk, left.chunks + chunks.due, [left.chunks_since, chunks.since]),
         waiting(Queue::Partner, left.calls + calls.due, [left.calls_since, calls.since]),
     ])
-}
-
-/// Where a chunk is put.
-#[must_use]
-pub fn queue_of(calls_partner: bool) -> Queue {
-    if calls_partner { Queue::Partner } else { Queue::Chunk }
 }

@@ -17,13 +17,14 @@ use std::collections::HashSet;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::acceptance::{self, NewJob, to_i32};
 use super::chunk::{self, Claim};
 use super::dispatch;
+use super::entry::{self, NewJob, to_i32};
 use super::kind::{JobKind, JobState};
 use super::line;
+use super::name::{CALLING, hash_of};
 use super::payload::Rows;
-use super::receiving::{Target, hash_of};
+use super::receiving::Target;
 use super::room;
 use super::row::form::Row;
 use longshore_kernel::change::Change;
@@ -32,9 +33,6 @@ use longshore_kernel::ids::{EshopId, JobId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
-
-/// Number of the chunk that calls the partner.
-pub const CALLING: i32 = 0;
 
 /// Accepts a job that calls a partner about a source, or finds the identical one that is already waiting; returns its id. It
 /// is recorded in the transaction of the change.
@@ -66,7 +64,7 @@ pub async fn accept(
         sequence: Some(shop.eshop.get()),
         source: Some(source.to_owned()),
     };
-    acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 0, 1).await?;
+    entry::insert(&mut *tx, &job, origin, JobState::Queued, 0, 1).await?;
     // what brings rows has a place in the line when they are there
     sqlx::query!(
         "WITH calling AS (

@@ -128,6 +128,25 @@ impl Unusable {
     }
 }
 
+impl Claim {
+    /// Reads its job, and whose it is.
+    ///
+    /// # Errors
+    /// What is stored of it is not what such a job needs.
+    pub fn job<J: Job>(&self) -> Result<(J, J::Owner), Unusable> {
+        let job = J::deserialize(&self.parameters).map_err(|error| Unusable::parameters(self, error))?;
+        Ok((job, J::Owner::of(self)?))
+    }
+
+    /// What of the partner a chunk that calls it is about.
+    ///
+    /// # Errors
+    /// The row does not say it.
+    pub fn source(&self) -> Result<&str, Unusable> {
+        self.source.as_deref().ok_or_else(|| Unusable::parameters(self, "it has no source"))
+    }
+}
+
 /// Whose items a job may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

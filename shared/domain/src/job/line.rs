@@ -11,7 +11,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::kind::JobKind;
-use super::receiving::hash_of;
+use super::name::hash_of;
 use longshore_kernel::database;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId, WmsId};
 

@@ -11,25 +11,23 @@ use sqlx::{PgConnection, PgPool};
 use std::borrow::Cow;
 use uuid::Uuid;
 
-use super::acceptance::{self, NewJob, to_i32};
 use super::dispatch;
+use super::entry::{self, NewJob, PATIENCE_SECONDS, to_i32};
 use super::kind::{Job, JobKind, JobState, Shop, Stored};
 use super::line;
+use super::name::hash_of;
 use super::payload::{ROWS_PER_CHUNK, Rows};
 use super::room;
 use super::row_lines::RowLines;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::crypto::sha256;
 use longshore_kernel::idempotency;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId, WmsId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
 
-/// A receiver that has not staged a chunk or renewed itself for this long is gone, in seconds.
-pub const PATIENCE_SECONDS: f64 = 60.0;
 /// How long it may take to accept what arrived, in seconds: to find equal keys among five million rows takes a quarter of a minute.
 const ACCEPTED_WITHIN_SECONDS: f64 = 900.0;
 /// The same for each statement of that.
@@ -217,7 +215,7 @@ impl<'s> Receiving<'s> {
         // before the row exists: a future that is dropped during the write may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
         room::make(&mut connection, services, Some(organisation)).await?;
-        acceptance::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
+        entry::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
         Ok(Self {
             services,
             context,
@@ -366,14 +364,6 @@ async fn remove(db: &PgPool, job: JobId) {
 
 fn lost() -> Problem {
     Problem::new(&CONFLICT, "the job was cancelled or removed while its rows were arriving")
-}
-
-/// 128 bits of a hash of a key: enough that keys collide neither by chance nor by intent.
-pub(super) fn hash_of(key: &str) -> Uuid {
-    let hash = sha256(key.as_bytes());
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash[..16]);
-    Uuid::from_bytes(bytes)
 }
 
 /// Finds rows whose key occurs earlier in the job: the first of them counts.

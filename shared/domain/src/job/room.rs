@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::dispatch::share_of;
+use super::name::share_of;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{Problem, SHARE_USED};
 use longshore_kernel::services::Services;

@@ -9,9 +9,9 @@
 //! A job may take several walks side by side, one for each webhook, say. Their steps take turns: the next step of a walk has a
 //! place behind the current steps of all others.
 
-use super::acceptance::{NewJob, insert, to_i32};
 use super::chunk::{Claim, Count};
 use super::dispatch;
+use super::entry::{NewJob, insert, to_i32};
 use super::execution;
 use super::kind::{Job, JobState, Shop, Stored};
 use super::room;

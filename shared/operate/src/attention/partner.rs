@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use longshore_domain::attention::{Kind, Line, Owner, Page, Severity};
 use longshore_domain::job::attention::UNDER_WAY;
 use longshore_domain::job::chunk::MAX_ATTEMPTS;
-use longshore_domain::job::fetching::CALLING;
+use longshore_domain::job::name::CALLING;
 use longshore_domain::job::shares::LISTED;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use longshore_domain::job::chunk::{self as claims, Claimed};
-use longshore_domain::job::dispatch::{self, Looks, WINDOW, share_of};
+use longshore_domain::job::dispatch::{self, Looks, WINDOW};
 use longshore_domain::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_domain::job::name::share_of;
 use longshore_domain::partner::push::Push::{Products, Stocks};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::migration::MIGRATIONS;
