@@ -11,11 +11,11 @@
 //! # Modules
 //!
 //! - What an order is: `body` reads the fields of a request, `references` finds the records that they name, `order` is an order in
-//!   memory, `choice` finds a carrier for an order without one.
+//!   memory, `shipper` who ships it, `choice` finds a carrier for an order without one.
 //! - Decisions, without I/O: `allocator` and `decision`.
 //! - Writing: `stocks` locks the stocks that a decision needs, `write` writes what was decided, `tally` counts it for the metrics.
 //! - Use-cases of requests: `create`, `edit`, `command`, `progress`, `invoice`. `together` runs requests of the same moment in one
-//!   transaction.
+//!   transaction, and `company` is what such a request knows of that.
 //! - Use-cases of workers: `import`, `bulk`, `news`, `allocation`, `silence`. `report` has what `progress` and `news` share.
 //! - `handover` is the hand-over to systems of warehouses; `invariants` finds orders and stocks that contradict each other.
 
@@ -25,6 +25,7 @@ pub mod body;
 pub mod bulk;
 mod choice;
 pub mod command;
+mod company;
 pub mod create;
 mod decision;
 pub mod edit;
@@ -37,6 +38,7 @@ mod order;
 pub mod progress;
 mod references;
 mod report;
+mod shipper;
 pub mod silence;
 mod stocks;
 mod tally;

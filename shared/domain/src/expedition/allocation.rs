@@ -14,7 +14,7 @@ use super::decision::placed;
 pub use super::order::Place;
 use super::order::{self, Order, State};
 use super::stocks;
-use super::tally;
+use super::tally::{self, ALLOCATION};
 use super::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
@@ -31,9 +31,6 @@ pub const ORDERS: i64 = 500;
 pub const ITEMS: i64 = 2_500;
 /// Marked stocks that a transaction looks at.
 const STOCKS: i64 = 1_000;
-
-/// Action of the audit records.
-pub(super) const ACTION: &str = "expedition.reserve";
 
 /// A place that has marked stocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +155,7 @@ pub async fn allocate(services: &Services, place: Place, patience: Duration) -> 
         transitions.push(Transition {
             order,
             state,
-            action: ACTION,
+            action: ALLOCATION,
             remark: None,
             origin: 0,
             is_raised: false,

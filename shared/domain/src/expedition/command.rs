@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::choice::choose;
+use super::company::{self, Came, Company};
 pub use super::decision::Command;
 use super::order::{self, Order};
 use super::stocks;
 use super::tally;
-use super::together::{self, Came, Company};
-use super::write::{ENTITY, Transition, write};
+use super::write::{ENTITY, Transition, location, write};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
 use longshore_kernel::access::Scope;
@@ -81,7 +81,7 @@ pub async fn run(
 
 /// Does a command in a transaction of its own.
 pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
-    together::alone(|| each(services, scope, slice::from_ref(asked), Company::Alone)).await
+    company::alone(|| each(services, scope, slice::from_ref(asked), Company::Alone)).await
 }
 
 /// Does commands that one scope asks for, all in one transaction. `None`: another change came first, and it is to be tried again
@@ -249,9 +249,4 @@ pub fn cancel_body() -> impl Rule<Out = Command> {
 /// Reads a body that may be absent, which is an empty one.
 pub fn read(body: Option<Value>, rule: impl Rule<Out = Command>) -> Result<Command, Problem> {
     Reader::read(body.unwrap_or_else(|| Value::Object(Map::new())), rule)
-}
-
-/// Path of an order.
-pub(super) fn location(id: ExpeditionId) -> String {
-    format!("/api/expedition/{id}")
 }

@@ -12,17 +12,17 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub(super) use self::insert::{detail_row, insert_placed};
+pub(super) use self::insert::insert_placed;
 use self::insert::{insert, place};
 use super::allocator::Ledger;
 use super::body::{Body, Detail};
 use super::choice::choose;
-use super::command::location;
-use super::import;
+use super::company::{self, Came, Company};
 use super::order::Order;
 use super::references::{Draft, Resolved, resolve};
 use super::stocks;
-use super::together::{self, Came, Company};
+use super::write::detail::digest;
+use super::write::{is_taken, location};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
 use longshore_kernel::access::Scope;
@@ -36,7 +36,7 @@ use longshore_kernel::input::{self, Object, Schema};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
-use longshore_kernel::sqlstate::{is_contention, is_locked, violated_constraint};
+use longshore_kernel::sqlstate::{is_contention, is_locked};
 
 /// An order that is to be created.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn read(context: &Context, body: Value) -> Self {
-        let digest = import::digest(body.clone());
+        let digest = digest(body.clone());
         Self {
             id: ExpeditionId::new(),
             body: read(body),
@@ -110,7 +110,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 
 /// Creates an order in a transaction of its own.
 pub(super) async fn alone(services: &Services, scope: &Scope, asked: &Arc<Asked>) -> Result<Answer, Problem> {
-    together::alone(|| each(services, scope, slice::from_ref(asked), Company::Alone)).await
+    company::alone(|| each(services, scope, slice::from_ref(asked), Company::Alone)).await
 }
 
 /// Creates orders that one scope asks for, all in one transaction; one that is refused is refused alone. `None`: another change
@@ -285,12 +285,4 @@ pub(super) fn draft<'d>(id: ExpeditionId, eshop: EshopId, scope: &'d Scope, body
     let mut detail = Detail::blank(id.get());
     detail.take(body.fields.clone());
     Draft { id, eshop, scope, detail, given: Cow::Borrowed(body), choice: None, is_new: true }
-}
-
-/// Whether a unique value is another order's.
-pub(super) fn is_taken(error: &sqlx::Error) -> bool {
-    matches!(
-        violated_constraint(error),
-        Some("order_number_is_unique_in_the_eshop" | "external_id_is_unique_in_the_eshop")
-    )
 }

@@ -7,11 +7,9 @@ mod write;
 use serde_json::Value;
 
 use super::body::{Body, DetailFields};
-use super::command::location;
-use super::create::is_taken;
 use super::decision::wrong_status;
 use super::references::{Draft, resolve};
-use super::write::ENTITY;
+use super::write::{ENTITY, is_taken, location};
 use crate::list;
 use crate::list::fields::expedition::EXPEDITION;
 use longshore_kernel::answer::Answer;

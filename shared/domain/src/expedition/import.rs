@@ -17,7 +17,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::group::Group;
-pub(super) use self::row::digest;
 pub use self::row::{Row, read_row, schema};
 use super::order::Place;
 use super::stocks::{self, Wanted};

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::command::location;
 use super::decision::wrong_status;
 use super::order::{self, Order};
-use super::write::{ENTITY, change_event};
+use super::write::{ENTITY, change_event, location};
 use crate::catalog::image::{LARGEST, REMOVAL, too_large};
 use crate::list;
 use crate::list::fields::event::EXPEDITION_CHANGE;

@@ -7,7 +7,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::allocator::{Demand, Lack};
-use super::choice::{Choice, Consignment, Shipper};
+use super::shipper::{Choice, Consignment, Shipper};
 use crate::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use crate::record::FieldChange;
 use longshore_kernel::access::Scope;

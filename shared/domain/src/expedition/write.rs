@@ -1,5 +1,7 @@
 //! Writing what was decided: orders, stocks, audit, events and deliveries by one statement.
 
+pub(super) mod detail;
+
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, SecondsFormat};
@@ -9,9 +11,10 @@ use uuid::Uuid;
 
 use super::allocator::{Adjustment, Ledger};
 use super::body::is_personal;
-use super::choice::{Shipper, assign};
+use super::choice::assign;
 use super::handover::{self, Step};
 use super::order::{Order, State};
+use super::shipper::Shipper;
 use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{self, FieldChange, changes_json};
@@ -19,9 +22,23 @@ use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::queue::Hint;
+use longshore_kernel::sqlstate::violated_constraint;
 
 /// Entity type in the audit.
 pub(super) const ENTITY: &str = "expedition";
+
+/// Path of an order.
+pub(super) fn location(id: ExpeditionId) -> String {
+    format!("/api/expedition/{id}")
+}
+
+/// Whether a unique value is another order's.
+pub(super) fn is_taken(error: &sqlx::Error) -> bool {
+    matches!(
+        violated_constraint(error),
+        Some("order_number_is_unique_in_the_eshop" | "external_id_is_unique_in_the_eshop")
+    )
+}
 
 /// An order, and the state that it gets.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{Detail, DetailFields};
-use crate::expedition::choice::Consignment;
+use crate::expedition::shipper::Consignment;
 
 impl Detail {
     /// An order that says nothing yet.

@@ -1,6 +1,6 @@
 //! Inserting orders by one statement, in which those that are to be sent are booked.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -11,6 +11,7 @@ use crate::expedition::decision;
 use crate::expedition::order::{Order, State};
 use crate::expedition::references::Resolved;
 use crate::expedition::stocks;
+use crate::expedition::write::detail::detail_row;
 use crate::expedition::write::{StockColumns, Were, booked_event, record_orders, status_event};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{FieldChange, changes_json};
@@ -190,32 +191,6 @@ impl Rows {
         self.data.push(status_event(order, None, state, &[], Vec::new()).to_string());
         self.booked.push(state.status.is_booked().then(|| booked_event(order, state.status).to_string()));
     }
-}
-
-/// The row of `expedition_detail`.
-pub(in crate::expedition) fn detail_row(
-    order: &Order,
-    detail: &Detail,
-    removed_virtual_products: &[Value],
-    user: Option<Uuid>,
-    digest: Option<[u8; 32]>,
-) -> Value {
-    let mut row: Map<String, Value> = detail.columns();
-    for (name, value) in [
-        ("id", json!(order.id)),
-        ("eshop_id", json!(order.eshop)),
-        // given, or chosen when it is sent
-        ("carrier_id", json!(order.shipper.carrier)),
-        ("carrier_service_id", json!(order.shipper.service)),
-        ("carrier_preference_id", json!(order.shipper.choice.map(|choice| choice.preference))),
-        ("carrier_chosen_at", json!(order.shipper.choice.map(|choice| choice.at))),
-        ("removed_virtual_products", json!(removed_virtual_products)),
-        ("user_id", json!(user)),
-        ("digest", json!(digest.map(|digest| format!("\\x{}", hex::encode(digest))))),
-    ] {
-        row.insert(name.to_owned(), value);
-    }
-    Value::Object(row)
 }
 
 fn change(field: &'static str, old: Value, new: Value) -> FieldChange {

@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use super::stored::Stored;
 use crate::expedition::body::{Detail, is_personal};
-use crate::expedition::create::detail_row;
 use crate::expedition::order::{Item, Order};
 use crate::expedition::references::Resolved;
+use crate::expedition::write::detail::detail_row;
 use crate::expedition::write::{ENTITY, change_event};
 use crate::list::fields::event::EXPEDITION_CHANGE;
 use crate::record::{FieldChange, changes_json};

@@ -4,7 +4,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::expedition::body::{self, Body, NewItem};
-use longshore_kernel::crypto::sha256;
+use crate::expedition::write::detail::digest;
 use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, int32};
 use longshore_kernel::problem::Violation;
 
@@ -120,16 +120,6 @@ fn read_cancel(row: Value) -> Result<Row, Vec<Violation>> {
         }
         (_, violations) => Err(violations),
     }
-}
-
-/// What a row says, as far as it is compared with a later one: its members are sorted, and its numbers are in their shortest
-/// form. Whether it is to be sent is no part of it.
-pub(in crate::expedition) fn digest(mut row: Value) -> [u8; 32] {
-    if let Some(members) = row.as_object_mut() {
-        members.remove("send");
-        members.remove("eshop");
-    }
-    sha256(row.to_string().as_bytes())
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::expedition::choice::Shipper;
 use crate::expedition::order::Place;
 use crate::expedition::report::{Parcel, Times};
+use crate::expedition::shipper::Shipper;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, WarehouseId, WmsId};
 
 /// Quantities of the items; the last two are of one product.
