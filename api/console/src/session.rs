@@ -16,7 +16,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{AUTHORIZATION, HOST, ORIGIN, REFERER, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use longshore_domain::account::login::{self, Door};
+use longshore_domain::account::login;
+use longshore_domain::account::visitor::Door;
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, May, permit};
 use longshore_kernel::problem::{

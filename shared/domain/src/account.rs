@@ -16,3 +16,4 @@ pub mod person;
 pub mod second_factor;
 pub mod session;
 pub mod token;
+pub mod visitor;

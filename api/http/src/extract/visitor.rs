@@ -8,7 +8,7 @@ use axum::extract::{FromRef, FromRequestParts};
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
-use longshore_domain::account::login::Visitor;
+use longshore_domain::account::visitor::Visitor;
 
 use crate::app::App;
 

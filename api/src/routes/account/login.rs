@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_domain::account::login::{self, Door};
+use longshore_domain::account::login;
+use longshore_domain::account::visitor::Door;
 use longshore_http::extract::login::Fields;
 use longshore_http::extract::may::MayRefresh;
 use longshore_http::extract::{At, Failure, May, permit};

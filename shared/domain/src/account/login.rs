@@ -6,8 +6,6 @@
 
 pub mod limit;
 
-use std::net::IpAddr;
-
 use secrecy::SecretString;
 use serde_json::Value;
 use uuid::Uuid;
@@ -16,8 +14,8 @@ use self::limit::Whose;
 use super::password;
 use super::person::credential;
 use super::second_factor::{self, Judgement};
-use super::session::{self, Holder};
-use super::token::{ADMIN, BUSINESS_USER};
+use super::session;
+use super::visitor::{Door, Holder, Visitor, no_login, over};
 use longshore_kernel::access::Actor;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -25,45 +23,9 @@ use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{Reader, Rule, object, text};
-use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 use longshore_kernel::refusals::{self, Refused};
 use longshore_kernel::services::Services;
-
-/// Whose accounts are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// `POST /api/login/admin`.
-    Admin,
-    /// `POST /api/login/user`.
-    BusinessUser,
-}
-
-impl Door {
-    /// The kind of actor.
-    pub(super) fn actor(self) -> &'static str {
-        match self {
-            Self::Admin => ADMIN,
-            Self::BusinessUser => BUSINESS_USER,
-        }
-    }
-
-    /// The account that has logged in, where one has.
-    pub(super) fn of(actor: &Actor) -> Option<(Self, Uuid)> {
-        let door = [Self::Admin, Self::BusinessUser].into_iter().find(|door| door.actor() == actor.kind)?;
-        Some((door, actor.id?))
-    }
-}
-
-/// Where a login comes from.
-#[derive(Clone, Debug)]
-pub struct Visitor {
-    /// Address of the client, where it is known.
-    pub address: Option<IpAddr>,
-    /// What the client says it is.
-    pub user_agent: Option<String>,
-    /// The request.
-    pub request_id: Option<String>,
-}
 
 /// What a login says.
 pub struct Credentials {
@@ -228,14 +190,4 @@ async fn find(db: &Database, door: Door, login: &str) -> Result<Login, sqlx::Err
 
 fn wrong() -> Problem {
     Problem::new(&UNAUTHENTICATED, "the login or the password is wrong")
-}
-
-/// The refusal when the token, session or account ended during the request.
-pub(super) fn over() -> Problem {
-    Problem::new(&UNAUTHENTICATED, "the session has ended")
-}
-
-/// The refusal of access tokens in operations on accounts.
-pub(super) fn no_login() -> Problem {
-    Problem::new(&FORBIDDEN, "this token was not issued by a login")
 }

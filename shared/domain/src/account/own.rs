@@ -5,10 +5,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::login::limit::Attempt;
-use super::login::{Door, Visitor, no_login, over};
 use super::password;
 use super::person;
-use super::session::{self, Holder};
+use super::session;
+use super::visitor::{Door, Holder, Visitor, no_login, over};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Context;

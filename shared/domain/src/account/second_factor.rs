@@ -17,10 +17,10 @@ use sqlx::PgConnection;
 use totp_rs::{Builder, Totp};
 
 use super::login::limit::Attempt;
-use super::login::{Door, Visitor, no_login, over};
 use super::own;
 use super::person;
-use super::session::{self, Holder};
+use super::session;
+use super::visitor::{Door, Holder, Visitor, no_login, over};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};

@@ -13,8 +13,8 @@ use serde_json::json;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-use super::login::{Door, Visitor};
 use super::token::new_secret;
+use super::visitor::{Door, Holder, Visitor};
 use longshore_kernel::access::{Caller, Role, Scope};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
@@ -42,76 +42,6 @@ const TOKEN: &str = "access_token";
 
 /// Characters that are kept of what a client says it is.
 const USER_AGENT: usize = 255;
-
-/// The account that a session is of, held until the end of the transaction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Holder {
-    /// Whose account.
-    pub(super) door: Door,
-    /// The account.
-    pub(super) account: Uuid,
-}
-
-impl Holder {
-    /// Holds an account that is (still) active, and has the password that was verified. A concurrent deactivation either
-    /// sees the session of this transaction or comes first. Logins of one account run one after the other, so that they can
-    /// be counted.
-    pub(super) async fn take(
-        connection: &mut PgConnection,
-        door: Door,
-        account: Uuid,
-        password_hash: Option<&str>,
-    ) -> Result<Option<Self>, sqlx::Error> {
-        let held = match door {
-            Door::Admin => {
-                sqlx::query_scalar!(
-                    "SELECT id FROM admin
-                     WHERE id = $1 AND active AND ($2::text IS NULL OR password_hash = $2) FOR NO KEY UPDATE",
-                    account,
-                    password_hash,
-                )
-                .fetch_optional(connection)
-                .await?
-            }
-            Door::BusinessUser => {
-                sqlx::query_scalar!(
-                    "SELECT id FROM business_user
-                     WHERE id = $1 AND active AND ($2::text IS NULL OR password_hash = $2) FOR NO KEY UPDATE",
-                    account,
-                    password_hash,
-                )
-                .fetch_optional(connection)
-                .await?
-            }
-        };
-        Ok(held.map(|account| Self { door, account }))
-    }
-
-    /// Keeps another hash of the same password: no change of the account.
-    pub(super) async fn rehash(self, connection: &mut PgConnection, hash: &str) -> Result<(), sqlx::Error> {
-        let written = match self.door {
-            Door::Admin => {
-                sqlx::query!("UPDATE admin SET password_hash = $2 WHERE id = $1", self.account, hash)
-                    .execute(connection)
-                    .await
-            }
-            Door::BusinessUser => {
-                sqlx::query!("UPDATE business_user SET password_hash = $2 WHERE id = $1", self.account, hash)
-                    .execute(connection)
-                    .await
-            }
-        };
-        written.map(|_| ())
-    }
-
-    pub(super) fn admin(self) -> Option<AdminId> {
-        (self.door == Door::Admin).then_some(self.account.into())
-    }
-
-    fn business_user(self) -> Option<BusinessUserId> {
-        (self.door == Door::BusinessUser).then_some(self.account.into())
-    }
-}
 
 /// A session, and until when its next token is good.
 #[derive(Clone, Copy, Debug)]
