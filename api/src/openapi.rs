@@ -21,7 +21,7 @@
 //!
 //! # Adding a resource
 //!
-//! A `Described` in the file of its module and its line in `record::ALL`; for each operation a few lines in
+//! A `Described` in the file of its module and its line in `resources::ALL`; for each operation a few lines in
 //! the module's `operations`. `longshore-api openapi > api/openapi.json` regenerates the document.
 
 mod account;
@@ -39,6 +39,7 @@ mod partner;
 mod path;
 mod receipt;
 mod record;
+mod resources;
 mod schema;
 pub mod serve;
 mod service;
@@ -129,16 +130,17 @@ fn described() -> OpenApi {
         for (name, schema) in std::mem::take(&mut operation.schemas) {
             components = components.schema(name, schema);
         }
-        for resource in std::mem::take(&mut operation.examples) {
-            let example = ExampleBuilder::new().value(record::example(resource)).build();
-            components = components.example(record::name(resource), example);
+        for described in std::mem::take(&mut operation.examples) {
+            let example = ExampleBuilder::new().value(Some((described.example)())).build();
+            components = components.example(record::name(described.resource), example);
         }
         for resource in std::mem::take(&mut operation.resources) {
             resources.add(resource);
         }
         items.entry(operation.route.path).or_default().merge_operations(operation.item());
     }
-    for (name, schema) in resources.found.iter().flat_map(|r| record::schemas(r)) {
+    let described = resources.found.iter().filter_map(|resource| resources::described(resource));
+    for (name, schema) in described.flat_map(record::schemas) {
         components = components.schema(name, schema);
     }
     for (name, schema) in record::criterion_schemas() {

@@ -27,11 +27,11 @@ const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
-        list(handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),
+        list(handlers::list_organisations, &ORGANISATION, "Lists organisations"),
         operation(routes::organisation::create_organisation, "Creates an organisation")
             .body("OrganisationToCreate", organisation_body(true), organisation_creation())
-            .created(&ORGANISATIONS),
-        read(routes::organisation::get_organisation, &ORGANISATIONS, "Reads an organisation"),
+            .created(&ORGANISATION),
+        read(routes::organisation::get_organisation, &ORGANISATION, "Reads an organisation"),
         operation(routes::organisation::update_organisation, "Changes an organisation")
             .says(CHANGES)
             .body(
@@ -39,12 +39,12 @@ pub(super) fn operations() -> Vec<Operation> {
                 organisation_body(false),
                 json!({"name": "Harbour Gifts Ltd.", "stockAdviceCloseInterval": 14}),
             )
-            .updated(&ORGANISATIONS),
-        list(handlers::list_eshops, &ESHOPS, "Lists e-shops"),
+            .updated(&ORGANISATION),
+        list(handlers::list_eshops, &ESHOP, "Lists e-shops"),
         operation(routes::eshop::create_eshop, "Creates an e-shop")
             .body("EshopToCreate", eshop_body(true), eshop_creation())
-            .created(&ESHOPS),
-        read(routes::eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
+            .created(&ESHOP),
+        read(routes::eshop::get_eshop, &ESHOP, "Reads an e-shop"),
         operation(routes::eshop::update_eshop, "Changes an e-shop")
             .says(CHANGES)
             .says("`organisation` cannot be changed.")
@@ -53,8 +53,8 @@ pub(super) fn operations() -> Vec<Operation> {
                 eshop_body(false),
                 json!({"name": "Harbour shop", "waitBeforeProcessing": true}),
             )
-            .updated(&ESHOPS),
-        list(audit::list_audit, &RECORDS, "Lists audit records").says(
+            .updated(&ESHOP),
+        list(audit::list_audit, &AUDIT, "Lists audit records").says(
             "Each record says who made which change, when, and by which request. The oldest record comes first. Only accounts and tokens that can see everything see records without an organisation.",
         ),
     ];

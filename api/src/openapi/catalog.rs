@@ -5,7 +5,6 @@ mod image;
 use longshore_domain::catalog::packaging::PackagingOption;
 use longshore_domain::catalog::product::rules;
 use longshore_domain::catalog::product::service::SERVICES;
-use longshore_domain::job::acceptance;
 use longshore_domain::list::fields::packaging::PACKAGING_OPTION as OPTIONS;
 use longshore_domain::list::fields::product::PRODUCT as PRODUCTS;
 use longshore_kernel::input::{Rule as _, Schema};
@@ -16,6 +15,7 @@ use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Said, Shape, accepted, members, one_of, part_of, record_of};
+use super::shared::ids;
 use crate::routes::catalog::{packaging, product, read as handlers, service, switch};
 
 /// The operations of this module.
@@ -27,12 +27,12 @@ pub(super) fn operations() -> Vec<Operation> {
         operation.parameter("service", one_of(SERVICES)).done()
     };
     let mut operations = vec![
-        list(handlers::list_products, &PRODUCTS, "Lists products"),
+        list(handlers::list_products, &PRODUCT, "Lists products"),
         operation(product::create_product, "Creates a product")
             .says("`productSku` must be unique in the organisation; otherwise 400 `already_taken`.")
             .body("ProductToCreate", product_body(true), creation())
-            .created(&PRODUCTS),
-        read(handlers::get_product, &PRODUCTS, "Reads a product"),
+            .created(&PRODUCT),
+        read(handlers::get_product, &PRODUCT, "Reads a product"),
         operation(product::update_product, "Changes a product")
             .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
             .body(
@@ -40,7 +40,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 product_body(false),
                 json!({"name": "Harbour mug, large", "weight": 410}),
             )
-            .updated(&PRODUCTS)
+            .updated(&PRODUCT)
             .refuses(&[409]),
         switched(operation(product::activate_product, "Activates a product"), this),
         switched(operation(product::activate_product, "Activates a product").alias(), this),
@@ -64,7 +64,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ),
         serviced(operation(service::add_product_service, "Activates a product service"), this),
         serviced(operation(service::remove_product_service, "Deactivates a product service"), this),
-        list(packaging::list_packaging_options, &OPTIONS, "Lists packaging options"),
+        list(packaging::list_packaging_options, &PACKAGING_OPTION, "Lists packaging options"),
         operation(packaging::create_packaging_option, "Creates a packaging option")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body(
@@ -72,16 +72,11 @@ pub(super) fn operations() -> Vec<Operation> {
                 record_of::<PackagingOption>(true).about("A packaging option to create."),
                 json!({"code": "B", "name": "Padded box"}),
             )
-            .created(&OPTIONS),
-        read(packaging::get_packaging_option, &OPTIONS, "Reads a packaging option"),
+            .created(&PACKAGING_OPTION),
+        read(packaging::get_packaging_option, &PACKAGING_OPTION, "Reads a packaging option"),
     ];
     operations.extend(image::operations());
     operations
-}
-
-/// The ids of a bulk; duplicates are ignored.
-pub(super) fn ids() -> Said {
-    accepted(&acceptance::ids().schema())
 }
 
 /// The fields of a product in a request.

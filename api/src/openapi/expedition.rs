@@ -5,21 +5,16 @@ mod record;
 use longshore_domain::catalog::image::{LARGEST, upload_body};
 use longshore_domain::expedition::invoice::MEDIA_TYPE;
 use longshore_domain::expedition::{command, create, edit, progress};
-use longshore_domain::list::fields::expedition::EXPEDITION as ORDERS;
-use longshore_domain::list::fields::expedition_item::{
-    EXPEDITION_ITEM as ITEMS, RESERVATION as RESERVATIONS,
-};
-use longshore_domain::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
-use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use serde_json::{Value, json};
 
 use self::record::MEANINGS;
 pub(super) use self::record::{EXPEDITION, EXPEDITION_ITEM, MOVEMENT, RESERVATION};
-use super::catalog;
 use super::example::{CARRIER, ESHOP, EXPEDITION as ORDER, PRODUCT, WAREHOUSE, WMS};
 use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
+use super::receipt::{INBOUND, OUTBOUND};
 use super::schema::{Shape, body_of, bytes, members, named};
+use super::shared::ids;
 use crate::routes::expedition::{
     bulk, command as commands, edit as edits, invoice as invoices, read as handlers,
 };
@@ -27,26 +22,27 @@ use crate::routes::expedition::{
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let wrong = "409 `wrong_status` if the status does not allow it.";
-    let with_record = |operation: Operation, says: &str| operation.says(says).says(wrong).updated(&ORDERS);
+    let with_record =
+        |operation: Operation, says: &str| operation.says(says).says(wrong).updated(&EXPEDITION);
     let many = |operation: Operation, says: &str| {
-        answers_job(operation.body("Ids", catalog::ids(), json!([ORDER])), says).done()
+        answers_job(operation.body("Ids", ids(), json!([ORDER])), says).done()
     };
     vec![
-        list(handlers::list_expeditions, &ORDERS, "Lists orders"),
+        list(handlers::list_expeditions, &EXPEDITION, "Lists orders"),
         operation(edits::create_expedition, "Creates an order")
             .says(
                 "`orderNumber` must be unique in the e-shop; otherwise 400 `already_taken`. With `send`, the order is sent in the same transaction. Bundles are taken apart into their parts; virtual products are put into `removedVirtualProducts`.",
             )
             .body("ExpeditionToCreate", to_create(), creation())
-            .created(&ORDERS),
-        read(handlers::get_expedition, &ORDERS, "Reads an order"),
+            .created(&EXPEDITION),
+        read(handlers::get_expedition, &EXPEDITION, "Reads an order"),
         operation(edits::update_expedition, "Changes an order")
             .says(
                 "Changes the given fields of an order that is `on_hold` or `incorrect`; null clears a nullable field. `items` replaces all items. `eshop` and `orderNumber` cannot be changed. `errors` stay until the order is sent again.",
             )
             .says(wrong)
             .body("ExpeditionToUpdate", to_update(), json!({"carrier": CARRIER, "deliveryStreet": "Quay Street"}))
-            .updated(&ORDERS)
+            .updated(&EXPEDITION)
             .refuses(&[409]),
         operation(edits::patch_expedition, "Changes references of an order")
             .says("In any status.")
@@ -55,7 +51,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 body_of(&edit::patch_body()).about("The references of an order."),
                 json!({"ref1": "A-7"}),
             )
-            .updated(&ORDERS)
+            .updated(&EXPEDITION)
             .refuses(&[409]),
         operation(edits::delete_expedition, "Deletes an order")
             .says("An order that is `on_hold`, `incorrect` or `canceled`. Its number can then be used again.")
@@ -80,7 +76,7 @@ pub(super) fn operations() -> Vec<Operation> {
             operation(commands::roll_back_expedition, "Takes an order back"),
             "Its pieces are free again, and its status is `on_hold`. An order that is handed over is asked back: 202, and the answer of the warehouse decides. Refused once the warehouse has begun with it.",
         )
-        .record(202, ASKED, &ORDERS)
+        .record(202, ASKED, &EXPEDITION)
         .with(&["ETag", "Location"])
         .refuses(&[409]),
         with_record(
@@ -91,7 +87,7 @@ pub(super) fn operations() -> Vec<Operation> {
             ),
             "Its pieces are free again. An order that is handed over, and not packed, is asked back: 202, its status is `waiting_for_cancel`, and the answer of the warehouse decides. A canceled order does not come back.",
         )
-        .record(202, ASKED, &ORDERS)
+        .record(202, ASKED, &EXPEDITION)
         .with(&["ETag", "Location"])
         .refuses(&[409]),
         with_record(
@@ -113,7 +109,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 "status": "waiting_for_the_carrier",
                 "parcels": [{"extPackageNumber": "1", "extPackageTrackingNumber": "Z123"}],
             }))
-            .updated(&ORDERS)
+            .updated(&EXPEDITION)
             .refuses(&[409]),
         many(
             operation(bulk::send_expeditions, "Sends orders in bulk"),
@@ -154,11 +150,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .says(wrong)
             .done()
             .refuses(&[409, 410]),
-        list(handlers::list_expedition_items, &ITEMS, "Lists items of orders"),
-        list(handlers::list_reservations, &RESERVATIONS, "Lists reservations"),
-        list(handlers::list_stock_movements, &MOVEMENTS, "Lists stock movements"),
-        list(handlers::list_outbound_receipts, &OUTBOUND_RECEIPT, "Lists outbound receipts"),
-        list(handlers::list_inbound_receipts, &INBOUND_RECEIPT, "Lists inbound receipts"),
+        list(handlers::list_expedition_items, &EXPEDITION_ITEM, "Lists items of orders"),
+        list(handlers::list_reservations, &RESERVATION, "Lists reservations"),
+        list(handlers::list_stock_movements, &MOVEMENT, "Lists stock movements"),
+        list(handlers::list_outbound_receipts, &OUTBOUND, "Lists outbound receipts"),
+        list(handlers::list_inbound_receipts, &INBOUND, "Lists inbound receipts"),
     ]
 }
 

@@ -27,11 +27,11 @@ pub(super) fn operations() -> Vec<Operation> {
     });
     let progress = format!("event: end\ndata: {}\n\n", (JOB.example)());
     let mut operations = vec![
-        list(handlers::list_jobs, &JOBS, "Lists jobs"),
-        read(handlers::get_job, &JOBS, "Reads a job"),
+        list(handlers::list_jobs, &JOB, "Lists jobs"),
+        read(handlers::get_job, &JOB, "Reads a job"),
         operation(control::cancel_job, "Cancels a job")
             .says("Changes that were made are kept. 409 if the job has ended.")
-            .record(200, "The job.", &JOBS)
+            .record(200, "The job.", &JOB)
             .refuses(&[409]),
         answers_job(
             operation(control::retry_job, "Retries a job"),
@@ -251,8 +251,8 @@ pub(super) fn redis(shape: Shape) -> Shape {
 pub(super) fn answers_job(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
-        .record(200, "The job: ended, or returned without waiting.", &JOBS)
-        .record(202, "The job: accepted, not ended.", &JOBS)
+        .record(200, "The job: ended, or returned without waiting.", &JOB)
+        .record(202, "The job: accepted, not ended.", &JOB)
         .with(&["Location"])
 }
 

@@ -13,7 +13,7 @@ use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, Required, Response, 
 
 use longshore_domain::list::resource::Resource;
 
-use super::record;
+use super::record::{self, Described};
 use super::routes;
 use super::schema::{ID, Said, any_of, array_of, id, named, pattern};
 use super::shared;
@@ -45,7 +45,7 @@ pub(super) struct Operation {
     /// Resources whose records it returns.
     pub(super) resources: Vec<&'static Resource>,
     /// Those of them whose example is shared by several operations.
-    pub(super) examples: Vec<&'static Resource>,
+    pub(super) examples: Vec<&'static Described>,
 }
 
 /// One form of a body.
@@ -95,30 +95,30 @@ fn route(handler: &'static str, number: usize) -> &'static Route {
 /// A list operation, derived from the resource.
 pub(super) fn list<I, H: Handler<I>>(
     handler: H,
-    resource: &'static Resource,
+    described: &'static Described,
     summary: &'static str,
 ) -> Operation {
-    let name = record::name(resource);
-    let operation = operation(handler, summary).resource(resource).form(
+    let name = record::name(described.resource);
+    let operation = operation(handler, summary).resource(described.resource).form(
         JSON,
         named(format!("{name}Query")),
-        record::query_example(resource),
+        record::query_example(described.resource),
     );
     operation.says("Send a `limit`: without one, all matching records are returned.").answers(
         200,
         "The matching records.",
         named(format!("{name}Page")),
-        record::page_example(resource),
+        Some(record::page_example(described)),
     )
 }
 
 /// An operation that reads one record.
 pub(super) fn read<I, H: Handler<I>>(
     handler: H,
-    resource: &'static Resource,
+    described: &'static Described,
     summary: &'static str,
 ) -> Operation {
-    let operation = operation(handler, summary).record(200, "The record.", resource);
+    let operation = operation(handler, summary).record(200, "The record.", described);
     if operation.inputs.if_none_match { operation.known() } else { operation.with(&["ETag"]) }
 }
 
@@ -193,19 +193,24 @@ impl Operation {
     }
 
     /// It answers with a record.
-    pub(super) fn record(self, status: u16, description: &'static str, resource: &'static Resource) -> Self {
-        let name = record::name(resource);
+    pub(super) fn record(
+        self,
+        status: u16,
+        description: &'static str,
+        described: &'static Described,
+    ) -> Self {
+        let name = record::name(described.resource);
         let content = Content { media: JSON, schema: named(&name), example: None, shared: Some(name) };
         let answer = Answer { description, contents: vec![content], headers: Vec::new() };
-        let mut operation = self.resource(resource);
+        let mut operation = self.resource(described.resource);
         operation.answers.insert(status, answer);
-        operation.examples.push(resource);
+        operation.examples.push(described);
         operation
     }
 
     /// Allows an array wherever it answers with a record.
-    pub(super) fn or_several(mut self, resource: &'static Resource) -> Self {
-        let one = || named(record::name(resource));
+    pub(super) fn or_several(mut self, described: &'static Described) -> Self {
+        let one = || named(record::name(described.resource));
         for content in self.answers.values_mut().flat_map(|answer| &mut answer.contents) {
             content.schema = any_of([one(), array_of(one())]);
         }
@@ -213,13 +218,13 @@ impl Operation {
     }
 
     /// It answers 201 with the new record, its location and its version.
-    pub(super) fn created(self, resource: &'static Resource) -> Self {
-        self.record(201, "The new record.", resource).with(&["ETag", "Location"])
+    pub(super) fn created(self, described: &'static Described) -> Self {
+        self.record(201, "The new record.", described).with(&["ETag", "Location"])
     }
 
     /// It answers 200 with the record, its location and its version.
-    pub(super) fn updated(self, resource: &'static Resource) -> Self {
-        self.record(200, "The record after the change.", resource).with(&["ETag", "Location"])
+    pub(super) fn updated(self, described: &'static Described) -> Self {
+        self.record(200, "The record after the change.", described).with(&["ETag", "Location"])
     }
 
     /// It answers 204.

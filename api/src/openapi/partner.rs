@@ -5,7 +5,6 @@ mod wms_setting;
 
 use longshore_domain::catalog::product::rules;
 use longshore_domain::expedition::{import, news};
-use longshore_domain::list::fields::job::JOB as JOBS;
 use longshore_domain::partner::pull;
 use longshore_domain::partner::push::{self, Push};
 use longshore_domain::warehouse::stock::sync as stock;
@@ -13,6 +12,7 @@ use longshore_http::extract::lines::NDJSON;
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, ESHOP, EXPEDITION, WAREHOUSE, WMS};
+use super::job::JOB;
 use super::operation::{JSON, Operation, operation};
 use super::schema::{
     Said, Shape, about, array, array_of, body_of, boolean, bytes, either, members, named, one_of,
@@ -149,14 +149,14 @@ fn reported() -> Value {
 
 /// The job of reports, as the operation answers with it.
 fn answered() -> Shape {
-    record::record(&JOBS)
+    record::record(&JOB)
         .about("A job that takes reports of a warehouse, with the first 100 reports that were refused.")
         .required("errors", array_of(named("ItemError")))
         .explain(&[("errors", "The first 100 item errors so far.")])
 }
 
 fn done() -> Value {
-    let mut job = record::example(&JOBS).unwrap_or_default();
+    let mut job = (JOB.example)();
     job["kind"] = json!("expedition.news");
     job["eshop"] = Value::Null;
     job["errors"] = json!([{
@@ -192,9 +192,9 @@ const OF_REPORTED_ITEM: &[(&str, &str)] = &[
 fn pushes(operation: Operation, says: &str) -> Operation {
     sends_rows(operation.says(says))
         .says("Returns the job at once; `Prefer` changes that.")
-        .record(200, "The job: ended, or returned without waiting.", &JOBS)
-        .record(202, "The job: accepted, not ended.", &JOBS)
-        .or_several(&JOBS)
+        .record(200, "The job: ended, or returned without waiting.", &JOB)
+        .record(202, "The job: accepted, not ended.", &JOB)
+        .or_several(&JOB)
         .with(&["Location"])
 }
 

@@ -8,11 +8,11 @@ use longshore_domain::list::resource::{Field, Kind, Resource, Shown};
 use longshore_domain::list::{LIMIT, OFFSET, sort};
 use serde_json::{Map, Value, json};
 
+use super::path;
 use super::schema::{
     Said, Says, Shape, VERSION, about, any_integer, any_number, any_text, anything, array, array_of, boolean,
     date, default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
 };
-use super::{account, catalog, expedition, job, path, receipt, shipping, warehouse, webhook};
 
 /// The description of a resource beyond its table of fields.
 pub(super) struct Described {
@@ -28,60 +28,21 @@ pub(super) struct Described {
     pub(super) example: fn() -> Value,
 }
 
-/// All resources.
-pub(super) const ALL: &[&Described] = &[
-    &account::ORGANISATION,
-    &account::ESHOP,
-    &account::SESSION,
-    &account::ACCESS_TOKEN,
-    &account::ADMIN,
-    &account::BUSINESS_USER,
-    &account::AUDIT,
-    &expedition::EXPEDITION,
-    &expedition::EXPEDITION_ITEM,
-    &expedition::RESERVATION,
-    &expedition::MOVEMENT,
-    &receipt::OUTBOUND,
-    &receipt::INBOUND,
-    &warehouse::WAREHOUSE,
-    &warehouse::WMS,
-    &warehouse::PRODUCT_STOCK,
-    &warehouse::SUPPLIER,
-    &warehouse::STOCK_ADVICE,
-    &catalog::PRODUCT,
-    &catalog::PACKAGING_OPTION,
-    &shipping::CARRIER,
-    &shipping::CARRIER_SERVICE,
-    &shipping::CARRIER_PREFERENCE,
-    &webhook::WEBHOOK,
-    &webhook::DELIVERY,
-    &job::JOB,
-];
-
-fn described(resource: &Resource) -> Option<&'static Described> {
-    ALL.iter().copied().find(|described| std::ptr::eq(described.resource, resource))
-}
-
 /// The name of its record's schema, such as `ProductStock`.
 pub(super) fn name(resource: &Resource) -> String {
     let words = resource.name.split([' ', '_']).map(|word| word.replace('-', ""));
     words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }
 
-/// An example record.
-pub(super) fn example(resource: &Resource) -> Option<Value> {
-    described(resource).map(|described| (described.example)())
-}
-
 /// An example page of a list, with that record.
-pub(super) fn page_example(resource: &'static Resource) -> Option<Value> {
-    let mut record = example(resource)?;
+pub(super) fn page_example(Described { resource, example, .. }: &Described) -> Value {
+    let mut record = example();
     if let Value::Object(members) = &mut record {
         let is_left_out = |field: &Field| field.shown == Shown::Alone || field.shown == Shown::OnRequest;
         members
             .retain(|name, _| !resource.fields.iter().any(|field| is_left_out(field) && field.name == name));
     }
-    Some(json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1}}))
+    json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1}})
 }
 
 /// An example query of a list.
@@ -96,11 +57,12 @@ pub(super) fn query_example(resource: &Resource) -> Option<Value> {
 }
 
 /// All schemas of a resource, with their names.
-pub(super) fn schemas(resource: &'static Resource) -> Vec<(String, Said)> {
+pub(super) fn schemas(described: &Described) -> Vec<(String, Said)> {
+    let resource = described.resource;
     let name = name(resource);
     vec![
-        (name.clone(), record(resource).into()),
-        (format!("{name}Listed"), listed(resource).into()),
+        (name.clone(), record(described).into()),
+        (format!("{name}Listed"), listed(described).into()),
         (format!("{name}Page"), page(&name).into()),
         (format!("{name}Query"), query(resource, &name).into()),
         (format!("{name}Criteria"), criteria(resource).into()),
@@ -116,16 +78,17 @@ pub(super) fn related(resource: &'static Resource) -> impl Iterator<Item = &'sta
 }
 
 /// A single record, with every field.
-pub(super) fn record(resource: &'static Resource) -> Shape {
-    let shape = object().about(described(resource).map_or(resource.name, |described| described.about));
-    let shape =
-        resource.shown().fold(shape, |shape, field| shape.required(field.name, shown(resource, field)));
-    shape.explain(described(resource).map_or(&[], |described| described.fields))
+pub(super) fn record(described: &Described) -> Shape {
+    let shape = object().about(described.about);
+    let fields = described.resource.shown();
+    let shape = fields.fold(shape, |shape, field| shape.required(field.name, shown(described, field)));
+    shape.explain(described.fields)
 }
 
 /// A record of a list: the selected fields, with nested records in place of their ids. Of one that the caller may not see, a nested
 /// record has its id only.
-fn listed(resource: &'static Resource) -> Shape {
+fn listed(described: &Described) -> Shape {
+    let resource = described.resource;
     let shape = object().about("The selected fields of a record.");
     resource.listed().fold(shape, |shape, field| {
         let schema = match field.kind {
@@ -140,18 +103,18 @@ fn listed(resource: &'static Resource) -> Shape {
                 let element = element[..1].to_uppercase() + &element[1..];
                 array_of(named(format!("{}{element}Listed", name(resource))))
             }
-            _ => shown(resource, field),
+            _ => shown(described, field),
         };
         shape.optional(field.name, schema)
     })
 }
 
-fn shown(resource: &Resource, field: &Field) -> Said {
-    let shapes = described(resource).map_or(&[][..], |described| described.shapes);
-    let schema = shapes
+fn shown(described: &Described, field: &Field) -> Said {
+    let schema = described
+        .shapes
         .iter()
         .find(|(of, _)| *of == field.name)
-        .map_or_else(|| value(&name(resource), field), |(_, shape)| shape());
+        .map_or_else(|| value(&name(described.resource), field), |(_, shape)| shape());
     if field.nullable { or_null(schema) } else { schema }
 }
 

@@ -1,9 +1,11 @@
-//! Parts that many operations share: errors, headers, parameters, the security scheme, the page of a list.
+//! Parts that many operations share: errors, headers, parameters, the security scheme, the page of a list, the ids of a bulk.
 
 use std::collections::BTreeMap;
 
+use longshore_domain::job::acceptance;
 use longshore_http::extract::arriving::CODINGS;
 use longshore_kernel::access::Role;
+use longshore_kernel::input::Rule as _;
 use longshore_kernel::problem::{self, Kind};
 use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;
@@ -13,11 +15,11 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
 use super::example::PRODUCT;
+use super::record;
 use super::schema::{
-    ID, Said, Says, VERSION, about, any_integer, any_text, array_of, exactly, id, identifier, named, object,
-    one_of, pattern, text,
+    ID, Said, Says, VERSION, about, accepted, any_integer, any_text, array_of, exactly, id, identifier,
+    named, object, one_of, pattern, text,
 };
-use super::{record, webhook};
 
 /// Name of the one security scheme.
 pub(super) const SCHEME: &str = "accessToken";
@@ -70,7 +72,7 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
             .build();
         components = components.parameter(*key, RefOr::T(parameter));
     }
-    for (key, name, description) in webhook::HEADERS {
+    for (key, name, description) in WEBHOOK_HEADERS {
         let parameter = ParameterBuilder::new()
             .name(*name)
             .parameter_in(ParameterIn::Header)
@@ -159,6 +161,13 @@ const PARAMETERS: &[(&str, &str, Says, &str)] = &[
     ),
 ];
 
+/// Headers of a call: the key, the name, the purpose.
+pub(super) const WEBHOOK_HEADERS: &[(&str, &str, &str)] = &[
+    ("WebhookId", "webhook-id", "The id of the event. It is the same on every retry."),
+    ("WebhookTimestamp", "webhook-timestamp", "When the call was sent, in Unix seconds."),
+    ("WebhookSignature", "webhook-signature", "`v1,` and the signature, for every valid secret."),
+];
+
 fn request_id() -> Said {
     pattern(1..=64, "^[A-Za-z0-9._:-]+$")
 }
@@ -172,6 +181,11 @@ fn paging() -> Said {
         .required("to", about(any_integer(), "Position after the last record on the page."))
         .required("total", about(any_integer(), "All matching records."))
         .into()
+}
+
+/// The ids of a bulk; duplicates are ignored.
+pub(super) fn ids() -> Said {
+    accepted(&acceptance::ids().schema())
 }
 
 fn violation_schema() -> Said {

@@ -29,25 +29,25 @@ pub(super) fn operations() -> Vec<Operation> {
             .done()
     };
     vec![
-        list(carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
+        list(carrier::list_carriers, &CARRIER, "Lists carriers").says(SEEN),
         operation(carrier::create_carrier, "Creates a carrier")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body("CarrierToCreate", carrier_body(true), json!({
                 "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "GB"],
                 "active": true,
             }))
-            .created(&CARRIERS),
-        read(carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
+            .created(&CARRIER),
+        read(carrier::get_carrier, &CARRIER, "Reads a carrier").says(SEEN),
         operation(carrier::get_carrier_by_code, "Reads a carrier by its code")
             .says(SEEN)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
-            .record(200, "The record.", &CARRIERS)
+            .record(200, "The record.", &CARRIER)
             .with(&["ETag"])
             .refuses(&[400, 404]),
         operation(carrier::update_carrier, "Changes a carrier")
             .says("Changes the given fields.")
             .body("CarrierToUpdate", carrier_body(false), json!({"name": "Bay Post Express"}))
-            .updated(&CARRIERS),
+            .updated(&CARRIER),
         shares(
             operation(carrier::add_carrier_organisations,
                 "Gives organisations access to a carrier",
@@ -60,28 +60,28 @@ pub(super) fn operations() -> Vec<Operation> {
             ),
             "The organisations can no longer see or use the carrier.",
         ),
-        list(service::list_carrier_services, &SERVICES, "Lists carrier services"),
+        list(service::list_carrier_services, &CARRIER_SERVICE, "Lists carrier services"),
         operation(service::create_carrier_service, "Creates a carrier service")
             .says("`code` must be unique in its carrier; otherwise 400 `already_taken`.")
             .body("CarrierServiceToCreate", service_body(true), json!({
                 "carrier": POST, "name": "Parcel to a box", "code": 2,
             }))
-            .created(&SERVICES),
-        read(service::get_carrier_service, &SERVICES, "Reads a carrier service"),
+            .created(&CARRIER_SERVICE),
+        read(service::get_carrier_service, &CARRIER_SERVICE, "Reads a carrier service"),
         operation(service::update_carrier_service, "Changes a carrier service")
             .says("Changes the given fields. `carrier` cannot be changed.")
             .body("CarrierServiceToUpdate", service_body(false), json!({"name": "Parcel by hand"}))
-            .updated(&SERVICES),
-        list(preference::list_carrier_preferences, &PREFERENCES, "Lists carrier preferences").says(OF_ORGANISATION),
+            .updated(&CARRIER_SERVICE),
+        list(preference::list_carrier_preferences, &CARRIER_PREFERENCE, "Lists carrier preferences").says(OF_ORGANISATION),
         operation(preference::create_carrier_preference, "Creates a carrier preference")
             .says("An order that is sent without a carrier gets that of the first active preference whose conditions hold: those of its e-shop, then those of its organisation, by `position`. `position` must be unique among them; otherwise 400 `already_taken`.")
             .body("CarrierPreferenceToCreate", preference_body(true), preferred())
-            .created(&PREFERENCES),
-        read(preference::get_carrier_preference, &PREFERENCES, "Reads a carrier preference").says(OF_ORGANISATION),
+            .created(&CARRIER_PREFERENCE),
+        read(preference::get_carrier_preference, &CARRIER_PREFERENCE, "Reads a carrier preference").says(OF_ORGANISATION),
         operation(preference::update_carrier_preference, "Changes a carrier preference")
             .says("Changes the given fields; null clears a nullable field. `conditions` are replaced as a whole. `organisation` cannot be changed.")
             .body("CarrierPreferenceToUpdate", preference_body(false), json!({"active": true}))
-            .updated(&PREFERENCES)
+            .updated(&CARRIER_PREFERENCE)
             .refuses(&[410]),
         operation(preference::delete_carrier_preference, "Deletes a carrier preference")
             .says("Orders that were shipped by it keep their carrier.")

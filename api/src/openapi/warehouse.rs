@@ -23,34 +23,34 @@ use crate::routes::warehouse::{read as handlers, warehouse, wms};
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
-        list(handlers::list_warehouses, &WAREHOUSES, "Lists warehouses"),
+        list(handlers::list_warehouses, &WAREHOUSE, "Lists warehouses"),
         operation(warehouse::create_warehouse, "Creates a warehouse")
             .body("WarehouseToCreate", warehouse_body(true), json!({
                 "organisation": ORGANISATION, "name": "Quay warehouse", "customId": "W2", "wmses": [INVENTORY],
                 "defaultWms": INVENTORY,
             }))
-            .created(&WAREHOUSES),
-        read(warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse"),
+            .created(&WAREHOUSE),
+        read(warehouse::get_warehouse, &WAREHOUSE, "Reads a warehouse"),
         operation(warehouse::update_warehouse, "Changes a warehouse")
             .says("Changes the given fields; null clears `defaultWms`. `organisation` cannot be changed.")
             .body("WarehouseToUpdate", warehouse_body(false), json!({"name": "Harbour warehouse, north"}))
-            .updated(&WAREHOUSES),
-        list(handlers::list_wmses, &WMSES, "Lists wms"),
+            .updated(&WAREHOUSE),
+        list(handlers::list_wmses, &WMS, "Lists wms"),
         operation(wms::create_wms, "Creates a wms")
             .body("WmsToCreate", wms_body(true), json!({
                 "organisation": ORGANISATION, "name": "Quay inventory", "distributionCenter": ANY, "storeKey": "quay",
                 "internalId": "2", "warehouses": [HALL],
             }))
-            .created(&WMSES),
-        read(wms::get_wms, &WMSES, "Reads a wms"),
+            .created(&WMS),
+        read(wms::get_wms, &WMS, "Reads a wms"),
         operation(wms::update_wms, "Changes a wms")
             .says(
                 "Changes the given fields. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.",
             )
             .body("WmsToUpdate", wms_body(false), json!({"name": "Harbour inventory, north"}))
-            .updated(&WMSES),
-        list(handlers::list_product_stocks, &STOCKS, "Lists stocks"),
-        read(handlers::get_product_stock, &STOCKS, "Reads a stock"),
+            .updated(&WMS),
+        list(handlers::list_product_stocks, &PRODUCT_STOCK, "Lists stocks"),
+        read(handlers::get_product_stock, &PRODUCT_STOCK, "Reads a stock"),
     ];
     operations.extend(supplier::operations());
     operations.extend(stock_advice::operations());

@@ -13,7 +13,6 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::{ContentBuilder, PathItem, Ref, Required, ResponseBuilder};
 use uuid::Uuid;
 
-use super::catalog::ids;
 use super::example::{
     CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, PRODUCT, REDELIVERY, WEBHOOK as HOOK,
 };
@@ -24,13 +23,14 @@ use super::schema::{
     Said, Shape, any_integer, any_number, any_object, any_text, array_of, body_of, boolean, either, id,
     members, named, object, one_of, or_null, text, timestamp,
 };
+use super::shared::{WEBHOOK_HEADERS, ids};
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list(handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
-        read(handlers::get_webhook, &WEBHOOKS, "Reads a webhook")
+        list(handlers::list_webhooks, &WEBHOOK, "Lists webhooks"),
+        read(handlers::get_webhook, &WEBHOOK, "Reads a webhook")
             .refuses(&[410]),
         operation(subscription::create_webhook, "Creates a webhook")
             .says("The answer holds the `secret`, this once: a repeated answer is without it.")
@@ -38,14 +38,14 @@ pub(super) fn operations() -> Vec<Operation> {
                 "eshop": ESHOP, "event": "product_change", "destination": "https://shop.example/hooks/longshore",
                 "authentication": {"type": "bearer", "token": "a token of the shop"},
             }))
-            .created(&WEBHOOKS)
+            .created(&WEBHOOK)
             .schema("WebhookCreated", created())
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
         operation(subscription::update_webhook, "Changes a webhook")
             .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
             .body("WebhookToUpdate", webhook_body(false), json!({"active": true, "maxInFlight": 32}))
-            .updated(&WEBHOOKS)
+            .updated(&WEBHOOK)
             .refuses(&[410, 422]),
         operation(subscription::delete_webhook, "Deletes a webhook")
             .says("Cancels the deliveries that have not ended.")
@@ -63,7 +63,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says(
                 "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets. To ensure this, the response waits up to 3 seconds for running calls.",
             )
-            .updated(&WEBHOOKS)
+            .updated(&WEBHOOK)
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
@@ -87,9 +87,9 @@ pub(super) fn operations() -> Vec<Operation> {
                 .refuses(&[410, 422]),
             "Creates a job, which is returned at once; `Prefer` changes that. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
         ),
-        list(handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
+        list(handlers::list_deliveries, &DELIVERY, "Lists deliveries")
             .says("The deliveries have no `attempts`; read a delivery to get them."),
-        read(handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
+        read(handlers::get_delivery, &DELIVERY, "Reads a delivery"),
         operation(handlers::get_delivery_body, "Reads the body of a delivery")
             .says("The exact bytes that each attempt sends and signs. 410 after the event was removed, 37 to 44 days after the change.")
             .answers(200, "The body.", named("Event"), TYPES.first().map(event_example))
@@ -214,7 +214,7 @@ fn called_authentication(authentication: Shape) -> Said {
 }
 
 fn created() -> Shape {
-    record::record(&WEBHOOKS).optional("secret", text(1..=255)).explain(&[(
+    record::record(&WEBHOOK).optional("secret", text(1..=255)).explain(&[(
         "secret",
         "The secret that signs every delivery (Standard Webhooks). It is shown only once.",
     )])
@@ -346,13 +346,6 @@ pub(super) fn body() -> Said {
         .into()
 }
 
-/// Headers of a call: the key, the name, the purpose.
-pub(super) const HEADERS: &[(&str, &str, &str)] = &[
-    ("WebhookId", "webhook-id", "The id of the event. It is the same on every retry."),
-    ("WebhookTimestamp", "webhook-timestamp", "When the call was sent, in Unix seconds."),
-    ("WebhookSignature", "webhook-signature", "`v1,` and the signature, for every valid secret."),
-];
-
 fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
     let content =
         ContentBuilder::new().schema(Some(named("Event"))).example(Some(event_example(kind))).build();
@@ -361,9 +354,9 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
         .tag(EVENTS)
         .summary(Some(format!("Sent when {}", kind.when)))
         .securities(Some(Vec::new()))
-        .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[0].0)))
-        .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[1].0)))
-        .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[2].0)))
+        .parameter_ref(Ref::new(format!("#/components/parameters/{}", WEBHOOK_HEADERS[0].0)))
+        .parameter_ref(Ref::new(format!("#/components/parameters/{}", WEBHOOK_HEADERS[1].0)))
+        .parameter_ref(Ref::new(format!("#/components/parameters/{}", WEBHOOK_HEADERS[2].0)))
         .request_body(Some(
             RequestBodyBuilder::new().required(Some(Required::True)).content(JSON, content).build(),
         ))

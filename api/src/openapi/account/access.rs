@@ -58,7 +58,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Ends the session of the token. Tokens that were not issued by a login get 403.")
             .done()
             .refuses(&[403]),
-        list(session::list_sessions, &SESSIONS, "Lists sessions")
+        list(session::list_sessions, &SESSION, "Lists sessions")
             .says("Returns the caller's active sessions. A superadmin sees the sessions of all accounts."),
         operation(session::end_session, "Ends a session")
             .says("Ends one of the caller's sessions; a superadmin can end any session. Its tokens stop working within seconds.")
@@ -75,7 +75,7 @@ pub(super) fn operations() -> Vec<Operation> {
                     "expiresAt": "2086-01-31T12:00:00+00:00",
                 }),
             )
-            .created(&TOKENS)
+            .created(&ACCESS_TOKEN)
             .schema("AccessTokenCreated", created())
             .answers(
                 201,
@@ -84,9 +84,9 @@ pub(super) fn operations() -> Vec<Operation> {
                 Some(shown_with_token()),
             )
             .with(&["ETag", "Location"]),
-        list(token::list_access_tokens, &TOKENS, "Lists access tokens")
+        list(token::list_access_tokens, &ACCESS_TOKEN, "Lists access tokens")
             .says("Tokens issued by a login are not included."),
-        read(token::get_access_token, &TOKENS, "Reads an access token")
+        read(token::get_access_token, &ACCESS_TOKEN, "Reads an access token")
             .refuses(&[410]),
         operation(token::delete_access_token, "Deletes an access token")
             .says("The token, and all tokens created with it, stop working within seconds.")
@@ -205,7 +205,7 @@ fn to_create() -> Shape {
 }
 
 fn created() -> Shape {
-    record::record(&TOKENS)
+    record::record(&ACCESS_TOKEN)
         .optional("token", any_text())
         .explain(&[("token", "The token, for `Authorization: Bearer`. It is shown only once.")])
 }

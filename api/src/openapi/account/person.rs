@@ -4,15 +4,15 @@ use longshore_domain::account as accounts;
 use longshore_domain::account::admin::PREFERENCES_BYTES;
 use longshore_domain::list::fields::admin::ADMIN as ADMINS;
 use longshore_domain::list::fields::business_user::BUSINESS_USER as BUSINESS_USERS;
-use longshore_domain::list::fields::job::JOB as JOBS;
 use longshore_kernel::input::Rule as _;
 use serde_json::{Value, json};
 
-use super::super::catalog::ids;
 use super::super::example::{ADMIN as JANA, BUSINESS_USER as PETR, CHANGED, CREATED, ORGANISATION as ORG};
+use super::super::job::JOB;
 use super::super::operation::{Operation, list, operation, read};
 use super::super::record::Described;
 use super::super::schema::{Said, Shape, accepted, body_of, named};
+use super::super::shared::ids;
 use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
 
@@ -40,13 +40,13 @@ pub(super) fn operations() -> Vec<Operation> {
                     "password": "correct horse", "organisation": ORG,
                 }),
             )
-            .created(&BUSINESS_USERS),
+            .created(&BUSINESS_USER),
         list(business_user::list_business_users,
-            &BUSINESS_USERS,
+            &BUSINESS_USER,
             "Lists business users",
         ),
         read(business_user::get_business_user,
-            &BUSINESS_USERS,
+            &BUSINESS_USER,
             "Reads a business user",
         )
         .refuses(&[410]),
@@ -58,7 +58,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 business_user_body(false),
                 json!({"phone": "+420 600 000 000"}),
             )
-            .updated(&BUSINESS_USERS)
+            .updated(&BUSINESS_USER)
             .refuses(&[410]),
         operation(business_user::activate_business_user,
             "Activates a business user",
@@ -91,16 +91,16 @@ fn admins() -> Vec<Operation> {
                     "password": "correct horse", "role": "admin", "organisations": [ORG],
                 }),
             )
-            .created(&ADMINS),
-        list(admin::list_admins, &ADMINS, "Lists admins")
+            .created(&ADMIN),
+        list(admin::list_admins, &ADMIN, "Lists admins")
             .says("An admin sees the admins of the same organisations."),
-        read(admin::get_admin, &ADMINS, "Reads an admin").refuses(&[410]),
+        read(admin::get_admin, &ADMIN, "Reads an admin").refuses(&[410]),
         operation(admin::update_admin, "Changes an admin")
             .says(CHANGES)
             .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end.")
             .says(LAST)
             .body("AdminToUpdate", admin_body(false), json!({"phone": "+420 600 000 000"}))
-            .updated(&ADMINS)
+            .updated(&ADMIN)
             .refuses(&[409, 410]),
         operation(admin::delete_admin, "Deletes an admin")
             .says("Deletes the account permanently, with its sessions and the tokens that it created.")
@@ -122,7 +122,7 @@ fn admins() -> Vec<Operation> {
         )
         .says(&format!("Replaces all preferences; at most {PREFERENCES_BYTES} bytes of JSON."))
         .body(PREFERENCES, accepted(&accounts::admin::preferences().schema()), json!({"language": "cs"}))
-        .updated(&ADMINS)
+        .updated(&ADMIN)
         .refuses(&[410]),
     ]
 }
@@ -148,7 +148,7 @@ fn in_bulk(operation: Operation) -> Operation {
         )
         .body("Ids", ids(), json!([JANA]))
         .done()
-        .record(202, "The job: accepted, not ended.", &JOBS)
+        .record(202, "The job: accepted, not ended.", &JOB)
         .with(&["Location"])
 }
 

@@ -19,7 +19,7 @@ const EXPECTED: &str = "2026-03-01T08:00:00+00:00";
 /// The operations on stock advices.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list(handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
+        list(handlers::list_stock_advices, &STOCK_ADVICE, "Lists stock advices"),
         operation(handlers::create_stock_advice, "Creates a stock advice")
             .says(
                 "Adds the announced pieces to `incoming` in the stock of each product. `internalId` must be unique in the organisation; otherwise 400 `already_taken`. 409 if a stock would exceed its maximum.",
@@ -29,17 +29,17 @@ pub(super) fn operations() -> Vec<Operation> {
                 "packagingUnit": "pallet", "countOfUnits": 2, "items": [{"product": PRODUCT, "quantity": 50}],
                 "note": "By lorry.", "internalId": "PO-2026-0042", "expectedAt": EXPECTED, "ref1": "A-7",
             }))
-            .created(&ADVICES),
-        read(handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
+            .created(&STOCK_ADVICE),
+        read(handlers::get_stock_advice, &STOCK_ADVICE, "Reads a stock advice"),
         operation(handlers::receive_stock_advice, "Receives goods of a stock advice")
             .says(
                 "Moves the received pieces from `incoming` to the stock, even if they are more than announced. The stock advice is `receiving` until it is closed; after that, missing pieces are no longer expected. 409 if it has ended, or if a stock would exceed its maximum.",
             )
             .body("Receipt", receipt(), json!({"items": [{"id": ITEM, "quantity": 10}], "close": false}))
-            .updated(&ADVICES),
+            .updated(&STOCK_ADVICE),
         operation(handlers::cancel_stock_advice, "Cancels a stock advice")
             .says("Missing pieces are no longer expected; received pieces stay in stock. 409 if the stock advice has ended.")
-            .updated(&ADVICES),
+            .updated(&STOCK_ADVICE),
     ]
 }
 

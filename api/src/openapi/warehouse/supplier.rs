@@ -13,11 +13,11 @@ use crate::routes::warehouse::supplier;
 /// The operations on suppliers.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list(supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
+        list(supplier::list_suppliers, &SUPPLIER, "Lists suppliers"),
         operation(supplier::create_supplier, "Creates a supplier")
             .body("SupplierToCreate", supplier_body(true), creation())
-            .created(&SUPPLIERS),
-        read(supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
+            .created(&SUPPLIER),
+        read(supplier::get_supplier, &SUPPLIER, "Reads a supplier"),
         operation(supplier::update_supplier, "Changes a supplier")
             .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
             .body(
@@ -25,7 +25,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 supplier_body(false),
                 json!({"phone": "+420 200 000 002", "note": null}),
             )
-            .updated(&SUPPLIERS),
+            .updated(&SUPPLIER),
     ]
 }
 
