@@ -3,6 +3,7 @@
 //! # Modules
 //!
 //! - [`record`]: the stored row, the table of its fields, and the difference of two states;
+//! - `columns`: its columns in SQL; `read`: products that callers may see;
 //! - [`rules`]: the rules of a body and of a row of a sync, in one reader;
 //! - [`references`]: a product can only refer to records that exist and are visible;
 //! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk
@@ -23,6 +24,7 @@
 pub mod activation;
 mod columns;
 pub mod create;
+mod read;
 pub mod record;
 mod references;
 pub mod rules;

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use uuid::Uuid;
 
-use super::record::{Asked, Product, find_each};
+use super::read::{Asked, find_each};
+use super::record::Product;
 use super::write::{Stamp, Write, write};
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::hand_over;

@@ -11,7 +11,8 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-use super::record::{Product, ProductFields, ProductType, diff, find};
+use super::read::find;
+use super::record::{Product, ProductFields, ProductType, diff};
 use super::references::{References, leaves_physical, look_up};
 use super::rules::{Body, read_update, violation};
 use super::together::Batcher;
