@@ -46,11 +46,11 @@ use self::criteria::Condition;
 use self::nested::Row;
 use self::resource::{Field, Resource};
 use self::sql::Sql;
-use self::statement::{Statement, refused};
+use self::statement::Statement;
 use self::stream::{Piece, Stream};
 use longshore_kernel::access::Scope;
 use longshore_kernel::input::{Reader, Schema, array, boolean, custom, integer, object};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::problem::{Problem, UNAVAILABLE};
 use longshore_kernel::services::Services;
 
 /// The largest `limit`.
@@ -257,6 +257,16 @@ async fn read(
         }
         read => read,
     }
+}
+
+/// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
+fn refused(problem: impl Into<Problem>) -> Problem {
+    let problem = problem.into();
+    if !problem.is_cancelled() {
+        return problem;
+    }
+    let detail = "the list takes too long; narrow its criteria or request fewer records";
+    Problem::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(5))
 }
 
 fn count(rows: &[Row]) -> i64 {

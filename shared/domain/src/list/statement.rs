@@ -1,7 +1,5 @@
 //! A list request as SQL, and what it answers.
 
-use std::time::Duration;
-
 use futures::TryStreamExt as _;
 use sqlx::postgres::PgArguments;
 use sqlx::{Arguments as _, PgConnection};
@@ -12,7 +10,7 @@ use super::sort::Order;
 use super::sql::{Alias, Binder, Sql};
 use super::{EVERYTHING, LIMIT, Request};
 use longshore_kernel::access::Scope;
-use longshore_kernel::problem::{Problem, UNAVAILABLE};
+use longshore_kernel::problem::Problem;
 
 /// A request as SQL: an inner query picks rows in their order, an outer one makes records of what it picked, so that what
 /// `offset` skips costs no record.
@@ -164,16 +162,6 @@ impl Statement {
         let seen = if returned > 0 { request.offset + returned } else { 0 };
         Ok(total.max(seen))
     }
-}
-
-/// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
-pub(super) fn refused(problem: impl Into<Problem>) -> Problem {
-    let problem = problem.into();
-    if !problem.is_cancelled() {
-        return problem;
-    }
-    let detail = "the list takes too long; narrow its criteria or request fewer records";
-    Problem::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(5))
 }
 
 #[cfg(test)]
