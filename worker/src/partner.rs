@@ -38,7 +38,7 @@ use futures::stream::BoxStream;
 pub use longshore_domain::job::fetching::Page;
 pub use longshore_domain::job::row::form::Row;
 use longshore_domain::partner::baselinker::window::Window;
-pub use longshore_domain::partner::send_out::items::Listed as Item;
+pub use longshore_domain::partner::send_out::listing::Listed as Item;
 pub use longshore_domain::partner::send_out::listing::Page as ItemPage;
 use longshore_domain::partner::setting::{Integration, Setting};
 use longshore_kernel::services::Services;

@@ -12,17 +12,6 @@ use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-/// An item as the partner lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The partner's id of it.
-    pub item: String,
-    /// SKU of the product that it is.
-    pub product_sku: String,
-    /// Pieces that it has, by warehouse.
-    pub stock: Vec<(String, i64)>,
-}
-
 /// A partner that knows SKUs only: its items are the physical products of the e-shop.
 pub async fn note_products(services: &Services, eshop: EshopId) -> Result<(), Problem> {
     sqlx::query!(

@@ -7,7 +7,6 @@
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::items::Listed;
 use crate::job::chunk::Claim;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
@@ -15,6 +14,17 @@ use longshore_kernel::services::Services;
 
 /// A place that is older than this, in seconds, is not gone on from: too much may have moved to the pages before it.
 const STALE_SECONDS: f64 = 86_400.0;
+
+/// An item as the partner lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The partner's id of it.
+    pub item: String,
+    /// SKU of the product that it is.
+    pub product_sku: String,
+    /// Pieces that it has, by warehouse.
+    pub stock: Vec<(String, i64)>,
+}
 
 /// A page of what a partner lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use longshore_domain::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_domain::partner::push::Push;
-use longshore_domain::partner::send_out::items::{self, Comparison, Listed};
-use longshore_domain::partner::send_out::{Extent, listing};
+use longshore_domain::partner::send_out::Extent;
+use longshore_domain::partner::send_out::items::{self, Comparison};
+use longshore_domain::partner::send_out::listing::{self, Listed};
 use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief};
 use longshore_worker::context::WorkerContext;
