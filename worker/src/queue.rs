@@ -27,7 +27,7 @@
 //!                                keep_alive: XCLAIM of all that is held; silent consumers; stop and pause
 //! ```
 //!
-//! One consumer ([`RedisStream`]) runs three loops: `fetch` on its own connection, because it blocks;
+//! One consumer ([`RedisStream`]) runs three loops (`loops` starts and ends them): `fetch` on its own connection, because it blocks;
 //! `acknowledge` and `keep_alive` on the shared one. They share the `board`: waiting entries, the number of
 //! running ones, and every entry that this process holds. [`QueueControl`] is the owner's handle: pause,
 //! concurrency, activity, end.
@@ -102,6 +102,7 @@ mod control;
 mod entry;
 mod fetch;
 mod keep_alive;
+mod loops;
 mod take_over;
 
 pub use ack_layer::{AckLayer, AckService};

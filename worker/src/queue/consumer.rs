@@ -1,4 +1,4 @@
-//! One consumer of one queue: the state that its loops share, and how they start and end together.
+//! One consumer of one queue: the state that its loops share.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -12,18 +12,17 @@ use longshore_kernel::queue::{Queue, QueueKeys, Queues};
 use longshore_kernel::retry::Backoff;
 use redis::aio::ConnectionManager;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
-use tracing::{Instrument, debug, info, info_span, warn};
+use tracing::{debug, info, warn};
 
-use super::acknowledge::acknowledge;
 use super::board::Board;
 use super::config::Config;
 use super::control::{QueueControl, Wish};
 use super::entry::{Dead, DeadReason, Entry, Outcome};
-use super::fetch::{FETCH, fetch};
-use super::keep_alive::{forget_self, keep_alive};
+
+/// The name of the step of reading in the log of failures.
+pub(super) const FETCH: &str = "fetch";
 
 /// Called for an entry that is put aside, until it succeeds.
 pub(super) type OnDead = Box<dyn Fn(Dead) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -55,10 +54,10 @@ pub(super) struct Consumer {
     connection: ConnectionManager,
     board: Mutex<Board>,
     reports: mpsc::UnboundedSender<Report>,
-    inbox: Mutex<Option<mpsc::UnboundedReceiver<Report>>>,
+    pub(super) inbox: Mutex<Option<mpsc::UnboundedReceiver<Report>>>,
     /// Notified when a slot may be free or the operator's wish has changed.
     slots: Notify,
-    fetching_ended: CancellationToken,
+    pub(super) fetching_ended: CancellationToken,
 }
 
 impl Consumer {
@@ -84,44 +83,6 @@ impl Consumer {
             slots: Notify::new(),
             fetching_ended: CancellationToken::new(),
         })
-    }
-
-    /// Starts the loops, once. They call `is_shutting_down` several times a second.
-    pub(super) fn start(self: &Arc<Self>, is_shutting_down: impl Fn() -> bool + Send + Sync + 'static) {
-        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(inbox) = inbox {
-            self.control.opened();
-            let span = info_span!("queue", queue.name = %self.queue, queue.consumer = self.name);
-            tokio::spawn(Arc::clone(self).run(inbox, is_shutting_down).instrument(span));
-        }
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        inbox: mpsc::UnboundedReceiver<Report>,
-        is_shutting_down: impl Fn() -> bool + Send + Sync + 'static,
-    ) {
-        let keeping = spawn_here(keep_alive(Arc::clone(&self), is_shutting_down));
-        let fetching = spawn_here(fetch(Arc::clone(&self)));
-        let acknowledging = spawn_here(acknowledge(Arc::clone(&self), inbox));
-        self.closing.cancelled().await;
-        let handing_back = async {
-            let _ = fetching.await;
-            self.fetching_ended.cancel();
-            let _ = acknowledging.await;
-            drop(keeping);
-            if let Err(error) = forget_self(&self).await {
-                warn!(error = %causes(&error), "could not leave the group; other workers will remove this consumer");
-            }
-        };
-        if timeout(self.config.close_grace, handing_back).await.is_err() {
-            warn!(
-                queue.held = self.board().held_keys().len(),
-                "closed without Redis; other workers will take over"
-            );
-        }
-        self.closed.cancel();
-        self.control.ended();
     }
 
     pub(super) fn board(&self) -> MutexGuard<'_, Board> {
@@ -299,11 +260,6 @@ impl Consumer {
         // The receiver ends only after the grace period; entries reported later are taken over by others.
         let _ = self.reports.send((key, outcome));
     }
-}
-
-/// Spawns a loop within the current span; dropping the handle ends it.
-fn spawn_here(future: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(future.in_current_span()))
 }
 
 /// Host, process and a random number.

@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, RedisResult, cmd};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::consumer::Consumer;
+use super::consumer::{Consumer, FETCH};
 use super::entry::{ClaimedEntries, Entry, is_group_gone};
 use super::take_over;
 
@@ -22,9 +22,6 @@ const RESPONSE_MARGIN: Duration = Duration::from_secs(3);
 /// With a backlog, a worker whose slots free up one by one waits this long, so that one round trip brings
 /// several entries.
 const GATHER: Duration = Duration::from_micros(500);
-
-/// The name of this step in the log of failures.
-pub(super) const FETCH: &str = "fetch";
 
 /// While suspects wait for their turn, a read waits no longer than this for new entries.
 const SUSPECTS_WAIT: Duration = Duration::from_millis(100);
