@@ -3,7 +3,7 @@
 //!
 //! - `chapter`: the guides for newcomers, one file each.
 //! - `operation`, `schema`: a page for each operation, each webhook event, and each named schema.
-//! - `layout`, `markdown`, `search`, `asset`: shared by all pages.
+//! - `page`, `layout`, `markdown`, `search`, `asset`: shared by all pages.
 //!
 //! All names share one namespace, `/docs/{name}`: operations use their id, schemas begin with a capital,
 //! assets contain a dot. Each chapter is a line of [`chapter::ALL`].
@@ -13,6 +13,7 @@ mod chapter;
 mod layout;
 mod markdown;
 mod operation;
+mod page;
 mod schema;
 mod search;
 
@@ -22,6 +23,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use self::operation::Entry;
+use self::page::Page;
 
 /// A file under `/docs`.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ pub fn find(name: &str) -> Option<File> {
     Some(page(&schema::page(&SITE, name, schema)))
 }
 
-fn page(page: &layout::Page<'_>) -> File {
+fn page(page: &Page<'_>) -> File {
     File { media_type: "text/html; charset=utf-8", content: layout::render(&SITE, page).into() }
 }
 

@@ -2,8 +2,8 @@
 
 use maud::Markup;
 
-use super::layout::Page;
 use super::markdown;
+use super::page::Page;
 
 #[derive(Debug)]
 pub(super) struct Chapter {

@@ -1,19 +1,9 @@
 //! The layout of every page.
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, html};
 
+use super::page::Page;
 use super::{Site, chapter};
-
-/// A page without the layout.
-#[derive(Debug)]
-pub(super) struct Page<'p> {
-    /// Its name in URLs.
-    pub(super) name: &'p str,
-    pub(super) title: &'p str,
-    /// The tag of the page, if any.
-    pub(super) tag: &'p str,
-    pub(super) content: Markup,
-}
 
 pub(super) fn render(site: &Site, page: &Page<'_>) -> String {
     let here = |name: &str| (name == page.name).then_some("page");

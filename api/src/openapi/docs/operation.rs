@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::layout::Page;
+use super::page::Page;
 use super::{Site, elements, markdown, members, schema, text};
 
 /// An operation of the document.
