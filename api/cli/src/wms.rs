@@ -19,8 +19,9 @@ use clap::{Args, Subcommand};
 use longshore_client::{Job, Uuid};
 use serde_json::json;
 
+use self::answer::Trouble;
 use self::rule::{Rule, Verdict};
-use self::warehouse::{Trouble, Warehouse};
+use self::warehouse::Warehouse;
 use crate::job::followed;
 use crate::remote::Remote;
 use crate::{Exit, read, table};

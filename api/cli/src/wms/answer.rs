@@ -3,10 +3,19 @@
 use longshore_client::StatusCode;
 use serde_json::Value;
 
-use super::warehouse::Trouble;
-
 /// The longest answer that is read, in bytes.
 pub(super) const LONGEST: usize = 64 * 1024;
+
+/// What a check found instead of an answer that keeps the rules.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The WMS breaks a rule; the sentence says how.
+    Broken(String),
+    /// No connection; the sentence says why.
+    Unreachable(String),
+    /// The WMS leaves the rule open; the sentence says why.
+    Unchecked(&'static str),
+}
 
 /// Characters of an id that a WMS gives to a hand-over.
 const ID: usize = 255;

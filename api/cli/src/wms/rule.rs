@@ -3,9 +3,9 @@
 use longshore_client::Uuid;
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::answer::{Answer, Trouble};
 use super::order::random_id;
-use super::warehouse::{Signature, Trouble, Warehouse};
+use super::warehouse::{Signature, Warehouse};
 
 /// A rule that a WMS keeps or breaks. Each is checked with orders of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,22 +12,11 @@ use reqwest::redirect::Policy;
 use serde_json::Value;
 use standardwebhooks::Webhook;
 
-use super::answer::{Answer, LONGEST};
+use super::answer::{Answer, LONGEST, Trouble};
 use super::order;
 
 /// How old a call is that must not be believed any more, in seconds: older than five minutes.
 const OLD: i64 = 600;
-
-/// What a check found instead of an answer that keeps the rules.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    /// The WMS breaks a rule; the sentence says how.
-    Broken(String),
-    /// No connection; the sentence says why.
-    Unreachable(String),
-    /// The WMS leaves the rule open; the sentence says why.
-    Unchecked(&'static str),
-}
 
 /// How a call is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
