@@ -3,6 +3,7 @@
 pub(super) mod bulk;
 pub(super) mod control;
 pub(super) mod csv;
+mod deed;
 pub(super) mod list;
 
 use axum::response::Response;

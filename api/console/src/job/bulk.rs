@@ -2,13 +2,13 @@
 
 use axum::response::Response;
 use longshore_domain::job::control::bulk::{self, AT_ONCE, Report};
-use longshore_domain::job::kind::JobState;
 use longshore_domain::job::search::{self, MATCHING};
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
+use super::deed::Deed;
 use super::list::{FILTER, HERE, wanted};
 use crate::form::Asked;
 use crate::layout::Section;
@@ -17,32 +17,6 @@ use crate::visit::{Act, Done, Question, Visit, done_and_left};
 
 type Asking = Visit<permit::WriteJobs>;
 type Acting = Act<permit::WriteJobs>;
-
-/// An action on jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
-    /// Those that have not ended.
-    Cancel,
-    /// Those that have ended, and not all of whose items succeeded.
-    Retry,
-}
-
-impl Deed {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-        }
-    }
-
-    /// The states in which it is possible.
-    pub(super) fn states(self) -> &'static [JobState] {
-        match self {
-            Self::Cancel => &[JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying],
-            Self::Retry => &[JobState::Failed, JobState::Succeeded],
-        }
-    }
-}
 
 /// The jobs of an action.
 struct Chosen {

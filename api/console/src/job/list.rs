@@ -11,7 +11,7 @@ use longshore_kernel::problem::Problem;
 use longshore_operate::{self, named};
 use maud::{Markup, html};
 
-use super::bulk::Deed;
+use super::deed::Deed;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
