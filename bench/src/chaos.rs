@@ -69,7 +69,7 @@ use self::proxy::{Network, Proxy};
 pub use self::report::Report;
 use self::report::{Check, Injected};
 use self::server::{Disk, Postgres};
-use self::site::{Member, Role, Site};
+use self::site::{Member, Role, Site, connect};
 use self::warehouses::Warehouse;
 
 /// MiB for Postgres, and in addition for each minute of a run.
@@ -124,7 +124,7 @@ async fn on(
     shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
     // which is true: the fake BaseLinker has just started to count
     services::nothing_was_sent_before(&check::queues(site)?).await?;
-    let mut psql = check::connect(site).await?;
+    let mut psql = connect(site).await?;
     let carrier = orders::carrier(&mut psql).await?;
     let partners = partners::open_all(&services, &caller, carrier).await?;
     try_join_all(partners.iter().map(Partner::begin)).await?;
@@ -213,7 +213,7 @@ async fn on(
     for fault in &mut faults {
         fault.pause = silence(&moments, started, fault);
     }
-    let mut psql = check::connect(site).await?;
+    let mut psql = connect(site).await?;
     let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
     let duplicates = shops.iter().map(|(_, shop)| (shop.name.clone(), shop.book().duplicates()));
     let (promises, deeds) = (load.promises(), minder.deeds());

@@ -14,7 +14,7 @@ use longshore_kernel::config::RedisSettings;
 use longshore_kernel::queue::{Queue, Queues};
 use longshore_testkit::client;
 use longshore_testkit::world::Tenant;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::fleet::Shop;
@@ -24,7 +24,7 @@ use super::neighbour::Neighbour;
 use super::orders::Merchant;
 use super::partners::Partner;
 use super::report::Check;
-use super::site::Site;
+use super::site::{Site, connect};
 use super::warehouses::Warehouse;
 
 /// The interval of checking whether all work is done.
@@ -59,11 +59,6 @@ pub(crate) struct Course {
 pub(crate) struct Emptied {
     pub(crate) from: Instant,
     pub(crate) until: Instant,
-}
-
-/// A connection to the database, without the proxy.
-pub(crate) async fn connect(site: &Site) -> anyhow::Result<PgConnection> {
-    Ok(PgConnection::connect(site.postgres.url.as_str()).await?)
 }
 
 /// The memory that Redis uses, in bytes.

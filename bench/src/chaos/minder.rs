@@ -17,10 +17,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::caller::{Caller, Reply, Request};
-use super::check;
 use super::fleet::Shop;
 use super::load::{id_of, key, pause};
-use super::site::Site;
+use super::site::{Site, connect};
 
 /// The destination of the webhook whose secret is rotated; it also gets tests and redeliveries.
 pub(crate) const ROTATED: &str = "rotates its secret";
@@ -248,7 +247,7 @@ impl<'r> Minder<'r> {
 
     /// Makes the retries of refused deliveries due now.
     async fn hurry(&self) -> anyhow::Result<()> {
-        let mut psql = check::connect(self.site).await?;
+        let mut psql = connect(self.site).await?;
         let hurry = "UPDATE delivery SET next_attempt_at = now()
                      WHERE webhook_id = $1 AND attempt_count > 0 AND next_attempt_at > now()";
         sqlx::query(hurry).bind(self.given_up.0).execute(&mut psql).await?;

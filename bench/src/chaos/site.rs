@@ -8,6 +8,7 @@ use longshore_testkit::client;
 use longshore_testkit::port::free_port;
 use longshore_testkit::process::{self, Kept, ready};
 use longshore_testkit::stack::{KEY, Service, programs};
+use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use super::proxy::Proxy;
@@ -149,4 +150,9 @@ impl Site {
         };
         self.members().map(shown).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// A connection to the database, without the proxy.
+pub(crate) async fn connect(site: &Site) -> anyhow::Result<PgConnection> {
+    Ok(PgConnection::connect(site.postgres.url.as_str()).await?)
 }

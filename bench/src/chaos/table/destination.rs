@@ -6,9 +6,8 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use super::{HUNG, Scene, count, quiet};
-use crate::chaos::check;
 use crate::chaos::fleet::Misbehaviour;
-use crate::chaos::site::{Member, Role, Site};
+use crate::chaos::site::{Member, Role, Site, connect};
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Reach, Row, percentile};
 
@@ -37,7 +36,7 @@ pub(super) async fn drip(site: &Site) -> anyhow::Result<Vec<Row>> {
     let shop = scene.shop("drip").await?;
     shop.misbehave(Some(Misbehaviour::Drip));
     scene.rename(products[0], "dripped").await?;
-    let mut psql = check::connect(site).await?;
+    let mut psql = connect(site).await?;
     let until = Instant::now() + HUNG;
     let attempts = loop {
         let attempts: Option<Value> = sqlx::query_scalar(

@@ -16,7 +16,7 @@ use crate::chaos::caller::Request;
 use crate::chaos::check;
 use crate::chaos::fleet::Misbehaviour;
 use crate::chaos::proxy::Network;
-use crate::chaos::site::{Member, Role, Site};
+use crate::chaos::site::{Member, Role, Site, connect};
 use crate::chaos::streams::{self, DAMAGES, Damage};
 use crate::chaos::transaction;
 use crate::measure::{Floor, Reach, Row, percentile};
@@ -72,7 +72,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
     let seen = shop.book().accepted.len();
     shop.misbehave(Some(Misbehaviour::Fail));
     scene.switch(false, &products[..changes / 2]).await?;
-    let mut psql = check::connect(site).await?;
+    let mut psql = connect(site).await?;
     let until = Instant::now() + HUNG;
     loop {
         let waiting: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery").fetch_one(&mut psql).await?;
@@ -115,7 +115,7 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
     let (products, few) = (busy.products(changes).await?, beside.products(FEW).await?);
     let (busy_shop, quiet_shop) = (busy.shop("busy").await?, beside.shop("beside").await?);
     busy_shop.take(BUSY_TAKES);
-    let (mut psql, mut rows) = (check::connect(site).await?, Vec::new());
+    let (mut psql, mut rows) = (connect(site).await?, Vec::new());
     for (round, how) in DAMAGES.into_iter().enumerate() {
         let on = round % 2 == 1;
         busy.switch(on, &products).await?;
@@ -229,7 +229,7 @@ pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<V
     tokio::time::sleep(LAGS).await;
     scene.change_to_webhook(&shop, &timed[..1], "begins later").await?;
     let after = scene.change_to_webhook(&shop, timed, "after").await?;
-    let mut psql = check::connect(site).await?;
+    let mut psql = connect(site).await?;
     let dead = "SELECT pg_stat_get_dead_tuples('delivery'::regclass)";
     let dead: i64 = sqlx::query_scalar(dead).fetch_one(&mut psql).await?;
     drop(held);

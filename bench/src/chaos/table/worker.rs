@@ -6,9 +6,8 @@ use anyhow::Context as _;
 use longshore_testkit::process::signal;
 
 use super::{HUNG, Scene, count, quiet};
-use crate::chaos::check;
 use crate::chaos::plan::KILLS;
-use crate::chaos::site::{Member, Role, Site};
+use crate::chaos::site::{Member, Role, Site, connect};
 use crate::chaos::transaction;
 use crate::measure::{Reach, Row};
 
@@ -39,7 +38,7 @@ pub(super) async fn kill(site: &Site, deliveries: usize) -> anyhow::Result<Vec<R
         signal("KILL", &pids).await?;
         tokio::time::sleep(ARRIVED).await;
         let accepted: u64 = shops.iter().map(|shop| shop.book().accepted.len() as u64).sum();
-        let mut psql = check::connect(site).await?;
+        let mut psql = connect(site).await?;
         let recorded: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM delivery_history d JOIN webhook w ON w.id = d.webhook_id WHERE w.organisation_id = $1",
         )
@@ -74,7 +73,7 @@ pub(super) async fn thrice(site: &Site) -> anyhow::Result<Vec<Row>> {
     let shop = scene.shop("thrice").await?;
     let locked = transaction::lock(site, products[PRODUCTS / 2]).await?;
     let job = scene.switch(false, &products).await?;
-    let mut psql = check::connect(site).await?;
+    let mut psql = connect(site).await?;
     let (mut claims, mut killed, mut longest) = (0, None, 0.0_f64);
     'kills: for kill in 0..=KILLS {
         let until = Instant::now() + HUNG;
