@@ -1,5 +1,11 @@
 //! The rooms of a crate (the modules at its top) form no circle, and those of the domain stand on floors: a room imports
 //! only from below, so each can be read without what is above it. `src/lib.rs` says what each of them is for.
+//!
+//! Files form as few circles as possible ([`CIRCLES`] has those that are left). A file has an arrow to another one if its code,
+//! tests aside, names an item of that by a path; a re-export is followed to the file that it is of. A circle is several files
+//! each of which leads to each other one. A file that is above all others of a circle, as `lane.rs` is above `lane/`, is taken
+//! out of it, and what is left is looked at again: a parent may name what is below it and be named there, but a circle that
+//! only passes through it, or that leaves its folder, counts whole.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 
@@ -35,6 +41,23 @@ const CRATES: &[&str] = &[
     "bench/stack",
     "bench/testkit",
     "xtask",
+];
+
+/// The circles of files that are left, by the folder of their crate. The list may only shrink.
+const CIRCLES: &[(&str, &str)] = &[
+    // an object is read by rules, and is one itself
+    ("shared/kernel", "input/object input/rule"),
+    // the tables of fields name each other as their records do
+    ("shared/domain", "list/fields/carrier list/fields/service"),
+    ("shared/domain", "list/fields/expedition list/fields/expedition_item"),
+    (
+        "shared/domain",
+        "list/fields/eshop list/fields/organisation list/fields/supplier list/fields/warehouse list/fields/wms",
+    ),
+    // an order is written with its hand-over, which is a step of that writing
+    ("shared/domain", "expedition/handover expedition/write"),
+    // a constant
+    ("shared/operate", "attention/lines attention/noisy"),
 ];
 
 /// Imports from one room to another, each with a file that has it.
@@ -185,4 +208,148 @@ fn a_room_of_the_domain_imports_only_from_lower_floors() {
     let is_upwards = |from: &str, to: &str| floors[from] <= floors[to];
     let upwards: Arrows = arrows.into_iter().filter(|((from, to), _)| is_upwards(from, to)).collect();
     assert!(upwards.is_empty(), "{}", shown(&upwards).join("\n"));
+}
+
+/// A file by its place below `src`: `webhook`, `lane`. The root of a crate is at none.
+type Place<'t> = Vec<&'t str>;
+
+/// The paths that a file names, and what it imports, by the name that this has in it.
+#[derive(Default)]
+struct File<'t> {
+    paths: Vec<Place<'t>>,
+    imports: BTreeMap<&'t str, Place<'t>>,
+}
+
+struct Crate<'t>(BTreeMap<Place<'t>, File<'t>>);
+
+impl<'t> Crate<'t> {
+    fn read(source: &Path, all: &'t [(PathBuf, String)]) -> Self {
+        let segments = |path: &'t str| path.split("::").map(str::trim).filter(|part| !part.is_empty());
+        let mut read = Self(BTreeMap::from([(Vec::new(), File::default())]));
+        for (path, code) in all {
+            let inside = path.strip_prefix(source).unwrap();
+            let parts = inside.parent().unwrap().iter().chain(inside.file_stem());
+            let mut place: Place<'_> = parts.map(|part| part.to_str().unwrap()).collect();
+            place.retain(|part| !["lib", "main"].contains(part));
+            for made in code
+                .split("#[macro_export]")
+                .skip(1)
+                .filter_map(|exported| after(exported, "macro_rules! ").next())
+            {
+                let home = place.iter().copied().chain([name(made)]).collect();
+                read.0.entry(Vec::new()).or_default().imports.insert(name(made), home);
+            }
+            let file = read.0.entry(place).or_default();
+            let words = code.split(|c: char| !c.is_alphanumeric() && !"_:$".contains(c));
+            let named = words.filter(|word| word.contains("::") && !word.starts_with(':'));
+            file.paths.extend(named.map(|path| segments(path).collect()));
+            for import in code.split(';').filter_map(|statement| after(statement, "use ").last()) {
+                let (head, group) = import.split_once('{').unwrap_or(("", import));
+                for leaf in group.trim_end_matches('}').split(',').filter(|leaf| !leaf.trim().is_empty()) {
+                    let (path, alias) = leaf.split_once(" as ").unwrap_or((leaf, ""));
+                    let mut path: Place<'_> = segments(head).chain(segments(path)).collect();
+                    path.pop_if(|last| *last == "self");
+                    let alias =
+                        [alias.trim()].into_iter().find(|alias| !alias.is_empty()).or(path.last().copied());
+                    file.imports.extend(alias.map(|alias| (alias, path.clone())));
+                    file.paths.push(path);
+                }
+            }
+        }
+        read
+    }
+
+    /// A path in a file as it is from the root; nothing if it leads out of the crate.
+    fn from_root(&self, file: &[&'t str], path: &[&'t str]) -> Option<Place<'t>> {
+        let up = path.iter().take_while(|part| **part == "super").count();
+        let (first, rest) = path.split_first()?;
+        Some(match *first {
+            "super" => [&file[..file.len().checked_sub(up)?], &path[up..]].concat(),
+            "crate" | "$crate" => rest.to_vec(),
+            "self" => [file, rest].concat(),
+            _ if self.0.contains_key(&[file, &[*first]].concat()) => [file, path].concat(),
+            _ => {
+                let import = self.0.get(file)?.imports.get(first).filter(|import| import[0] != *first)?;
+                [&self.from_root(file, import)?, rest].concat()
+            }
+        })
+    }
+
+    /// The file of the item that a path from the root names, after all re-exports; nothing if it names a module.
+    fn home(&self, path: &[&'t str]) -> Option<Place<'t>> {
+        let depth = (0..=path.len()).take_while(|depth| self.0.contains_key(&path[..*depth])).last()?;
+        let (file, item) = (&path[..depth], path.get(depth)?);
+        let import = self.0[file].imports.get(item).and_then(|import| self.from_root(file, import));
+        match import.map(|import| [&import, &path[depth + 1..]].concat()).filter(|further| further != path) {
+            Some(further) => self.home(&further),
+            None => Some(file.to_vec()),
+        }
+    }
+
+    /// The circles among some of the files.
+    fn circles(&self, among: &BTreeSet<Place<'t>>) -> Vec<BTreeSet<Place<'t>>> {
+        let arrows = |from: &Place<'t>| -> BTreeSet<Place<'t>> {
+            let named = self.0[from].paths.iter().filter_map(|path| self.home(&self.from_root(from, path)?));
+            named.filter(|to| to != from && among.contains(to)).collect()
+        };
+        let arrows: BTreeMap<_, _> = among.iter().map(|file| (file, arrows(file))).collect();
+        let reached = |from| {
+            let (mut found, mut next) = (BTreeSet::new(), vec![from]);
+            while let Some(file) = next.pop() {
+                next.extend(arrows[file].iter().filter(|to| found.insert(*to)));
+            }
+            found
+        };
+        let reached: BTreeMap<_, _> = among.iter().map(|file| (file, reached(file))).collect();
+        let around =
+            |file| reached[file].iter().filter(|to| reached[*to].contains(file)).map(|to| (*to).clone());
+        let circles: BTreeSet<BTreeSet<_>> = among.iter().map(|file| around(file).collect()).collect();
+        let open = |mut circle: BTreeSet<Place<'t>>| match circle
+            .iter()
+            .find(|file| circle.iter().all(|other| other.starts_with(file)))
+            .cloned()
+        {
+            Some(above) => {
+                circle.remove(&above);
+                self.circles(&circle)
+            }
+            None => vec![circle],
+        };
+        circles.into_iter().filter(|circle| circle.len() > 1).flat_map(open).collect()
+    }
+}
+
+/// The circles of files of a crate, each with the names of its files.
+fn circles(source: &Path, all: &[(PathBuf, String)]) -> BTreeSet<String> {
+    let read = Crate::read(source, all);
+    let named =
+        |circle: &BTreeSet<Place<'_>>| circle.iter().map(|file| file.join("/")).collect::<Vec<_>>().join(" ");
+    read.circles(&read.0.keys().cloned().collect()).iter().map(named).collect()
+}
+
+#[test]
+fn the_circles_of_files_are_those_that_are_listed() {
+    for folder in CRATES {
+        let (source, mut all) = (root().join(folder).join("src"), Vec::new());
+        files(&source, &mut all);
+        let listed =
+            CIRCLES.iter().filter(|(of, _)| of == folder).map(|(_, circle)| (*circle).to_owned()).collect();
+        assert_eq!(circles(&source, &all), listed, "in {folder}, left what is there, right what is listed");
+    }
+}
+
+#[test]
+fn a_circle_of_files_is_found_but_for_a_parent_that_is_in_its_children() {
+    let found = |codes: &[(&str, &str)]| {
+        let all: Vec<_> =
+            codes.iter().map(|(file, code)| (PathBuf::from(file), (*code).to_owned())).collect();
+        circles(Path::new(""), &all).len()
+    };
+    let parent = ("a.rs", "pub use self::b::{X, Z as Y}; fn f() { b::g() }");
+    assert_eq!(found(&[parent, ("a/b.rs", "super::f()"), ("c.rs", "use crate::a; a::Y::new()")]), 0);
+    assert_eq!(
+        found(&[parent, ("a/b.rs", "use crate::{c}; c::f()"), ("c.rs", "use crate::a; a::Y::new()")]),
+        1
+    );
+    assert_eq!(found(&[parent, ("a/b.rs", "crate::c::f()"), ("c.rs", "super::a::f()")]), 1);
 }
