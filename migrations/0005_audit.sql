@@ -34,17 +34,6 @@ CREATE INDEX audit_of_people_of_organisation ON audit (organisation_id, id)
 CREATE INDEX audit_of_people_by_action ON audit (action COLLATE "C", id)
     WHERE job_id IS NULL AND actor_type IN ('admin', 'business_user', 'command_line');
 
-CREATE FUNCTION audit_is_append_only() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    RAISE EXCEPTION 'audit records are append only' USING ERRCODE = 'insufficient_privilege';
-END
-$$;
-CREATE TRIGGER audit_is_append_only BEFORE UPDATE OR DELETE ON audit
-    FOR EACH ROW EXECUTE FUNCTION audit_is_append_only();
-CREATE TRIGGER audit_is_not_emptied BEFORE TRUNCATE ON audit
-    FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 REVOKE UPDATE, DELETE ON audit FROM longshore_service;
 REVOKE ALL ON audit_default FROM longshore_service;
 

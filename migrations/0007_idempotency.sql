@@ -17,6 +17,8 @@ CREATE TABLE idempotency (
     -- the job that was accepted: a repeated request shows its present state
     job_id uuid,
     created_at timestamptz NOT NULL DEFAULT now(),
+    -- whose records the caller might see when it used the key (SHA-256), so that it is not shown what it may no longer see
+    scope bytea,
     PRIMARY KEY (caller_id, method, path, key)
 );
 CREATE INDEX idempotency_by_age ON idempotency (created_at);

@@ -16,16 +16,3 @@ CREATE TABLE queue (
 INSERT INTO queue (id, name)
 VALUES (uuid_v7(), 'chunk'), (uuid_v7(), 'lane'), (uuid_v7(), 'upkeep'), (uuid_v7(), 'partner'), (uuid_v7(), 'handover');
 REVOKE INSERT, DELETE, TRUNCATE ON queue FROM longshore_service;
-
--- A forgotten pause of `upkeep` would silently stop retention, schedules and charts: it ends automatically after an
--- hour.
-CREATE FUNCTION pause_of_upkeep_ends() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    NEW.resumes_at := CASE WHEN NEW.paused AND NEW.name = 'upkeep' THEN now() + interval '1 hour' END;
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER pause_of_upkeep_ends BEFORE UPDATE OF paused ON queue
-    FOR EACH ROW WHEN (NEW.paused <> OLD.paused) EXECUTE FUNCTION pause_of_upkeep_ends();

@@ -22,5 +22,3 @@ CREATE TABLE organisation (
 );
 CREATE INDEX organisation_by_creation ON organisation (created_at, id);
 CREATE INDEX organisation_by_change ON organisation (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON organisation FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();

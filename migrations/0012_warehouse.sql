@@ -11,12 +11,6 @@ CREATE TABLE warehouse (
 );
 CREATE INDEX warehouse_by_creation ON warehouse (organisation_id, created_at, id);
 CREATE INDEX warehouse_by_change ON warehouse (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON warehouse FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER warehouse_comes_into_its_quota AFTER INSERT ON warehouse
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER warehouse_leaves_its_quota AFTER DELETE ON warehouse
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
 
 CREATE TABLE wms (
     id uuid PRIMARY KEY,
@@ -31,12 +25,6 @@ CREATE TABLE wms (
 );
 CREATE INDEX wms_by_creation ON wms (organisation_id, created_at, id);
 CREATE INDEX wms_by_change ON wms (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON wms FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER wms_comes_into_its_quota AFTER INSERT ON wms
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER wms_leaves_its_quota AFTER DELETE ON wms
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
 
 CREATE TABLE warehouse_wms (
     warehouse_id uuid NOT NULL REFERENCES warehouse ON DELETE CASCADE,

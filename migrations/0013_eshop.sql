@@ -17,12 +17,6 @@ CREATE TABLE eshop (
 CREATE INDEX eshop_by_creation ON eshop (organisation_id, created_at, id);
 CREATE INDEX eshop_by_change ON eshop (changed_at, id);
 CREATE INDEX eshop_by_default_warehouse ON eshop (default_warehouse_id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON eshop FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER eshop_comes_into_its_quota AFTER INSERT ON eshop
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER eshop_leaves_its_quota AFTER DELETE ON eshop
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
 
 CREATE TABLE eshop_warehouse (
     eshop_id uuid NOT NULL REFERENCES eshop ON DELETE CASCADE,

@@ -28,9 +28,3 @@ CREATE TABLE supplier (
 );
 CREATE INDEX supplier_by_creation ON supplier (organisation_id, created_at, id);
 CREATE INDEX supplier_by_change ON supplier (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON supplier FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER supplier_comes_into_its_quota AFTER INSERT ON supplier
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER supplier_leaves_its_quota AFTER DELETE ON supplier
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();

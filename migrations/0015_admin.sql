@@ -22,8 +22,6 @@ CREATE TABLE admin (
 CREATE UNIQUE INDEX admin_email_is_unique ON admin (lower(email));
 CREATE INDEX admin_by_creation ON admin (created_at, id);
 CREATE INDEX admin_by_change ON admin (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON admin FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 
 CREATE TABLE admin_organisation (
     admin_id uuid NOT NULL REFERENCES admin ON DELETE CASCADE,

@@ -16,9 +16,3 @@ CREATE UNIQUE INDEX business_user_email_is_unique ON business_user (lower(email)
 CREATE INDEX business_user_by_organisation ON business_user (organisation_id, created_at, id);
 CREATE INDEX business_user_by_creation ON business_user (created_at, id);
 CREATE INDEX business_user_by_change ON business_user (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON business_user FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER business_user_comes_into_its_quota AFTER INSERT ON business_user
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER business_user_leaves_its_quota AFTER DELETE ON business_user
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();

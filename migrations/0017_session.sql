@@ -27,5 +27,3 @@ CREATE INDEX session_by_account ON session (account_id, created_at, id);
 CREATE INDEX session_by_creation ON session (created_at, id);
 CREATE INDEX session_by_change ON session (changed_at, id);
 CREATE INDEX session_by_expiry ON session (expires_at);
-CREATE TRIGGER raise_version BEFORE UPDATE ON session FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();

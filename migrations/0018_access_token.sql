@@ -46,9 +46,3 @@ CREATE INDEX access_token_by_making_token ON access_token (made_by_token_id) WHE
 CREATE INDEX access_token_by_creation ON access_token (created_at, id);
 CREATE INDEX access_token_by_change ON access_token (changed_at, id);
 CREATE INDEX access_token_by_expiry ON access_token (expires_at) WHERE num_nonnulls(admin_id, business_user_id) = 1;
-CREATE TRIGGER raise_version BEFORE UPDATE ON access_token FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER access_token_comes_into_its_quota AFTER INSERT OR DELETE ON access_token
-    FOR EACH ROW EXECUTE FUNCTION quota_count_token();
-CREATE TRIGGER access_token_leaves_its_quota AFTER UPDATE OF revoked_at ON access_token
-    FOR EACH ROW WHEN (OLD.revoked_at IS DISTINCT FROM NEW.revoked_at) EXECUTE FUNCTION quota_count_token();

@@ -13,8 +13,6 @@ CREATE TABLE carrier (
 CREATE INDEX carrier_by_name ON carrier (name, id);
 CREATE INDEX carrier_by_creation ON carrier (created_at, id);
 CREATE INDEX carrier_by_change ON carrier (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON carrier FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 
 CREATE TABLE carrier_organisation (
     carrier_id uuid NOT NULL REFERENCES carrier ON DELETE CASCADE,
@@ -37,5 +35,3 @@ CREATE TABLE carrier_service (
 CREATE INDEX carrier_service_by_name ON carrier_service (name, id);
 CREATE INDEX carrier_service_by_creation ON carrier_service (created_at, id);
 CREATE INDEX carrier_service_by_change ON carrier_service (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON carrier_service FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();

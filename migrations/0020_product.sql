@@ -8,8 +8,6 @@ CREATE TABLE packaging_option (
     created_at timestamptz NOT NULL DEFAULT now(),
     changed_at timestamptz NOT NULL DEFAULT now()
 );
-CREATE TRIGGER raise_version BEFORE UPDATE ON packaging_option FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 INSERT INTO packaging_option (id, code, name) VALUES (uuid_v7(), 'A', 'Default');
 
 CREATE TABLE product (
@@ -42,7 +40,10 @@ CREATE TABLE product (
         CONSTRAINT services_are_known CHECK (services <@ ARRAY['inbound_localisation_check']),
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
-    changed_at timestamptz NOT NULL DEFAULT now(),
+    -- A row that is inserted behind a lock says when it was inserted, not when its transaction began: a caller that polls reads
+    -- the last minute again, and would never see a row whose transaction had waited for longer. Changes do the same
+    -- (raise_version).
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT product_sku_is_unique_in_the_organisation UNIQUE (organisation_id, product_sku)
 ) WITH (fillfactor = 70); -- bulk switches rewrite every row: room on the page keeps the new version beside the old
 CREATE INDEX product_by_creation ON product (organisation_id, created_at, id);
@@ -53,12 +54,6 @@ CREATE INDEX product_by_creation_of_all ON product (created_at, id);
 CREATE INDEX product_by_change_of_all ON product (changed_at, id);
 -- the search of the console: names that begin with a text
 CREATE INDEX product_by_beginning_of_name ON product (organisation_id, lower(name) text_pattern_ops);
-CREATE TRIGGER raise_version BEFORE UPDATE ON product FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER product_comes_into_its_quota AFTER INSERT ON product
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER product_leaves_its_quota AFTER DELETE ON product
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
 
 -- For the planner an organisation has ten products, independent of the sample. Where most have one or two, it
 -- takes all indexes that begin with the organisation to be alike, and would read the whole catalogue of the one large

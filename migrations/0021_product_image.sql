@@ -12,7 +12,3 @@ CREATE TABLE product_image (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX product_image_by_product ON product_image (product_id, id);
-CREATE TRIGGER product_image_comes_into_its_quota AFTER INSERT ON product_image
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count_images();
-CREATE TRIGGER product_image_leaves_its_quota AFTER DELETE ON product_image
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count_images();

@@ -15,7 +15,8 @@ CREATE TABLE product_stock (
     incoming integer NOT NULL DEFAULT 0 CONSTRAINT incoming_is_not_negative CHECK (incoming >= 0),
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
-    changed_at timestamptz NOT NULL DEFAULT now(),
+    -- as of products: when the row was inserted, not when its transaction began
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- since when the allocator has to look at it: orders that wait for it, or bookings that it no longer covers
     marked_at timestamptz,
     CONSTRAINT stock_is_one_row_a_product_warehouse_and_wms UNIQUE (product_id, warehouse_id, wms_id)
@@ -27,38 +28,15 @@ CREATE INDEX product_stock_by_wms ON product_stock (wms_id);
 -- for callers who see several organisations, as for products
 CREATE INDEX product_stock_by_creation_of_all ON product_stock (created_at, id);
 CREATE INDEX product_stock_by_change_of_all ON product_stock (changed_at, id);
-CREATE TRIGGER raise_version BEFORE UPDATE ON product_stock FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-
 CREATE INDEX product_stock_by_mark ON product_stock (warehouse_id, wms_id, marked_at) WHERE marked_at IS NOT NULL;
-
--- Marks a stock in the transaction that gives the allocator something to do: more is available while orders wait, or less is
--- there than orders hold. `Ledger` in the service reckons the same. A booking of what is not there is refused.
-CREATE FUNCTION stock_is_marked() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF NEW.held > OLD.held AND NEW.held > NEW.quantity THEN
-        RAISE EXCEPTION 'stock % has % pieces and cannot hold %', NEW.id, NEW.quantity, NEW.held
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'a_booking_is_of_what_is_there';
-    END IF;
-    IF (NEW.missing > 0 AND greatest(0, NEW.quantity - NEW.held) > greatest(0, OLD.quantity - OLD.held))
-        OR greatest(0, NEW.held - NEW.quantity) > greatest(0, OLD.held - OLD.quantity)
-    THEN
-        NEW.marked_at := coalesce(OLD.marked_at, clock_timestamp());
-    END IF;
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER stock_is_marked BEFORE UPDATE ON product_stock FOR EACH ROW
-    WHEN ((NEW.quantity, NEW.held) IS DISTINCT FROM (OLD.quantity, OLD.held)) EXECUTE FUNCTION stock_is_marked();
 
 -- Stock movements: why a stock is what it is. `quantity` and `incoming` of a stock are the sums of its movements; a
 -- statement that changes one writes the other. Append only, like the audit. No foreign keys, as with events: a stock sync
 -- writes a movement a row, and the same statement writes what they would guard.
 CREATE TABLE stock_movement (
     id uuid PRIMARY KEY,
-    at timestamptz NOT NULL DEFAULT now(),
+    -- when the pieces moved, not when the transaction began: movements are polled by it, as `createdAt`
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
     organisation_id uuid NOT NULL,
     product_id uuid NOT NULL,
     warehouse_id uuid NOT NULL,
@@ -95,15 +73,4 @@ CREATE INDEX stock_movement_by_expedition ON stock_movement (expedition_id) WHER
 CREATE INDEX stock_movement_by_creation ON stock_movement (organisation_id, at, id);
 CREATE INDEX stock_movement_by_advice ON stock_movement (stock_advice_id, id) WHERE stock_advice_id IS NOT NULL;
 
-CREATE FUNCTION stock_movement_is_append_only() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    RAISE EXCEPTION 'stock movements are append only' USING ERRCODE = 'insufficient_privilege';
-END
-$$;
-CREATE TRIGGER stock_movement_is_append_only BEFORE UPDATE OR DELETE ON stock_movement
-    FOR EACH ROW EXECUTE FUNCTION stock_movement_is_append_only();
-CREATE TRIGGER stock_movement_is_not_emptied BEFORE TRUNCATE ON stock_movement
-    FOR EACH STATEMENT EXECUTE FUNCTION stock_movement_is_append_only();
 REVOKE UPDATE, DELETE, TRUNCATE ON stock_movement FROM longshore_service;

@@ -31,12 +31,6 @@ CREATE INDEX stock_advice_by_wms ON stock_advice (wms_id);
 CREATE INDEX stock_advice_by_supplier ON stock_advice (supplier_id);
 -- open ones, by when they were expected: those that are not closed in time are closed
 CREATE INDEX stock_advice_open ON stock_advice (expected_at, id) WHERE status IN ('new', 'receiving');
-CREATE TRIGGER raise_version BEFORE UPDATE ON stock_advice FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER stock_advice_comes_into_its_quota AFTER INSERT ON stock_advice
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER stock_advice_leaves_its_quota AFTER DELETE ON stock_advice
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
 
 -- A product may be in several items: on two pallets, say.
 CREATE TABLE stock_advice_item (
@@ -69,25 +63,3 @@ CREATE INDEX inbound_receipt_by_creation ON inbound_receipt (organisation_id, cr
 CREATE INDEX inbound_receipt_by_advice ON inbound_receipt (stock_advice_id);
 CREATE INDEX inbound_receipt_by_warehouse ON inbound_receipt (warehouse_id);
 CREATE INDEX inbound_receipt_by_wms ON inbound_receipt (wms_id);
-
--- An advice goes from new to receiving, and ends closed or cancelled; an ended advice stays ended.
-CREATE FUNCTION stock_advice_goes_forward() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    RAISE EXCEPTION 'a stock advice does not go from % to %', OLD.status, NEW.status
-        USING ERRCODE = 'check_violation', CONSTRAINT = 'a_stock_advice_goes_forward';
-END
-$$;
-CREATE TRIGGER a_stock_advice_goes_forward BEFORE UPDATE OF status ON stock_advice
-    FOR EACH ROW WHEN (OLD.status IN ('closed', 'cancelled') OR NEW.status = 'new')
-    EXECUTE FUNCTION stock_advice_goes_forward();
-
--- Whether an open advice is to be closed: so many days after it was expected, and after its last receipt.
-CREATE FUNCTION stock_advice_is_due(advice uuid, expected_at timestamptz, days integer) RETURNS boolean
-LANGUAGE sql STABLE
-RETURN CASE WHEN days IS NULL OR expected_at + make_interval(days => days) > now() THEN false
-    ELSE NOT EXISTS (
-        SELECT FROM stock_movement m
-        WHERE m.stock_advice_id = advice AND m.kind = 'received' AND m.at + make_interval(days => days) > now())
-    END;

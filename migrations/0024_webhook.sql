@@ -33,12 +33,9 @@ CREATE INDEX webhook_by_change ON webhook (changed_at, id);
 CREATE INDEX webhook_by_eshop ON webhook (eshop_id, event);
 -- webhooks that need attention are found without reading the healthy ones
 CREATE INDEX webhook_disabled ON webhook (disabled_at) WHERE disabled_at IS NOT NULL;
-CREATE TRIGGER raise_version BEFORE UPDATE ON webhook FOR EACH ROW
-    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
-CREATE TRIGGER webhook_comes_into_its_quota AFTER INSERT ON webhook
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
-CREATE TRIGGER webhook_leaves_its_quota AFTER DELETE ON webhook
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
+-- those that somebody deactivated: the overview names them, and most webhooks are active
+CREATE INDEX webhook_inactive ON webhook (eshop_id, changed_at, id)
+    WHERE NOT active AND disabled_at IS NULL;
 
 -- Secrets that were rotated away, and still sign until a day later. Several, because a webhook may
 -- be rotated again within that day, and receivers that verify with an older secret must not be cut off by it.
@@ -76,6 +73,11 @@ CREATE TABLE webhook_lane (
     -- Where a look at a lane begins: nothing that is due lies before it. While a long transaction keeps vacuum from
     -- removing what was delivered, each look would read all of that.
     nothing_before timestamptz NOT NULL DEFAULT '1970-01-01 00:00:00+00',
+    -- Five days of failures disable a webhook (shared/domain/src/webhook/lane/outcome.rs); days in which nothing waited, and
+    -- nothing was tried, are none of them. When the last attempt failed, and since when attempts have failed without such a
+    -- pause.
+    failed_at timestamptz,
+    tried_since timestamptz,
     CONSTRAINT failing_since_goes_with_failures CHECK ((failures = 0) = (failing_since IS NULL)),
     CONSTRAINT an_open_breaker_has_seen_failures CHECK (probe_at IS NULL OR failures > 0),
     CONSTRAINT only_an_open_breaker_counts_probes CHECK (probe_at IS NOT NULL OR probes = 0)
@@ -83,8 +85,9 @@ CREATE TABLE webhook_lane (
 -- a lane's lease changes none of these columns, so taking it stays an update within its page
 CREATE INDEX webhook_lane_failing ON webhook_lane (failing_since) WHERE failures > 0;
 
--- How calls of each destination went, by five minutes, and by the hour after a day: every attempt counts, whether or not its delivery has ended. Workers
--- count in memory and add to it every few seconds (shared/kernel/src/activity.rs), so a delivery writes nothing for it.
+-- How calls of each destination went, by five minutes, and by the hour after a day: every attempt counts, whether or not its
+-- delivery has ended. Workers count in memory and add to it every few seconds (shared/kernel/src/activity.rs), so a delivery
+-- writes nothing for it.
 CREATE TABLE webhook_activity (
     -- no foreign key: it would lock the webhook with each write; old rows are removed by their age
     webhook_id uuid NOT NULL,

@@ -21,4 +21,4 @@ CREATE TABLE event_default PARTITION OF event DEFAULT;
 REVOKE ALL ON event_default FROM longshore_service;
 
 -- A week longer than its deliveries: a delivery that waits for its last retry still finds its event.
-INSERT INTO history (table_name, span, keep_days, age_column) VALUES ('event', 'day', 37, 'at');
+INSERT INTO history (table_name, span, keep_days, age_column) VALUES ('event', 'week', 37, 'at');

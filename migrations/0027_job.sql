@@ -61,6 +61,10 @@ CREATE TABLE job (
     changed_at timestamptz NOT NULL DEFAULT now(),
     -- when it made progress or changed; null: not yet
     progressed_at timestamptz,
+    -- When its last attempt began: when it started, or went on after a wait in which nothing of it ran. `started_at` is its
+    -- first start: between the two it may have waited for minutes for its partner, or for days for an operator who retries it.
+    -- Null: not yet.
+    attempt_started_at timestamptz,
     CONSTRAINT progress_adds_up CHECK (done = changed + unchanged + failed AND done <= total),
     CONSTRAINT an_accepted_job_has_a_number CHECK (state = 'receiving' OR acceptance IS NOT NULL),
     CONSTRAINT only_a_receiving_job_has_a_receiver CHECK ((state = 'receiving') = (receiving_until IS NOT NULL)),
@@ -75,7 +79,9 @@ CREATE TABLE job (
 ) WITH (fillfactor = 70);
 CREATE INDEX job_by_creation ON job (organisation_id, created_at, id);
 CREATE INDEX job_by_change ON job (changed_at, id);
-CREATE INDEX job_by_eshop ON job (eshop_id, created_at);
+-- The jobs of an e-shop in the order of lists, which ends in the id. Without the id in the index, Postgres sorts all of them
+-- for a page as soon as it expects few.
+CREATE INDEX job_of_eshop ON job (eshop_id, created_at, id);
 CREATE INDEX job_live ON job (acceptance) WHERE state IN ('queued', 'running', 'retrying');
 CREATE INDEX job_in_sequence ON job (sequence, acceptance)
     WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying');
@@ -87,6 +93,24 @@ CREATE UNIQUE INDEX one_job_of_a_kind_waits_for_a_source ON job (eshop_id, kind,
 -- second holds only what has an error, so a healthy job does not pay for it.
 CREATE INDEX job_by_time ON job (created_at, id);
 CREATE INDEX job_with_error ON job (created_at, id) WHERE state = 'failed' OR error IS NOT NULL;
+-- The jobs that ended in a state: the console lists and counts them without reading those that have not ended, or that ended
+-- otherwise. A job is added once, when it ends.
+CREATE INDEX job_ended ON job (state, created_at, id) WHERE state IN ('succeeded', 'failed', 'cancelled');
+-- The syncs that refused all of their rows, or most of many (shared/operate/src/attention/refused.rs), by organisation: a look
+-- gives each organisation a share, so that one with many does not hide those of others. It skips from one kind of one e-shop
+-- to the next, however many syncs refused a few rows.
+CREATE INDEX job_refused_of_organisation ON job (organisation_id, eshop_id, kind, created_at)
+    WHERE state = 'succeeded' AND kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
+      AND failed > 0 AND (failed = total OR (failed >= 100 AND failed >= total - failed));
+-- The jobs of reports of warehouses that refused some (shared/operate/src/attention/reports.rs): a look skips from one
+-- warehouse to the next.
+CREATE INDEX job_refused_reports ON job (organisation_id, sequence, created_at)
+    WHERE kind = 'expedition.news' AND state = 'succeeded' AND failed > 0;
+-- The jobs of an e-shop that failed (shared/domain/src/job/attention.rs), by organisation, for the same reason. `IS TRUE`, here
+-- and in the look, keeps Postgres from taking an index of all jobs that ended: while its statistics know of no failed job, it
+-- expects that to have one row, and would read all of them at each step.
+CREATE INDEX job_failed_of_organisation ON job (organisation_id, eshop_id, kind, created_at)
+    WHERE (state = 'failed') IS TRUE AND eshop_id IS NOT NULL;
 -- the job that a request or a trace asked for
 CREATE INDEX job_by_request ON job (request_id) WHERE request_id IS NOT NULL;
 CREATE INDEX job_by_trace ON job (substr(traceparent, 4, 32)) WHERE traceparent IS NOT NULL;
@@ -113,28 +137,6 @@ CREATE INDEX job_calling ON job (organisation_id, acceptance)
 -- index of all live jobs to be as good as that of the lines, and would read what waits in all others to claim a chunk, or
 -- to find what may run next. The table is not analysed while it is empty: Postgres takes it to be larger than it is.
 ALTER TABLE job ALTER COLUMN sequence SET (n_distinct = -0.5);
-
--- A job changes with its state; its progress is only observed. Statements touch `changed_at` for both.
-CREATE FUNCTION raise_job_version() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    NEW.progressed_at := greatest(clock_timestamp(), OLD.progressed_at);
-    IF (NEW.state, NEW.attempts, NEW.error, NEW.started_at, NEW.finished_at)
-       IS DISTINCT FROM (OLD.state, OLD.attempts, OLD.error, OLD.started_at, OLD.finished_at) THEN
-        NEW.version := OLD.version + 1;
-        NEW.changed_at := greatest(clock_timestamp(), OLD.changed_at + interval '1 microsecond');
-    ELSE
-        NEW.changed_at := OLD.changed_at;
-    END IF;
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER raise_version BEFORE UPDATE ON job FOR EACH ROW
-    WHEN (NEW.changed_at <> OLD.changed_at
-          OR (NEW.state, NEW.attempts, NEW.error, NEW.started_at, NEW.finished_at)
-             IS DISTINCT FROM (OLD.state, OLD.attempts, OLD.error, OLD.started_at, OLD.finished_at))
-    EXECUTE FUNCTION raise_job_version();
 
 CREATE TABLE job_chunk (
     job_id uuid NOT NULL REFERENCES job ON DELETE CASCADE,
@@ -163,7 +165,8 @@ CREATE TABLE job_chunk (
     -- executions so far, and those that ended with the death of their process
     attempts integer NOT NULL DEFAULT 0,
     crashes integer NOT NULL DEFAULT 0,
-    -- A chunk that is suspected to kill its process runs in a separate process, which distinguishes it from one that was killed from outside: deaths of that process while the chunk's worker lived on.
+    -- A chunk that is suspected to kill its process runs in a separate process, which distinguishes it from one that was killed
+    -- from outside: deaths of that process while the chunk's worker lived on.
     deaths_alone integer NOT NULL DEFAULT 0,
     -- fencing token: raised by each claim; a result that bears an older one changes nothing
     token bigint NOT NULL DEFAULT 0,

@@ -1,5 +1,19 @@
-//! A new migration is compiled in: the macro that reads them knows only the files that were there before.
+//! Migrations are compiled in. The macro that reads the numbered ones knows only the files that were there before; the
+//! functions become a list by name.
 
-fn main() {
+use std::path::Path;
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=../../migrations");
+    let mut files = fs::read_dir("../../migrations/functions")?
+        .map(|entry| entry?.path().canonicalize())
+        .collect::<Result<Vec<_>, _>>()?;
+    files.sort();
+    let list: Vec<_> = files
+        .iter()
+        .map(|file| format!("({:?}, include_str!({file:?}))", file.file_stem().unwrap_or_default()))
+        .collect();
+    let out = env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?;
+    fs::write(Path::new(&out).join("functions.rs"), format!("[{}]", list.join(", ")))
 }

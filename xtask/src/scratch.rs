@@ -146,18 +146,20 @@ impl Scratch {
         format!("postgres://{}@127.0.0.1:{}/{database}", postgres::OWNER, self.postgres_port)
     }
 
-    /// Applies the migrations of the checkout. Only for what comes before a build: the service migrates by itself
-    /// (`longshore-api migrate`).
+    /// Applies the migrations of the checkout, and its functions. Only for what comes before a build: the service migrates by
+    /// itself (`longshore-api migrate`).
     pub(crate) fn migrate(&self, place: &Place) -> anyhow::Result<()> {
-        let mut files = fs::read_dir(place.root.join("migrations"))?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<Vec<_>, _>>()?;
-        files.retain(|file| file.extension().is_some_and(|extension| extension == "sql"));
-        files.sort();
-        for file in files {
-            let alone = fs::read_to_string(&file)?.starts_with("-- no-transaction");
-            let mut apply = psql(&self.database_url, if alone { &[] } else { &["--single-transaction"] });
-            run::run(apply.arg("-f").arg(file))?;
+        for folder in ["migrations", "migrations/functions"] {
+            let mut files = fs::read_dir(place.root.join(folder))?
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<Result<Vec<_>, _>>()?;
+            files.retain(|file| file.extension().is_some_and(|extension| extension == "sql"));
+            files.sort();
+            for file in files {
+                let alone = fs::read_to_string(&file)?.starts_with("-- no-transaction");
+                let mut apply = psql(&self.database_url, if alone { &[] } else { &["--single-transaction"] });
+                run::run(apply.arg("-f").arg(file))?;
+            }
         }
         Ok(())
     }

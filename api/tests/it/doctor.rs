@@ -244,6 +244,8 @@ async fn missing_broken_and_unknown_migrations_are_reported(_: PgPoolOptions, op
     world.execute("UPDATE _sqlx_migrations SET success = false WHERE version = 999999").await;
     says(Verdict::Fail, "migration 999999 was interrupted").await;
     world.execute("DELETE FROM _sqlx_migrations WHERE version = 999999").await;
+    world.execute("UPDATE applied_function SET sha256 = sha256('x') WHERE name = 'in_wms'").await;
+    says(Verdict::Fail, "1 functions have another text, starting with in_wms").await;
     world.execute("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = 2").await;
     let report = says(Verdict::Fail, "created before the first release").await;
     let remedy = report.of("postgres.migrations").remedy.as_deref().unwrap();

@@ -1,5 +1,6 @@
 //! Migrations that are applied while the service runs.
 
+mod function;
 mod load;
 mod rule;
 
@@ -58,13 +59,13 @@ async fn waiting(pool: &PgPool) -> i64 {
 async fn a_migration_that_waits_for_a_reader_blocks_no_writer(_: PgPoolOptions, options: PgConnectOptions) {
     empty(&options).await;
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
-    migrate_by(&migrations(&["CREATE TABLE sample (n int)"]), &options, PATIENCE).await.unwrap();
+    migrate_by(&migrations(&["CREATE TABLE sample (n int)"]), &[], &options, PATIENCE).await.unwrap();
     let report = report(&options, "BEGIN", "sample").await;
 
     let both = migrations(&["CREATE TABLE sample (n int)", "ALTER TABLE sample ADD COLUMN m int"]);
     let migrating = tokio::spawn({
         let options = options.clone();
-        async move { migrate_by(&both, &options, PATIENCE).await }
+        async move { migrate_by(&both, &[], &options, PATIENCE).await }
     });
     // it waited for its lock twice, so it has given up once and tried again
     for attempt in 0..2 {
@@ -91,7 +92,7 @@ async fn a_migration_gives_up_after_its_time_limit_and_changes_nothing(
     sqlx::query("CREATE TABLE sample (n int)").execute(&pool).await.unwrap();
     let _report = report(&options, "BEGIN", "sample").await;
     let one = migrations(&["CREATE TABLE other (n int); ALTER TABLE sample ADD COLUMN m int"]);
-    let error = migrate_by(&one, &options, Duration::ZERO).await.unwrap_err();
+    let error = migrate_by(&one, &[], &options, Duration::ZERO).await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
     let other: Option<String> =
         sqlx::query_scalar("SELECT to_regclass('other')::text").fetch_one(&pool).await.unwrap();
@@ -121,7 +122,7 @@ async fn an_index_is_built_behind_a_long_transaction_and_two_migrate_at_once(
     let report = report(&options, "BEGIN ISOLATION LEVEL REPEATABLE READ", "sample").await;
     let migrate = || {
         let options = options.clone();
-        tokio::spawn(async move { migrate_by(&migrations(&[BUILD]), &options, PATIENCE).await })
+        tokio::spawn(async move { migrate_by(&migrations(&[BUILD]), &[], &options, PATIENCE).await })
     };
     let (one, other) = (migrate(), migrate());
     // longer than a migration waits for a lock
@@ -150,10 +151,10 @@ async fn an_index_that_was_left_incomplete_is_built_again(_: PgPoolOptions, opti
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::raw_sql("CREATE TABLE sample (n int)").execute(&pool).await.unwrap();
     let report = report(&options, "BEGIN; LOCK TABLE sample IN ROW EXCLUSIVE MODE", "sample").await;
-    migrate_by(&migrations(&[BUILD]), &options, Duration::ZERO).await.unwrap_err();
+    migrate_by(&migrations(&[BUILD]), &[], &options, Duration::ZERO).await.unwrap_err();
     assert_eq!(built(&pool).await, Some(false));
     report.close().await.unwrap();
-    migrate_by(&migrations(&[BUILD]), &options, PATIENCE).await.unwrap();
+    migrate_by(&migrations(&[BUILD]), &[], &options, PATIENCE).await.unwrap();
     assert_eq!(built(&pool).await, Some(true));
 }
 
@@ -164,7 +165,7 @@ async fn a_database_from_before_the_first_release_is_refused_with_a_message(
 ) {
     empty(&options).await;
     let before = migrations(&["CREATE TABLE organisation (n int)", "CREATE TABLE eshop (n int)"]);
-    migrate_by(&before, &options, PATIENCE).await.unwrap();
+    migrate_by(&before, &[], &options, PATIENCE).await.unwrap();
     let url = options.to_url_lossy().to_string();
     let ran = run(&["migrate"], &[("DATABASE_URL", &url)]).await.ends_with(1);
     assert_eq!(

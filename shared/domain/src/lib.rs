@@ -25,7 +25,7 @@
 //!
 //! # Adding a resource
 //!
-//! One file: its record, its rules, its SQL, its use-cases, in that reading order; its own migration; a table of fields in
+//! One file: its record, its rules, its SQL, its use-cases, in that reading order; its own file of migrations; a table of fields in
 //! [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
 pub mod account;

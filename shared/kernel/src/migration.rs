@@ -1,10 +1,13 @@
 //! Migrations: they run while the service runs, and block no writer for more than a second.
 //!
-//! Up to [`BASELINE`] there is one file an aggregate: the schema of a new database. Each later migration follows the rule
-//! that `CONTRIBUTING.md` gives and `api/tests/it/migrate/rule.rs` enforces.
+//! The numbered files up to [`BASELINE`] are the schema of a new database, one aggregate a file. Each later one follows the rule
+//! that `CONTRIBUTING.md` gives and `api/tests/it/migrate/rule.rs` enforces. The [`FUNCTIONS`] come after them: each has one text,
+//! which replaces the one that was applied last.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
 use sqlx::migrate::{AppliedMigration, Migrate as _, MigrateError, Migration, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
@@ -14,11 +17,20 @@ use tokio::time::Instant;
 use super::retry::Backoff;
 use super::sqlstate::is_contention;
 
-/// The migrations, compiled in: a binary can always bring its own database to where it needs it.
+/// The numbered migrations, compiled in: a binary can always bring its own database to where it needs it.
 pub static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// The last of the migrations that make a new database.
-pub const BASELINE: i64 = 39;
+pub const BASELINE: i64 = 38;
+
+/// A function with its triggers: its name and the text of its file, which can be applied any number of times.
+pub type Function = (&'static str, &'static str);
+
+/// The functions that no numbered migration needs, by name.
+pub static FUNCTIONS: &[Function] = &include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
+/// How each trigger begins in the file of its function.
+const TRIGGER: &str = "\nCREATE OR REPLACE TRIGGER ";
 
 /// What to do about a database from before the first release.
 pub const MAKE_A_NEW_ONE: &str =
@@ -59,7 +71,7 @@ impl Failure {
 
 /// Brings the database to the state this binary was built for, as the role that the URL names.
 pub async fn migrate(database_url: &str) -> Result<(), Failure> {
-    migrate_by(&MIGRATIONS, &database_url.parse()?, PATIENCE).await
+    migrate_by(&MIGRATIONS, FUNCTIONS, &database_url.parse()?, PATIENCE).await
 }
 
 /// Applies migrations beside a running service. A migration that has to wait for a lock (behind a report or a dump that has
@@ -70,6 +82,7 @@ pub async fn migrate(database_url: &str) -> Result<(), Failure> {
 /// The last failure, once `patience` has passed; any other failure at once.
 pub async fn migrate_by(
     migrations: &Migrator,
+    functions: &[Function],
     options: &PgConnectOptions,
     patience: Duration,
 ) -> Result<(), Failure> {
@@ -80,8 +93,8 @@ pub async fn migrate_by(
     loop {
         // a new connection each time: closing it releases the lock of the migrator
         let mut connection = PgConnection::connect_with(&options).await?;
-        let Err(error) = apply(migrations, &mut connection, patience.saturating_sub(began.elapsed())).await
-        else {
+        let left = patience.saturating_sub(began.elapsed());
+        let Err(error) = apply(migrations, functions, &mut connection, left).await else {
             return Ok(connection.close().await?);
         };
         drop(connection);
@@ -95,6 +108,7 @@ pub async fn migrate_by(
 
 async fn apply(
     migrations: &Migrator,
+    functions: &[Function],
     connection: &mut PgConnection,
     patience: Duration,
 ) -> Result<(), Failure> {
@@ -116,7 +130,57 @@ async fn apply(
         wait_for_locks(connection, LOCK_PATIENCE).await?;
     }
     // compares what was applied, where nothing is left to do
-    Ok(migrations.run_direct(None, connection, false).await?)
+    migrations.run_direct(None, connection, false).await?;
+    if !functions.is_empty() {
+        replace(functions, connection).await?;
+    }
+    Ok(())
+}
+
+/// Applies the functions that changed.
+async fn replace(functions: &[Function], connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    for (name, text) in to_apply(functions, connection).await? {
+        // a trigger locks its table, so each is a transaction of its own
+        for (n, statement) in text.split(TRIGGER).enumerate() {
+            let statement = if n == 0 { statement.to_owned() } else { format!("{TRIGGER}{statement}") };
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *connection).await?;
+        }
+        sqlx::query(
+            "INSERT INTO applied_function (name, sha256) VALUES ($1, $2)
+             ON CONFLICT (name) DO UPDATE SET sha256 = excluded.sha256",
+        )
+        .bind(name)
+        .bind(sha256(text))
+        .execute(&mut *connection)
+        .await?;
+    }
+    // one that comes back after it was dropped is applied again
+    let names: Vec<_> = functions.iter().map(|(name, _)| *name).collect();
+    sqlx::query("DELETE FROM applied_function WHERE name <> ALL ($1)")
+        .bind(names)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The functions whose text is not the one that was applied last.
+///
+/// # Errors
+/// Postgres is away, or the database is not migrated.
+pub async fn to_apply(
+    functions: &[Function],
+    connection: &mut PgConnection,
+) -> Result<Vec<Function>, sqlx::Error> {
+    let applied: HashMap<String, Vec<u8>> = sqlx::query_as("SELECT name, sha256 FROM applied_function")
+        .fetch_all(connection)
+        .await?
+        .into_iter()
+        .collect();
+    Ok(functions.iter().filter(|(name, text)| applied.get(*name) != Some(&sha256(text))).copied().collect())
+}
+
+fn sha256(text: &str) -> Vec<u8> {
+    Sha256::digest(text).to_vec()
 }
 
 async fn wait_for_locks(connection: &mut PgConnection, patience: &str) -> Result<(), sqlx::Error> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longshore_kernel::migration::{BASELINE, MIGRATIONS, migrate_by};
+use longshore_kernel::migration::{BASELINE, FUNCTIONS, MIGRATIONS, migrate_by};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection, PgPool};
@@ -18,7 +18,7 @@ const WRITERS: usize = 4;
 /// The longest time that a writer may wait.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Typical migrations of a large table, applied after the existing ones.
+/// Typical migrations of a large table, applied after the existing ones. All functions with their triggers follow.
 const SAMPLE: [&str; 4] = [
     "ALTER TABLE product ADD COLUMN sample integer NOT NULL DEFAULT 0",
     "ALTER TABLE product ADD CONSTRAINT sample_is_not_negative CHECK (sample >= 0) NOT VALID",
@@ -101,7 +101,7 @@ async fn writers_of_a_million_products_wait_for_a_migration_at_most_a_second(
     let all = Migrator::with_migrations(MIGRATIONS.iter().cloned().chain(later).collect());
     let migrating = tokio::spawn({
         let options = options.clone();
-        async move { migrate_by(&all, &options, PATIENCE).await }
+        async move { migrate_by(&all, FUNCTIONS, &options, PATIENCE).await }
     });
     // the writers wait for it while it waits for the report, until it gives up
     for attempt in 0..2 {
@@ -126,4 +126,11 @@ async fn writers_of_a_million_products_wait_for_a_migration_at_most_a_second(
     .await
     .unwrap();
     assert!(valid);
+    let raised: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM pg_trigger WHERE tgname = 'raise_version' AND tgrelid = 'product'::regclass",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!(raised, 1);
 }

@@ -2,7 +2,8 @@
 //! and they block no writer.
 //!
 //! Each is applied to an empty database, and the catalogue is compared before and after: the effect of a
-//! migration counts, not its SQL. [`super::load`] measures effects that only a full table shows.
+//! migration counts, not its SQL. [`super::load`] measures effects that only a full table shows. Functions that can be replaced
+//! come after all of them ([`super::function`]).
 
 use std::collections::BTreeMap;
 
@@ -219,7 +220,7 @@ async fn the_rule_permits_additions_that_block_no_writer(_: PgPoolOptions, optio
         "ALTER TABLE webhook DROP CONSTRAINT event_is_known,
              ADD CONSTRAINT event_is_known CHECK (event IN ('test', '*')) NOT VALID",
         "ALTER TABLE webhook VALIDATE CONSTRAINT event_is_known",
-        "CREATE OR REPLACE FUNCTION a_partner_is_told_of(warehouse uuid) RETURNS boolean LANGUAGE sql STABLE RETURN true",
+        "CREATE FUNCTION is_heavy(weight integer) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN weight > 30000",
         "-- contract: read by no version since 0.3\nALTER TABLE product DROP COLUMN colour",
     ] {
         let faults = faults(&mut connection, &migration(1000, sql)).await;

@@ -1,8 +1,8 @@
 //! What the systems of warehouses have of orders (`docs/reference/orders.md#hand-over`).
 //!
 //! An order in a wms with an active setting is *due* from the transaction on in which it becomes `awaiting_processing`: a
-//! trigger makes its row of `expedition_handover` (migration 0037) with any change of the status, and takes it back when the order
-//! leaves before a call of it has begun.
+//! trigger (`expedition_handover_follows`) makes its row of `expedition_handover` with any change of the status, and takes it
+//! back when the order leaves before a call of it has begun.
 //!
 //! Each change of such a row is made under the lock of its order, and so is each look at it that decides something. So of a
 //! cancel and a call that begin at the same moment, one is first: the cancel finds the order `sending` and asks for it back, or the

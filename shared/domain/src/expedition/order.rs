@@ -66,7 +66,7 @@ pub(super) struct State {
     pub(super) is_address_checked: bool,
     /// The status that it goes back to if the warehouse refuses the cancel that it waits for.
     pub(super) canceling_from: Option<ExpeditionStatus>,
-    /// Where its hand-over is. What follows from a change of the status is left to the database (migration 0037).
+    /// Where its hand-over is. What follows from a change of the status is left to the database (`expedition_handover_follows`).
     pub(super) handover: Option<HandoverState>,
 }
 

@@ -1,7 +1,7 @@
 //! Pausing, resuming and tuning a queue (`docs/reference/jobs.md#queues`), which the workers then obey ([`control`](longshore_kernel::queue::control)).
 //!
 //! A pause of `upkeep` ends automatically after an hour, by the clock of Postgres: it stops retention, schedules and
-//! charts, which is easily overlooked. A trigger stores that time (migration 0010); the first worker that finds it expired
+//! charts, which is easily overlooked. A trigger stores that time (`pause_of_upkeep_ends`); the first worker that finds it expired
 //! resumes the queue, and the audit names the schedule.
 
 use chrono::{DateTime, Utc};

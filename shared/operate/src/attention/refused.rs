@@ -19,7 +19,7 @@ const BEFORE: i64 = 200;
 /// The same after it.
 const AFTER: i64 = 10_000;
 
-/// Refused rows that are many. The index `job_refused_of_organisation` (migration 0058) and the queries by it have the same number.
+/// Refused rows that are many. The index `job_refused_of_organisation` and the queries by it have the same number.
 const MANY: i32 = 100;
 
 /// How much a sync refused.

@@ -12,7 +12,7 @@ use longshore_kernel::clock::Clock;
 use longshore_kernel::config::DatabaseSettings;
 use longshore_kernel::database::LEASE_CONNECTIONS;
 use longshore_kernel::horizon::{self, Horizon};
-use longshore_kernel::migration::{self, APPLIED, MIGRATIONS};
+use longshore_kernel::migration::{self, APPLIED, FUNCTIONS, MIGRATIONS};
 
 /// The oldest Postgres that the tests run on.
 const OLDEST: i32 = 150_000;
@@ -276,13 +276,15 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
         .find(|m| applied.iter().any(|a| a.version == m.version && a.checksum != m.checksum))
         .map(|m| m.version);
     let newer = applied.iter().filter(|a| !MIGRATIONS.version_exists(a.version)).count();
-    Ok(if let Some(first) = missing.first() {
-        Finding::fail(
+    if let Some(first) = missing.first() {
+        return Ok(Finding::fail(
             MIGRATED,
             format!("{} are missing, starting with {first}", missing.len()),
             "run longshore-api migrate",
-        )
-    } else if let Some(other) = other {
+        ));
+    }
+    let functions = migration::to_apply(FUNCTIONS, connection).await?;
+    Ok(if let Some(other) = other {
         Finding::fail(
             MIGRATED,
             format!("migration {other} differs from the one that was applied"),
@@ -293,6 +295,12 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
             MIGRATED,
             format!("the database has {newer} that this version does not know"),
             "upgrade this process too",
+        )
+    } else if let [(first, _), ..] = functions[..] {
+        Finding::fail(
+            MIGRATED,
+            format!("{} functions have another text, starting with {first}", functions.len()),
+            "run longshore-api migrate",
         )
     } else {
         Finding::ok(MIGRATED, format!("all {} are applied", applied.len()))

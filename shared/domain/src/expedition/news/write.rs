@@ -39,8 +39,9 @@ pub(super) async fn write(
     write_orders(connection, origin, folds, ledger, tracking).await
 }
 
-/// Writes what the reports say of hand-overs, before the statuses: what follows from those is left to the database (migration
-/// 0037). A call may still be under way whose order the warehouse has reported of: the next one waits for its end.
+/// Writes what the reports say of hand-overs, before the statuses: what follows from those is left to the database
+/// (`expedition_handover_follows`). A call may still be under way whose order the warehouse has reported of: the next one waits for
+/// its end.
 async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
     let is_new = |fold: &&Fold<'_>| {
         fold.state.handover != fold.order.state.handover

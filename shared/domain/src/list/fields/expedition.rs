@@ -93,7 +93,7 @@ impl ExpeditionStatus {
         Self::LINE.iter().position(|status| *status == known)
     }
 
-    /// Whether its pieces are booked: the twin of the function of the same name in SQL (migration 0076).
+    /// Whether its pieces are booked: the twin of the function of the same name in SQL.
     #[must_use]
     pub fn is_booked(self) -> bool {
         matches!(
@@ -113,7 +113,7 @@ impl ExpeditionStatus {
     }
 
     /// Whether the warehouse has it, or may have it, given where its hand-over is: the twin of the function of the same name in
-    /// SQL (migration 0037).
+    /// SQL.
     #[must_use]
     pub fn is_handed_over(self, handover: Option<HandoverState>) -> bool {
         self == Self::WaitingForCancel

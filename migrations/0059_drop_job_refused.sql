@@ -1,3 +1,0 @@
--- no-transaction
--- job_refused_of_organisation serves the same look.
-DROP INDEX CONCURRENTLY IF EXISTS job_refused;

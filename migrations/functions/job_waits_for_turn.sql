@@ -1,0 +1,58 @@
+-- Whether a job waits for its turn: its organisation has as much on the queue as its share is. The number is WINDOW of
+-- shared/domain/src/job/dispatch.rs, and what counts is what that finds first.
+CREATE OR REPLACE FUNCTION job_waits_for_turn(waiting uuid, place bigint, calls boolean) RETURNS boolean
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    share_size CONSTANT integer := 4;
+    unowned CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    share uuid;
+    ahead integer;
+BEGIN
+    SELECT coalesce(organisation_id, unowned) INTO share FROM job WHERE id = waiting;
+    IF calls THEN
+        SELECT count(*) INTO ahead FROM (
+            SELECT FROM job e
+            CROSS JOIN LATERAL (SELECT FROM job_chunk c WHERE c.job_id = e.id AND c.state = 'queued' AND c.calls_partner
+                                AND c.next_attempt_at <= now() LIMIT 1) AS due
+            WHERE e.source IS NOT NULL AND e.state IN ('queued', 'running', 'retrying') AND e.organisation_id = share
+              AND e.acceptance < place
+            LIMIT share_size) AS a;
+        RETURN ahead >= share_size;
+    END IF;
+    SELECT count(*) INTO ahead FROM (
+        SELECT FROM job e
+        CROSS JOIN LATERAL (SELECT FROM job_chunk c WHERE c.job_id = e.id AND c.state = 'queued' AND NOT c.calls_partner
+                            AND c.next_attempt_at <= now() LIMIT 1) AS due
+        WHERE e.sequence IS NULL AND e.state IN ('queued', 'running', 'retrying')
+          AND coalesce(e.organisation_id, unowned) = share AND e.acceptance < place
+        LIMIT share_size) AS a;
+    IF ahead >= share_size THEN
+        RETURN true;
+    END IF;
+    WITH RECURSIVE line (sequence) AS (
+        (SELECT sequence FROM job
+         WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+           AND (organisation_id, sequence) > (share, unowned) AND organisation_id <= share
+         ORDER BY organisation_id, sequence LIMIT 1)
+        UNION ALL
+        SELECT following.sequence
+        FROM line l CROSS JOIN LATERAL (
+            SELECT sequence FROM job
+            WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+              AND (organisation_id, sequence) > (share, l.sequence) AND organisation_id <= share
+            ORDER BY organisation_id, sequence LIMIT 1) AS following
+    )
+    SELECT ahead + count(*) INTO ahead FROM (
+        SELECT FROM line l
+        CROSS JOIN LATERAL (
+            SELECT e.id, e.acceptance FROM job e
+            WHERE e.sequence = l.sequence AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL
+              AND e.kind <> 'stock.send'
+            ORDER BY e.acceptance LIMIT 1) AS first
+        CROSS JOIN LATERAL (SELECT FROM job_chunk c WHERE c.job_id = first.id AND c.state = 'queued' AND NOT c.calls_partner
+                            AND c.next_attempt_at <= now() LIMIT 1) AS due
+        WHERE first.acceptance < place AND first.id <> waiting
+        LIMIT share_size) AS a;
+    RETURN ahead >= share_size;
+END $$;
