@@ -6,6 +6,8 @@ CREATE TABLE job (
     state text NOT NULL CONSTRAINT state_is_known CHECK (state IN (
         'receiving', 'queued', 'running', 'retrying', 'succeeded', 'failed', 'cancelled')),
     organisation_id uuid REFERENCES organisation,
+    -- whose turn it is when it is due (shared/domain/src/job/dispatch.rs): jobs of no single organisation have a share in common
+    share uuid NOT NULL GENERATED ALWAYS AS (coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'::uuid)) STORED,
     -- A job about products of several organisations: it is shown to callers who may see all of them, and its
     -- organisation_id is null. Null here: it belongs to organisation_id, or to no organisation.
     organisations uuid[],
@@ -127,8 +129,7 @@ CREATE INDEX job_sync_live ON job (organisation_id, acceptance)
 -- first of the other jobs, however many wait behind them. A job is in one of the first two.
 CREATE INDEX job_line ON job (organisation_id, sequence, acceptance)
     WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying');
--- jobs of no single organisation are a share of their own
-CREATE INDEX job_out_of_lines ON job (coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance)
+CREATE INDEX job_out_of_lines ON job (share, acceptance)
     WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying');
 CREATE INDEX job_calling ON job (organisation_id, acceptance)
     WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying');

@@ -5,17 +5,18 @@ LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
     share_size CONSTANT integer := 4;
-    unowned CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
-    share uuid;
+    own_share uuid;
+    -- before the first line
+    start CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     ahead integer;
 BEGIN
-    SELECT coalesce(organisation_id, unowned) INTO share FROM job WHERE id = waiting;
+    SELECT share INTO own_share FROM job WHERE id = waiting;
     IF calls THEN
         SELECT count(*) INTO ahead FROM (
             SELECT FROM job e
             CROSS JOIN LATERAL (SELECT FROM job_chunk c WHERE c.job_id = e.id AND c.state = 'queued' AND c.calls_partner
                                 AND c.next_attempt_at <= now() LIMIT 1) AS due
-            WHERE e.source IS NOT NULL AND e.state IN ('queued', 'running', 'retrying') AND e.organisation_id = share
+            WHERE e.source IS NOT NULL AND e.state IN ('queued', 'running', 'retrying') AND e.organisation_id = own_share
               AND e.acceptance < place
             LIMIT share_size) AS a;
         RETURN ahead >= share_size;
@@ -25,7 +26,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT FROM job_chunk c WHERE c.job_id = e.id AND c.state = 'queued' AND NOT c.calls_partner
                             AND c.next_attempt_at <= now() LIMIT 1) AS due
         WHERE e.sequence IS NULL AND e.state IN ('queued', 'running', 'retrying')
-          AND coalesce(e.organisation_id, unowned) = share AND e.acceptance < place
+          AND e.share = own_share AND e.acceptance < place
         LIMIT share_size) AS a;
     IF ahead >= share_size THEN
         RETURN true;
@@ -33,14 +34,14 @@ BEGIN
     WITH RECURSIVE line (sequence) AS (
         (SELECT sequence FROM job
          WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
-           AND (organisation_id, sequence) > (share, unowned) AND organisation_id <= share
+           AND (organisation_id, sequence) > (own_share, start) AND organisation_id <= own_share
          ORDER BY organisation_id, sequence LIMIT 1)
         UNION ALL
         SELECT following.sequence
         FROM line l CROSS JOIN LATERAL (
             SELECT sequence FROM job
             WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
-              AND (organisation_id, sequence) > (share, l.sequence) AND organisation_id <= share
+              AND (organisation_id, sequence) > (own_share, l.sequence) AND organisation_id <= own_share
             ORDER BY organisation_id, sequence LIMIT 1) AS following
     )
     SELECT ahead + count(*) INTO ahead FROM (

@@ -65,8 +65,7 @@ pub async fn find(db: &Database, scope: &Scope, id: OrganisationId) -> Result<Op
                        (SELECT FROM job WHERE organisation_id = $1 AND sequence IS NOT NULL
                         AND state IN ('queued', 'running', 'retrying') AND in_eshop($3, eshop_id) LIMIT $4)
                        UNION ALL
-                       (SELECT FROM job
-                        WHERE coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') = $1 AND sequence IS NULL
+                       (SELECT FROM job WHERE share = $1 AND sequence IS NULL
                         AND state IN ('queued', 'running', 'retrying') AND in_eshop($3, eshop_id) LIMIT $4)) AS open) AS "open_jobs!",
                   ARRAY(SELECT name FROM warehouse w WHERE w.organisation_id = $1 ORDER BY name, id LIMIT 20) AS "warehouses!"
            FROM organisation o WHERE o.id = $1 AND in_scope($2, o.id)"#,

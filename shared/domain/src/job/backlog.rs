@@ -1,5 +1,6 @@
 //! How much is waiting to be executed, for monitoring.
 
+use super::dispatch::share_of;
 use super::kind::JobState;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
@@ -58,24 +59,24 @@ pub async fn live(db: &Database, scope: &Scope) -> Result<Live, Problem> {
                      ORDER BY organisation_id, sequence, acceptance LIMIT $3)
                     UNION ALL
                     (SELECT state FROM job
-                     WHERE coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') BETWEEN o.id AND o.id AND sequence IS NULL
+                     WHERE share BETWEEN o.id AND o.id AND sequence IS NULL
                        AND state IN ('queued', 'running', 'retrying') AND in_eshop($2, eshop_id)
-                     ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT $3)
+                     ORDER BY share, acceptance LIMIT $3)
                 ) AS j)
                UNION ALL
                -- jobs of several organisations
                (SELECT j.state FROM (
                     SELECT state, organisations, eshop_id FROM job
-                    WHERE coalesce(organisation_id, '00000000-0000-0000-0000-000000000000')
-                          BETWEEN '00000000-0000-0000-0000-000000000000' AND '00000000-0000-0000-0000-000000000000'
+                    WHERE share BETWEEN $4 AND $4
                       AND sequence IS NULL AND state IN ('queued', 'running', 'retrying')
-                    ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT $3
+                    ORDER BY share, acceptance LIMIT $3
                 ) AS j WHERE j.organisations <@ $1 AND in_eshop($2, j.eshop_id))
                LIMIT $3
            ) AS live GROUP BY state"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,
+        share_of(None),
     )
     .fetch_all(&db.lists)
     .await?;

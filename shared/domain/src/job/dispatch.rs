@@ -54,8 +54,13 @@ const ALL_LINES: i64 = i64::MAX;
 /// ([`database`](longshore_kernel::database)).
 const LATE: TimeDelta = TimeDelta::seconds(150);
 
-/// Reads what is due of the jobs themselves as `c`: `$1` the share (null: all), `$2` the limit per share, `$3` per job,
-/// `$4` of lines to scan, `$5` in total.
+/// The first and the last of the shares that a look is at: of one, or of all.
+fn shares(one: Option<Uuid>) -> (Uuid, Uuid) {
+    one.map_or((share_of(None), Uuid::max()), |share| (share, share))
+}
+
+/// Reads what is due of the jobs themselves as `c`: `$1` the first share, `$2` the limit per share, `$3` per job, `$4` of lines
+/// to scan, `$5` in total, `$6` the last share.
 macro_rules! due_chunks {
     ($head:literal, $tail:literal $(, $parameter:expr)* $(,)?) => {
         // Each step names what the index it is meant for is ordered by, so that no other one serves. Live chunks are read
@@ -67,9 +72,7 @@ macro_rules! due_chunks {
                 WITH RECURSIVE line (organisation, sequence, nth) AS (
                     (SELECT organisation_id, sequence, 1::bigint FROM job
                      WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
-                       AND (organisation_id, sequence) > (coalesce($1::uuid, '00000000-0000-0000-0000-000000000000'),
-                                                          '00000000-0000-0000-0000-000000000000'::uuid)
-                       AND organisation_id <= coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                       AND (organisation_id, sequence) > ($1, '00000000-0000-0000-0000-000000000000'::uuid) AND organisation_id <= $6
                      ORDER BY organisation_id, sequence LIMIT 1)
                     UNION ALL
                     SELECT following.organisation_id, following.sequence, l.nth + 1
@@ -77,24 +80,21 @@ macro_rules! due_chunks {
                         SELECT organisation_id, sequence FROM job
                         WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
                           AND (organisation_id, sequence) > (l.organisation, l.sequence)
-                          AND organisation_id <= coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                          AND organisation_id <= $6
                         ORDER BY organisation_id, sequence LIMIT 1) AS following
                     WHERE l.nth < $4
                 ), share (id) AS (
-                    (SELECT coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') FROM job
+                    (SELECT share FROM job
                      WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
-                       AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000')
-                           BETWEEN coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
-                               AND coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-                     ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT 1)
+                       AND share BETWEEN $1 AND $6
+                     ORDER BY share, acceptance LIMIT 1)
                     UNION ALL
                     SELECT following.id
                     FROM share s CROSS JOIN LATERAL (
-                        SELECT coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') AS id FROM job
-                        WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
-                          AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') > s.id
-                        ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT 1) AS following
-                    WHERE $1::uuid IS NULL
+                        SELECT share AS id FROM job
+                        WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying') AND share > s.id
+                        ORDER BY share, acceptance LIMIT 1) AS following
+                    WHERE s.id < $6
                 ), head AS (
                     -- the first of a line may run up to the place of the second
                     SELECT l.organisation AS share, first.id, first.acceptance, first.in_order,
@@ -118,8 +118,8 @@ macro_rules! due_chunks {
                                          WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number OFFSET 0) AS live
                             WHERE live.state = 'queued' AND NOT live.calls_partner AND live.next_attempt_at <= now() LIMIT 1) AS due
                         WHERE j.sequence IS NULL AND j.state IN ('queued', 'running', 'retrying')
-                          AND coalesce(j.organisation_id, '00000000-0000-0000-0000-000000000000') BETWEEN s.id AND s.id
-                        ORDER BY coalesce(j.organisation_id, '00000000-0000-0000-0000-000000000000'), j.acceptance LIMIT $2) AS j
+                          AND j.share BETWEEN s.id AND s.id
+                        ORDER BY j.share, j.acceptance LIMIT $2) AS j
                 )
                 SELECT placed.job_id, placed.number, placed.since
                 FROM (SELECT h.acceptance, d.job_id, d.number, d.since,
@@ -146,7 +146,8 @@ macro_rules! due_chunks {
     };
 }
 
-/// Reads the calls of partners that are due as `c`: `$1` the share (null: all), `$2` the limit per share, `$3` in total.
+/// Reads the calls of partners that are due as `c`: `$1` the first share, `$2` the limit per share, `$3` in total, `$4` the last
+/// share.
 macro_rules! due_calls {
     ($head:literal, $tail:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query!(
@@ -155,8 +156,7 @@ macro_rules! due_calls {
                 WITH RECURSIVE share (id) AS (
                     (SELECT organisation_id FROM job
                      WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying')
-                       AND organisation_id BETWEEN coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
-                           AND coalesce($1, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                       AND organisation_id BETWEEN $1 AND $4
                      ORDER BY organisation_id, acceptance LIMIT 1)
                     UNION ALL
                     SELECT following.organisation_id
@@ -164,7 +164,7 @@ macro_rules! due_calls {
                         SELECT organisation_id FROM job
                         WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying') AND organisation_id > s.id
                         ORDER BY organisation_id, acceptance LIMIT 1) AS following
-                    WHERE $1::uuid IS NULL
+                    WHERE s.id < $4
                 )
                 SELECT d.job_id, d.number, d.since
                 FROM share s
@@ -259,14 +259,16 @@ impl Looks {
 }
 
 async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
+    let (first, last) = shares(share);
     let due = due_chunks!(
         r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#,
         "",
-        share,
+        first,
         WINDOW,
         WINDOW,
         if share.is_some() { LINES } else { ALL_LINES },
         MOST,
+        last,
     )
     .fetch_all(db)
     .await?;
@@ -274,9 +276,11 @@ async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Prob
 }
 
 async fn calls_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
-    let due = due_calls!(r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#, "", share, WINDOW, MOST)
-        .fetch_all(db)
-        .await?;
+    let (first, last) = shares(share);
+    let due =
+        due_calls!(r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#, "", first, WINDOW, MOST, last)
+            .fetch_all(db)
+            .await?;
     Ok(due.into_iter().map(|c| chunk_name(c.job_id.into(), c.number)).collect())
 }
 
@@ -338,23 +342,26 @@ pub async fn waiting(db: &PgPool) -> Result<Vec<Waiting>, Problem> {
     )
     .fetch_one(db)
     .await?;
+    let (first, last) = shares(None);
     let chunks = due_chunks!(
         r#"SELECT count(*) AS "due!", min(c.since) AS since"#,
         "",
-        None::<Uuid>,
+        first,
         COUNTED_JOBS,
         COUNTED_CHUNKS,
         ALL_LINES,
         MOST,
+        last,
     )
     .fetch_one(db)
     .await?;
     let calls = due_calls!(
         r#"SELECT count(*) AS "due!", min(c.since) AS since"#,
         "",
-        None::<Uuid>,
+        first,
         COUNTED_JOBS,
         MOST,
+        last,
     )
     .fetch_one(db)
     .await?;

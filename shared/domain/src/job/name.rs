@@ -28,7 +28,8 @@ pub fn queue_of(calls_partner: bool) -> Queue {
     if calls_partner { Queue::Partner } else { Queue::Chunk }
 }
 
-/// Whose turn it is when work of this organisation is due; of none, a share that all such work has in common.
+/// Whose turn it is when work of this organisation is due; of none, a share that all such work has in common: the nil id, as in
+/// the column `share` of `job`.
 #[must_use]
 pub fn share_of(organisation: Option<OrganisationId>) -> Uuid {
     organisation.unwrap_or_default().get()

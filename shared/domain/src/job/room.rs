@@ -64,8 +64,7 @@ async fn taken(tx: &mut PgConnection, share: Uuid, places: u32) -> Result<u32, P
                WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying') AND organisation_id = $1
                UNION ALL
                SELECT FROM job
-               WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
-                 AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') = $1
+               WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying') AND share = $1
                LIMIT $2) AS unfinished"#,
         share,
         i64::from(places),
