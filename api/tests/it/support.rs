@@ -21,7 +21,7 @@ use longshore_kernel::access::Role;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::JobId;
-use longshore_kernel::migration::{self, MIGRATIONS};
+use longshore_kernel::migration::{self, FUNCTIONS, MIGRATIONS};
 use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
@@ -82,7 +82,7 @@ async fn create_shared() -> PgConnectOptions {
         sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
     }
     let shared = server.database(NAME);
-    migration::migrate_by(&MIGRATIONS, &shared, Duration::from_secs(30)).await.unwrap();
+    migration::migrate_by(&MIGRATIONS, FUNCTIONS, &shared, Duration::from_secs(30)).await.unwrap();
     shared
 }
 
