@@ -210,7 +210,7 @@ async fn a_mute_hides_a_line_for_its_time_and_is_listed_without_it(
     execute(&world, FAILS, hook).await;
     sqlx::query("UPDATE attention_silence SET until = now()").execute(&world.owner).await.unwrap();
     assert_eq!(line(&world, &api.viewer, "destination").await["silence"], Value::Null);
-    assert_eq!(attention::settle(&api.services).await.unwrap(), 1);
+    assert_eq!(longshore_domain::attention::settle(&api.services).await.unwrap(), 1);
     assert_eq!(world.count("SELECT count(*) FROM attention_silence").await, 0);
     // one replaces the other
     api.put(&api.superadmin, &mute, json!({"for": "7d", "reason": "again"})).await.expect(200);
@@ -335,9 +335,9 @@ async fn an_acknowledgement_of_the_service_ends_with_its_line(_: PgPoolOptions, 
     assert_ne!(other["id"], paused["id"]);
     api.put(&api.superadmin, &path(&other, "mute"), mute).await.expect(200);
     // it is still there
-    assert_eq!(attention::settle(&api.services).await.unwrap(), 0);
+    assert_eq!(longshore_domain::attention::settle(&api.services).await.unwrap(), 0);
     api.put(&api.superadmin, "/api/queue/chunk/resume", Value::Null).await.expect(200);
-    assert_eq!(attention::settle(&api.services).await.unwrap(), 1);
+    assert_eq!(longshore_domain::attention::settle(&api.services).await.unwrap(), 1);
     let left: Vec<String> =
         sqlx::query_scalar("SELECT mode FROM attention_silence").fetch_all(&world.owner).await.unwrap();
     assert_eq!(left, ["muted"]);

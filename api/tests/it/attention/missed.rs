@@ -3,7 +3,6 @@
 
 use longshore_kernel::access::Role;
 use longshore_kernel::ids::JobId;
-use longshore_operate::attention;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -242,9 +241,9 @@ async fn an_organisation_that_fills_a_queue_is_named_to_those_who_see_it(
     assert_eq!(find(&world, &ours, "noisy_organisation").await, None);
     // an acknowledgement ends with the line
     api.put(&theirs, &path(&noisy, "acknowledge"), Value::Null).await.expect(200);
-    assert_eq!(attention::settle(&api.services).await.unwrap(), 0);
+    assert_eq!(longshore_domain::attention::settle(&api.services).await.unwrap(), 0);
     world.execute("DELETE FROM job").await;
-    assert_eq!(attention::settle(&api.services).await.unwrap(), 1);
+    assert_eq!(longshore_domain::attention::settle(&api.services).await.unwrap(), 1);
     assert_eq!(world.count("SELECT count(*) FROM attention_silence").await, 0);
 
     // those that wait for a destination that fails, or asked for a pause, are in no queue

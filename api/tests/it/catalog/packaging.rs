@@ -1,9 +1,8 @@
 //! Packaging options.
 
 use serde_json::json;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::product::{MIGRATIONS, World};
+use crate::product::World;
 use crate::support::strangers;
 
 const PATH: &str = "/api/packaging-option";

@@ -3,9 +3,8 @@
 use http::Method;
 use longshore_kernel::access::Role;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::product::{MIGRATIONS, World};
+use crate::product::World;
 use crate::support::strangers;
 
 fn path(product: &str) -> String {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use longshore_domain::standing::backlog;
 use longshore_kernel::access::Role;
 use longshore_kernel::activity::{self, Span, Subject};
-use longshore_operate::{backlog, course};
+use longshore_operate::course;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, job, webhook, world};

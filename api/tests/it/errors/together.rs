@@ -2,10 +2,8 @@
 
 use http::Method;
 use serde_json::json;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::MIGRATIONS;
 use crate::support::Api;
 use crate::support::strangers;
 

@@ -2,9 +2,8 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, PATH, World, path};
+use super::{PATH, World, path};
 use crate::support::strangers;
 
 impl World {

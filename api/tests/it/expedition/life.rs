@@ -1,9 +1,8 @@
 //! An order from its creation to its delivery, and the events that its e-shop gets.
 
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, World};
+use super::World;
 use crate::support::strangers;
 
 /// Every event that is to be delivered, in order: its type, whose it is, and its data.

@@ -12,9 +12,8 @@ use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, World};
+use super::World;
 use crate::support::Reply;
 use crate::support::strangers;
 

@@ -3,9 +3,8 @@
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, World};
+use super::World;
 use crate::support::strangers;
 
 impl World {

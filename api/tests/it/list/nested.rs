@@ -2,10 +2,9 @@
 
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::fixture::{Good, MIGRATIONS, eshop, list};
+use super::fixture::{Good, eshop, list};
 use crate::support::Api;
 use crate::support::strangers;
 

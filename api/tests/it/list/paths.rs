@@ -13,10 +13,9 @@ use longshore_domain::list::fields::wms::WMS;
 use longshore_domain::list::resource::{Field, Kind, Resource};
 use longshore_testkit::world::Tenant;
 use serde_json::{Map, Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::fixture::{Good, MIGRATIONS, eshop, list, skus};
+use super::fixture::{Good, eshop, list, skus};
 use crate::support::Api;
 use crate::support::strangers;
 

@@ -5,11 +5,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::fixture::{Good, MIGRATIONS, at, eshop};
+use super::fixture::{Good, at, eshop};
 use crate::support::Api;
 use crate::support::strangers;
 

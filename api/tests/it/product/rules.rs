@@ -1,10 +1,9 @@
 //! Each rule of the product table, on both sides of its bounds, for creates and updates.
 
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::{MIGRATIONS, World, id};
+use super::{World, id};
 use crate::support::strangers;
 
 fn characters(count: usize) -> Value {

@@ -4,11 +4,9 @@ use http::Method;
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::carrier::carrier;
-use crate::product::MIGRATIONS;
 use crate::support::Api;
 use crate::support::strangers;
 

@@ -2,10 +2,8 @@
 
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::carrier::carrier;
-use crate::product::MIGRATIONS;
 use crate::support::Api;
 use crate::support::strangers;
 

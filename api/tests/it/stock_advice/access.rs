@@ -4,10 +4,9 @@ use http::Method;
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::{MIGRATIONS, PATH, World, advice, path, receipt, supplier};
+use super::{PATH, World, advice, path, receipt, supplier};
 use crate::support::strangers;
 
 #[tokio::test]

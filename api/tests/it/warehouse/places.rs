@@ -2,10 +2,8 @@
 
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use crate::product::MIGRATIONS;
 use crate::support::Api;
 use crate::support::strangers;
 

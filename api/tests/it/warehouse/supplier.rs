@@ -2,9 +2,7 @@
 
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::product::MIGRATIONS;
 use crate::support::Api;
 use crate::support::strangers;
 

@@ -1,7 +1,7 @@
 //! How much is waiting to be executed, for monitoring.
 
-use super::dispatch::share_of;
 use super::kind::JobState;
+use super::name::share_of;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::AtLeast;
