@@ -70,9 +70,9 @@ async fn a_change_is_audited_with_who_what_when_and_why() {
     assert_eq!(refused.expect(400).violations(), ["criteria.changes.weight unknown_field"]);
 }
 
-#[tokio::test]
-async fn each_role_reads_as_far_as_the_table_says() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_role_reads_as_far_as_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add("ours", json!({})).await;
     world.stranger().await;
     let api = &world.api;
@@ -305,9 +305,10 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         said("PUT /api/attention/{id}/mute", json!({"for": "1h", "reason": "later"}), "attention.mute"),
         said("DELETE /api/attention/{id}/silence", none, "attention.end"),
     ]);
-    cases.extend(account::cases(&world).await);
     cases.extend(goods::cases(&world, &mug).await);
     cases.extend(expedition::cases(&world, &mug).await);
+    // made last and run first: the code of a second factor is good for a minute
+    cases.splice(0..0, account::cases(&world).await);
     let covered: BTreeSet<String> = cases.iter().map(|case| case.operation.to_owned()).collect();
     assert_eq!(covered, writing_operations(), "each writing operation of the router has a case here");
 

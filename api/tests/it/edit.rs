@@ -179,9 +179,9 @@ async fn each_role_may_do_what_the_table_says() {
     }
 }
 
-#[tokio::test]
-async fn all_violations_of_a_body_are_reported_at_once() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
     for (number, kind) in (1..).zip(KINDS) {
         let path = format!("/api/{}", kind.name);
         let refused =
@@ -214,9 +214,9 @@ async fn all_violations_of_a_body_are_reported_at_once() {
     }
 }
 
-#[tokio::test]
-async fn a_record_of_another_organisation_is_not_found() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_record_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
     for (number, kind) in (1..).zip(KINDS) {

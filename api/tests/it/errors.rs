@@ -321,9 +321,12 @@ async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds() {
     refused.mended().await;
 }
 
-#[tokio::test]
-async fn a_change_whose_statement_is_cancelled_may_be_repeated_and_then_succeeds() {
-    let refused = Refused::new(strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_whose_statement_is_cancelled_may_be_repeated_and_then_succeeds(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let refused = Refused::new(options).await;
     let problem = refused.by("57014").await;
     let detail = "the request took too long or was cancelled; try again in a moment";
     assert_eq!(problem["detail"], detail);

@@ -1,6 +1,7 @@
 //! `/api/expedition` (`docs/reference/orders.md#order`).
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -54,12 +55,17 @@ pub(crate) const STATUSES: [&str; 15] = [
     "canceled",
 ];
 
+/// The code of the next carrier.
+static NEXT_CODE: AtomicI32 = AtomicI32::new(1_000);
+
 /// The service with a carrier, and the products `MUG` (many pieces) and `LAMP` (none).
 pub(crate) struct World {
     goods: stock_advice::World,
     pub(crate) mug: String,
     pub(crate) lamp: String,
     pub(crate) carrier: String,
+    /// The code of the carrier: no other carrier has it.
+    pub(crate) code: i32,
     pub(crate) service: String,
 }
 
@@ -77,11 +83,12 @@ impl World {
         let lamp = world.add("LAMP", json!({})).await;
         let api = &world.api;
         let id = |reply: Reply| reply.expect(201).json()["id"].as_str().unwrap().to_owned();
-        let carrier = json!({"name": "Post", "code": 7, "organisations": [api.tenant.organisation]});
+        let code = NEXT_CODE.fetch_add(1, Ordering::Relaxed);
+        let carrier = json!({"name": "Post", "code": code, "organisations": [api.tenant.organisation]});
         let carrier = id(api.post(&api.superadmin, "/api/carrier", carrier).await);
         let service = json!({"name": "Parcel", "code": 1, "carrier": carrier});
         let service = id(api.post(&api.superadmin, "/api/carrier-service", service).await);
-        let world = Self { goods: world, mug, lamp, carrier, service };
+        let world = Self { goods: world, mug, lamp, carrier, code, service };
         world.stock_up(&world.mug, 100_000).await;
         world
     }

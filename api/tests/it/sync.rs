@@ -132,9 +132,9 @@ async fn a_document_that_breaks_a_rule_is_refused_with_the_path(_: PgPoolOptions
     assert_eq!(jobs(&world).await, 0);
 }
 
-#[tokio::test]
-async fn an_unreadable_document_is_a_client_error() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_unreadable_document_is_a_client_error(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let nested = format!(r#"{{"eshop": {}{}, "products": []}}"#, "[".repeat(200), "]".repeat(200));
     for body in [
         b"".as_slice(),
@@ -156,9 +156,9 @@ async fn an_unreadable_document_is_a_client_error() {
     assert_eq!(jobs(&world).await, 0);
 }
 
-#[tokio::test]
-async fn a_row_is_at_most_a_mebibyte_in_both_forms() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let eshop = world.api.tenant.eshop;
     // the rest of the row counts, too
     let row = |bytes: usize| json!({"name": "x".repeat(bytes - r#"{"name":""}"#.len())});
@@ -180,9 +180,9 @@ async fn a_row_is_at_most_a_mebibyte_in_both_forms() {
     assert_eq!(jobs(&world).await, 2);
 }
 
-#[tokio::test]
-async fn a_stream_without_a_valid_header_is_refused() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_without_a_valid_header_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
     for body in ["", "\n \r\n", "eshop\n", "{\"eshop\":\n", " \u{feff}{}\n"] {
         let reply = lines(&world, body).await.expect(400);
@@ -274,9 +274,9 @@ async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgCon
     assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 0);
 }
 
-#[tokio::test]
-async fn a_repeated_stream_returns_the_same_job() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_repeated_stream_returns_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let once = async |key: &str, body: Vec<u8>| {
         send(&world, PRODUCTS, "application/x-ndjson", body, &[("idempotency-key", key)]).await
     };

@@ -89,9 +89,12 @@ async fn without_a_valid_token_nothing_is_revealed() {
     }
 }
 
-#[tokio::test]
-async fn an_admin_sees_only_the_accounts_and_tokens_of_its_organisations() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_admin_sees_only_the_accounts_and_tokens_of_its_organisations(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let superadmin = &world.api.superadmin;
     let mut seen = Vec::new();

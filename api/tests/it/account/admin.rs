@@ -98,9 +98,9 @@ async fn an_address_belongs_to_one_admin_in_any_spelling() {
     world.api.put(&world.api.superadmin, &path, json!({"email": "BOB@example.com"})).await.expect(200);
 }
 
-#[tokio::test]
-async fn an_update_changes_the_given_fields_and_is_audited() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_changes_the_given_fields_and_is_audited(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({"phone": "1"})).await;
     let path = format!("{PATH}/{admin}");
@@ -127,9 +127,9 @@ async fn an_update_changes_the_given_fields_and_is_audited() {
     assert_eq!(world.audit(&admin).await[2].1, json!({"password": [null, "***"]}));
 }
 
-#[tokio::test]
-async fn an_update_of_an_outdated_version_is_refused() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_of_an_outdated_version_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let path = format!("{PATH}/{}", world.add_admin("ann", json!({})).await);
     let seen = world.api.get(superadmin, &path).await.expect(200).header("etag").unwrap().to_owned();
@@ -141,9 +141,12 @@ async fn an_update_of_an_outdated_version_is_refused() {
     put(&format!("{path}/preferences"), json!({})).await.expect(412);
 }
 
-#[tokio::test]
-async fn preferences_are_replaced_completely_and_limited_to_16_kib() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn preferences_are_replaced_completely_and_limited_to_16_kib(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({"preferences": {"old": true}})).await;
     let path = format!("{PATH}/{admin}/preferences");
@@ -165,9 +168,9 @@ async fn preferences_are_replaced_completely_and_limited_to_16_kib() {
     }
 }
 
-#[tokio::test]
-async fn an_admin_is_added_to_organisations_and_removed() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_admin_is_added_to_organisations_and_removed(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({})).await;
     let organisation = world.api.tenant.organisation;
@@ -193,9 +196,9 @@ async fn an_admin_is_added_to_organisations_and_removed() {
     world.api.put(superadmin, &format!("{PATH}/{admin}/organisation/x"), Value::Null).await.expect(400);
 }
 
-#[tokio::test]
-async fn a_deleted_admin_is_gone_for_callers_who_could_see_it() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_deleted_admin_is_gone_for_callers_who_could_see_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let organisation = world.api.tenant.organisation;
     let admin = world.add_admin("ann", json!({"organisations": [organisation]})).await;

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, World};
 use crate::support::Reply;
-use crate::support::strangers;
 
 const VERBS: [&str; 3] = ["activate", "deactivate", "delete"];
 
@@ -59,9 +58,9 @@ async fn a_hundred_thousand_admins_are_one_chunk_and_each_counts_once(
     assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 1);
 }
 
-#[tokio::test]
-async fn a_caller_that_does_not_wait_long_enough_gets_the_job() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_caller_that_does_not_wait_long_enough_gets_the_job(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let admin = world.add_admin("ann", json!({})).await;
     for prefer in ["respond-async", "wait=0", "wait=1"] {
         for verb in VERBS {

@@ -95,9 +95,12 @@ async fn send(
     world.api.send(request.body(body.into()).unwrap()).await
 }
 
-#[tokio::test]
-async fn a_login_is_json_with_any_content_type_or_the_fields_of_a_form() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_is_json_with_any_content_type_or_the_fields_of_a_form(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     world.add_user("uma").await;
     let form = "application/x-www-form-urlencoded";
@@ -140,9 +143,9 @@ async fn a_login_is_json_with_any_content_type_or_the_fields_of_a_form() {
     assert_eq!(large.json()["code"], "too_large");
 }
 
-#[tokio::test]
-async fn a_token_is_refreshed_by_the_body_as_well() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_is_refreshed_by_the_body_as_well(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD, "role": "viewer"})).await;
     let first = world.login("ann").await;
     let path = "/api/refresh-token";
@@ -170,9 +173,9 @@ async fn a_token_is_refreshed_by_the_body_as_well() {
     assert_eq!(refused.violations(), ["refresh_token wrong_type", "tokens unknown_field"]);
 }
 
-#[tokio::test]
-async fn an_unknown_account_costs_what_a_wrong_password_costs() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_unknown_account_costs_what_a_wrong_password_costs(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let mut least = [Duration::MAX; 2];
     // the fastest of several, so that other load does not count
@@ -197,9 +200,12 @@ async fn logins_work_without_redis(_: PgPoolOptions, options: PgConnectOptions) 
     world.login("ann").await;
 }
 
-#[tokio::test]
-async fn a_refreshed_token_is_another_one_and_logout_ends_the_session() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_refreshed_token_is_another_one_and_logout_ends_the_session(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD, "role": "viewer"})).await;
     let first = world.login("ann").await;
     let reply = world.api.post(&first, "/api/refresh-token", Value::Null).await.expect(200).json();
@@ -223,9 +229,12 @@ async fn a_refreshed_token_is_another_one_and_logout_ends_the_session() {
     world.api.post(&world.api.connector, LIST, Value::Null).await.expect(200);
 }
 
-#[tokio::test]
-async fn a_deactivated_or_deleted_account_or_one_with_a_new_password_loses_its_tokens() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_deactivated_or_deleted_account_or_one_with_a_new_password_loses_its_tokens(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let members = json!({"password": PASSWORD, "role": "viewer"});
     for (name, method, path, body) in [
@@ -257,9 +266,12 @@ async fn a_deactivated_or_deleted_account_or_one_with_a_new_password_loses_its_t
     world.try_login("user", &email("uma"), PASSWORD).await.expect(401);
 }
 
-#[tokio::test]
-async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let admin = world.add_admin("ann", json!({"password": PASSWORD})).await;

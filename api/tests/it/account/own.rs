@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{MIGRATIONS, PASSWORD, World, admin_body, email, user_body};
-use crate::support::strangers;
 
 const PATH: &str = "/api/account/password";
 const LIST: &str = "/api/product/list";
@@ -14,9 +13,9 @@ fn wish(old: &str, new: &str) -> Value {
     json!({"password": old, "newPassword": new})
 }
 
-#[tokio::test]
-async fn a_new_password_is_long_and_not_a_common_one() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_new_password_is_long_and_not_a_common_one(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let ann = world.login("ann").await;
@@ -47,9 +46,12 @@ async fn a_new_password_is_long_and_not_a_common_one() {
     }
 }
 
-#[tokio::test]
-async fn a_change_of_password_keeps_its_session_and_ends_the_others() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_of_password_keeps_its_session_and_ends_the_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let user = world.add_user("uma").await;
     let admin = world.add_admin("uma", json!({"password": PASSWORD, "role": "viewer"})).await;
     for (door, account, kind) in [("user", user, "business_user"), ("admin", admin, "admin")] {
@@ -80,9 +82,12 @@ async fn a_change_of_password_keeps_its_session_and_ends_the_others() {
     assert_eq!(refused.violations(), ["password required", "newPassword required", "pasword unknown_field"]);
 }
 
-#[tokio::test]
-async fn guesses_of_the_current_password_are_limited_like_logins() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn guesses_of_the_current_password_are_limited_like_logins(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let ann = world.login("ann").await;
     let mut statuses = Vec::new();
@@ -143,9 +148,12 @@ fn old_hash(password: &str) -> String {
     argon2.hash_password(password.as_bytes(), &salt).unwrap().to_string()
 }
 
-#[tokio::test]
-async fn a_business_user_is_changed_by_admins_of_its_organisation() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_business_user_is_changed_by_admins_of_its_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let organisation = world.api.tenant.organisation;
     let uma = world.add_user("uma").await;
     world.add_user("ute").await;
@@ -207,9 +215,12 @@ async fn a_business_user_is_changed_by_admins_of_its_organisation() {
         .expect(410);
 }
 
-#[tokio::test]
-async fn a_deactivated_business_user_or_one_with_a_new_password_has_to_log_in_again() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_deactivated_business_user_or_one_with_a_new_password_has_to_log_in_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let uma = world.add_user("uma").await;
     let login = async |password: &str, status: u16| {
         let reply = world.try_login("user", &email("uma"), password).await.expect(status).json();

@@ -22,7 +22,6 @@ use totp_rs::{Builder, Secret, Totp};
 
 use super::{MIGRATIONS, PASSWORD, World, email};
 use crate::support::Reply;
-use crate::support::strangers;
 
 const PATH: &str = "/api/account/totp";
 const LIST: &str = "/api/product/list";
@@ -148,9 +147,12 @@ async fn a_login_requires_a_code_when_the_second_factor_is_on(_: PgPoolOptions, 
     assert_eq!(recorded, 0);
 }
 
-#[tokio::test]
-async fn a_code_is_accepted_for_only_one_of_several_concurrent_logins() {
-    let moved = Moved::new(&strangers().await, false).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_code_is_accepted_for_only_one_of_several_concurrent_logins(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
     moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
     let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
     let (totp, recovery) = moved.switch_on(&login).await;
@@ -164,9 +166,9 @@ async fn a_code_is_accepted_for_only_one_of_several_concurrent_logins() {
     }
 }
 
-#[tokio::test]
-async fn each_recovery_code_is_accepted_once() {
-    let moved = Moved::new(&strangers().await, false).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_recovery_code_is_accepted_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let moved = Moved::new(&options, false).await;
     let ann = moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
     let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
     let (_, codes) = moved.switch_on(&login).await;
@@ -191,9 +193,12 @@ async fn each_recovery_code_is_accepted_once() {
     moved.login_with("ann", PASSWORD, Value::Null).await.expect(200);
 }
 
-#[tokio::test]
-async fn wrong_codes_count_like_wrong_passwords_and_a_missing_one_does_not() {
-    let moved = Moved::new(&strangers().await, false).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn wrong_codes_count_like_wrong_passwords_and_a_missing_one_does_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
     moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
     let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
     moved.switch_on(&login).await;
@@ -236,9 +241,12 @@ async fn the_password_alone_gives_no_guesses_of_the_code_beyond_those_of_the_acc
     moved.login_from(home, "ann", json!(moved.code(&totp))).await.expect(200);
 }
 
-#[tokio::test]
-async fn the_known_addresses_of_an_account_share_their_guesses_of_the_code() {
-    let moved = Moved::new(&strangers().await, false).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_known_addresses_of_an_account_share_their_guesses_of_the_code(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
     moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
     let homes: Vec<String> = (0..4).map(|number| format!("198.51.100.{number}")).collect();
     let mut login = String::new();
@@ -304,9 +312,12 @@ async fn a_session_alone_sets_up_a_second_factor_only_shortly_after_its_login(
     assert_eq!((statuses.first(), statuses.last()), (Some(&400), Some(&429)), "{statuses:?}");
 }
 
-#[tokio::test]
-async fn only_a_superadmin_removes_the_second_factor_of_another_account() {
-    let moved = Moved::new(&strangers().await, false).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn only_a_superadmin_removes_the_second_factor_of_another_account(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
     let world = &moved.world;
     let organisations = json!([world.api.tenant.organisation]);
     let ann = world.add_admin("ann", json!({"password": PASSWORD, "organisations": organisations})).await;
@@ -337,9 +348,12 @@ async fn only_a_superadmin_removes_the_second_factor_of_another_account() {
     moved.call("", Method::POST, Value::Null).await.expect(401);
 }
 
-#[tokio::test]
-async fn a_login_without_a_required_second_factor_may_only_set_it_up() {
-    let moved = Moved::new(&strangers().await, true).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_without_a_required_second_factor_may_only_set_it_up(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, true).await;
     let world = &moved.world;
     world.add_admin("ann", json!({"password": PASSWORD, "role": "superadmin"})).await;
     world.add_admin("vic", json!({"password": PASSWORD, "role": "viewer"})).await;
@@ -371,9 +385,12 @@ async fn a_login_without_a_required_second_factor_may_only_set_it_up() {
     world.api.post(&bea, "/api/logout", Value::Null).await.expect(204);
 }
 
-#[tokio::test]
-async fn the_secret_is_rotated_with_the_key_and_recovery_codes_need_no_key() {
-    let mut moved = Moved::new(&strangers().await, false).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_secret_is_rotated_with_the_key_and_recovery_codes_need_no_key(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut moved = Moved::new(&options, false).await;
     moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
     let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
     let (totp, codes) = moved.switch_on(&login).await;

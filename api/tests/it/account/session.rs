@@ -8,7 +8,6 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PASSWORD, World, email, id};
-use crate::support::strangers;
 
 const LIST: &str = "/api/product/list";
 const SESSIONS: &str = "/api/session/list";
@@ -37,9 +36,12 @@ impl World {
     }
 }
 
-#[tokio::test]
-async fn a_login_is_a_session_that_shows_whose_it_is_and_when_it_ends() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_is_a_session_that_shows_whose_it_is_and_when_it_ends(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let ann = world.add_admin("ann", json!({"password": PASSWORD, "role": "viewer"})).await;
     let body = json!({"login": email("ann"), "password": PASSWORD}).to_string();
     let request = Request::post("/api/login/admin").header("user-agent", "shell/1.0").body(Body::from(body));
@@ -72,9 +74,12 @@ async fn a_login_is_a_session_that_shows_whose_it_is_and_when_it_ends() {
     assert_eq!(listed["paging"]["total"], 1);
 }
 
-#[tokio::test]
-async fn accounts_see_and_end_their_own_sessions_and_a_superadmin_all() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn accounts_see_and_end_their_own_sessions_and_a_superadmin_all(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let superadmin = world.api.superadmin.clone();
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     world.add_admin("vic", json!({"password": PASSWORD, "role": "viewer"})).await;
@@ -198,9 +203,9 @@ async fn one_session_too_many_ends_the_least_recently_used_one(_: PgPoolOptions,
     world.api.post(&newest, LIST, Value::Null).await.expect(200);
 }
 
-#[tokio::test]
-async fn concurrent_logins_do_not_exceed_the_limit_of_sessions() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn concurrent_logins_do_not_exceed_the_limit_of_sessions(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add_user("uma").await;
     for _ in 0..19 {
         world.login_user("uma").await;

@@ -146,9 +146,9 @@ async fn a_token_expires_after_a_year_by_default(_: PgPoolOptions, options: PgCo
     assert_eq!(ends_at.unwrap().timestamp_micros(), sooner.timestamp_micros());
 }
 
-#[tokio::test]
-async fn a_token_and_the_tokens_it_created_end_with_its_account() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_and_the_tokens_it_created_end_with_its_account(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let body = |role: &str, of: uuid::Uuid| json!({"name": "left", "role": role, "organisation": of});
@@ -196,9 +196,12 @@ async fn a_token_and_the_tokens_it_created_end_with_its_account() {
     assert_eq!(left.expect(200).json()["paging"]["total"], 2);
 }
 
-#[tokio::test]
-async fn a_superadmin_that_loses_its_role_keeps_no_token_of_that_role() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_superadmin_that_loses_its_role_keeps_no_token_of_that_role(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let ours = world.api.tenant.organisation;
     let members = json!({"password": PASSWORD, "role": "superadmin", "organisations": [ours]});
     let admin = world.add_admin("ann", members.clone()).await;

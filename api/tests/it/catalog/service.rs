@@ -1,8 +1,10 @@
 //! Product services.
 
+use crate::product::MIGRATIONS;
 use http::Method;
 use longshore_kernel::access::Role;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::World;
 use crate::support::strangers;
@@ -11,9 +13,9 @@ fn path(product: &str) -> String {
     format!("/api/product/{product}/service/inbound_localisation_check")
 }
 
-#[tokio::test]
-async fn a_service_is_switched_on_and_off_audited_and_sent() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let api = &world.api;
     world.webhook(api.tenant.eshop.get(), "product_change").await;
     let product = world.add("sku", json!({})).await;

@@ -164,7 +164,7 @@ async fn orders_are_found_by_what_clients_ask_for() {
         (json!({"requiredExpeditionDate": {"gte": "2026-05-31", "lt": "2026-06-01"}}), "A"),
         (json!({"requiredExpeditionDate": {"null": true}}), "BCDE"),
         (json!({"value": {"gt": 99, "lte": 99.5}}), "A"),
-        (json!({"carrier.code": {"eq": 7}, "carrierService.name": {"like": "parc"}}), "A"),
+        (json!({"carrier.code": {"eq": world.code}, "carrierService.name": {"like": "parc"}}), "A"),
         (json!({"status": {"in": ["waiting_for_goods", "delivered"]}}), "BCD"),
         (json!({"status": {"like": "goods"}}), "B"),
         (json!({"waitsFor": {"eq": world.lamp}}), "B"),

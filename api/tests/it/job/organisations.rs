@@ -134,9 +134,9 @@ async fn a_job_about_one_organisation_always_belongs_to_it() {
     }
 }
 
-#[tokio::test]
-async fn a_job_without_existing_records_belongs_to_its_caller() {
-    let three = Three::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_without_existing_records_belongs_to_its_caller(_: PgPoolOptions, options: PgConnectOptions) {
+    let three = Three::new(&options).await;
     let api = &three.world.api;
     let [_, _, c] = three.products;
     let [user, ..] = three.users().await;

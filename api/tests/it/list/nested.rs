@@ -1,7 +1,9 @@
 //! Related records in place of their ids.
 
+use crate::product::MIGRATIONS;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::fixture::{Good, eshop, list};
@@ -42,9 +44,12 @@ async fn nested_works_with_select_and_leaves_null_unchanged() {
     assert_eq!(answer["results"][1], json!({"defaultWarehouse": null}));
 }
 
-#[tokio::test]
-async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     // no use-case creates such a link; if there were one, it must not reveal records outside the scope
     let good = Good { eshops: vec![other.eshop.get()], ..Good::new(api.tenant.organisation.get(), "a") };

@@ -13,9 +13,12 @@ fn names(answer: &Value, field: &str) -> Vec<String> {
     answer["results"].as_array().unwrap().iter().map(|r| r[field].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn records_of_another_tenant_are_in_no_result_total_or_path() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn records_of_another_tenant_are_in_no_result_total_or_path(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let db = &api.services.db.main;
     let mine =

@@ -6,16 +6,15 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, id};
-use crate::support::strangers;
 
 /// Both paths of an operation on a product.
 fn spellings(verb: &str, id: &str) -> [String; 2] {
     [format!("{PATH}/{verb}/{id}"), format!("{PATH}/{id}/{verb}")]
 }
 
-#[tokio::test]
-async fn both_paths_switch_a_product_on_and_off() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn both_paths_switch_a_product_on_and_off(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     for spelling in [0, 1] {
         for (verb, active) in [("deactivate", false), ("activate", true)] {
@@ -28,9 +27,9 @@ async fn both_paths_switch_a_product_on_and_off() {
     assert_eq!(world.traces().await, [5, 0, 0]);
 }
 
-#[tokio::test]
-async fn an_outdated_version_is_not_switched() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_outdated_version_is_not_switched(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let record = format!("{PATH}/{product}");
     let tag = async || {
@@ -60,9 +59,9 @@ async fn an_outdated_version_is_not_switched() {
     switch(&nobody[0], "*").await.expect(404);
 }
 
-#[tokio::test]
-async fn unknown_foreign_and_malformed_ids_are_refused() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn unknown_foreign_and_malformed_ids_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let (_, theirs) = world.stranger().await;
     let product = world.add("sku", json!({})).await;
     for verb in ["activate", "deactivate"] {

@@ -202,9 +202,12 @@ async fn post_once(world: &World, token: &str, key: &str, body: Value) -> crate:
     world.api.call_with(token, Method::POST, PATH, body, &[("idempotency-key", key)]).await
 }
 
-#[tokio::test]
-async fn a_repeated_create_is_executed_once_with_the_same_answer() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_repeated_create_is_executed_once_with_the_same_answer(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let user = &world.api.user;
     let first = post_once(&world, user, "k", world.body("sku")).await.expect(201);
     assert_eq!(first.header("idempotent-replayed"), None);

@@ -1,6 +1,8 @@
 //! Each rule of the product table, on both sides of its bounds, for creates and updates.
 
+use crate::product::MIGRATIONS;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{World, id};
@@ -186,9 +188,12 @@ async fn every_value_within_the_bounds_is_accepted_and_returned_unchanged() {
     }
 }
 
-#[tokio::test]
-async fn every_value_outside_the_bounds_is_refused_with_its_path() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_value_outside_the_bounds_is_refused_with_its_path(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let kept = world.add("kept", json!({})).await;
     let before = world.get(&kept).await;
     for (field, value, violation) in refused() {
@@ -204,9 +209,9 @@ async fn every_value_outside_the_bounds_is_refused_with_its_path() {
     assert_eq!(world.traces().await, [1, 0, 0]);
 }
 
-#[tokio::test]
-async fn all_violations_of_a_body_are_reported_at_once() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add("taken", json!({})).await;
     let body = json!({
         "organisation": world.api.tenant.organisation,

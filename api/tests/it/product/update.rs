@@ -83,9 +83,9 @@ async fn null_clears_nullable_fields() {
     assert_eq!(world.get(&product).await, cleared);
 }
 
-#[tokio::test]
-async fn an_update_without_changes_leaves_no_trace() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_without_changes_leaves_no_trace(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let rope = world.add("rope", json!({})).await;
     let members = json!({
         "type": "bundle", "childrenProducts": [{"productId": rope, "quantity": 1}], "weight": 1,

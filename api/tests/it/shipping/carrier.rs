@@ -38,9 +38,9 @@ async fn a_carrier_is_found_by_its_code() {
     }
 }
 
-#[tokio::test]
-async fn each_field_of_a_carrier_is_validated() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_field_of_a_carrier_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
     let id = carrier(&api, "Gulls", 1, &[]).await;
     carrier(&api, "Terns", 2, &[]).await;
     let place = format!("/api/carrier/{id}");

@@ -1,14 +1,15 @@
 //! Carrier preferences (`docs/reference/carriers.md#carrier-preference`).
 
+use crate::product::MIGRATIONS;
 use http::Method;
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::carrier::carrier;
 use crate::support::Api;
-use crate::support::strangers;
 
 const PATH: &str = "/api/carrier-preference";
 
@@ -30,9 +31,9 @@ fn place(preference: &Value) -> String {
     format!("{PATH}/{}", preference["id"].as_str().unwrap())
 }
 
-#[tokio::test]
-async fn a_preference_is_created_changed_listed_and_deleted() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_preference_is_created_changed_listed_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
     let gulls = carrier(&api, "Gulls", 1, &[api.tenant.organisation.get()]).await;
     let reply = api.post(&api.user, PATH, body(&api, &gulls, 0)).await.expect(201);
     let etag = reply.header("etag").unwrap().to_owned();
@@ -86,9 +87,9 @@ async fn a_preference_is_created_changed_listed_and_deleted() {
     api.delete(&api.user, &place(&record)).await.expect(410);
 }
 
-#[tokio::test]
-async fn each_field_of_a_preference_is_validated() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_field_of_a_preference_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
     let own = api.tenant.organisation;
     let gulls = carrier(&api, "Gulls", 1, &[own.get()]).await;
     let (terns, foreign) =
@@ -158,9 +159,12 @@ async fn each_field_of_a_preference_is_validated() {
     assert_eq!(api.put(&api.user, &place(&record), changed.clone()).await.expect(200).json(), changed);
 }
 
-#[tokio::test]
-async fn a_position_is_unique_in_the_organisation_and_eshop_and_no_eshop_counts_as_one() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_position_is_unique_in_the_organisation_and_eshop_and_no_eshop_counts_as_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let gulls = carrier(&api, "Gulls", 1, &[api.tenant.organisation.get(), other.organisation.get()]).await;
     let of_eshop = json!({"eshop": api.tenant.eshop});
@@ -189,9 +193,12 @@ async fn a_position_is_unique_in_the_organisation_and_eshop_and_no_eshop_counts_
     assert_eq!(statuses, [201, 400]);
 }
 
-#[tokio::test]
-async fn who_may_write_is_as_the_table_says_and_a_scope_sees_no_more_than_its_own() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_may_write_is_as_the_table_says_and_a_scope_sees_no_more_than_its_own(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let gulls = carrier(&api, "Gulls", 1, &[api.tenant.organisation.get(), other.organisation.get()]).await;
     let second = api.post(

@@ -1,11 +1,12 @@
 //! Callers see the carriers of their organisations: in results, in `total`, in dotted paths and nested.
 
+use crate::product::MIGRATIONS;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::carrier::carrier;
 use crate::support::Api;
-use crate::support::strangers;
 
 /// The names in a list, and its total.
 async fn names(api: &Api, token: &str, resource: &str, body: Value) -> (Vec<String>, Value) {
@@ -15,9 +16,12 @@ async fn names(api: &Api, token: &str, resource: &str, body: Value) -> (Vec<Stri
     (names, answer["paging"]["total"].clone())
 }
 
-#[tokio::test]
-async fn carriers_and_services_are_visible_to_organisations_that_may_use_them() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn carriers_and_services_are_visible_to_organisations_that_may_use_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let (own, theirs) = (api.tenant.organisation, other.organisation);
     let carriers = [

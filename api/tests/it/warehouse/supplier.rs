@@ -1,7 +1,9 @@
 //! Suppliers.
 
+use crate::product::MIGRATIONS;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::support::Api;
 use crate::support::strangers;
@@ -67,9 +69,12 @@ async fn a_supplier_keeps_every_field_and_is_shown_by_its_organisation() {
     );
 }
 
-#[tokio::test]
-async fn suppliers_are_found_by_their_fields_and_those_of_their_organisation() {
-    let api = Api::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn suppliers_are_found_by_their_fields_and_those_of_their_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     for (organisation, name) in [
         (api.tenant.organisation, "Ropes"),

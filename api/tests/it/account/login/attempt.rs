@@ -61,9 +61,9 @@ async fn attempts_on_an_account_have_to_wait_in_every_process_and_in_every_spell
     from(&world, "192.0.2.99", "admin", "NOBODY", "wrong horse").await.expect(429);
 }
 
-#[tokio::test]
-async fn guesses_from_elsewhere_do_not_delay_the_owner() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn guesses_from_elsewhere_do_not_delay_the_owner(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let ann = email("ann");
     from(&world, "198.51.100.7", "admin", &ann, PASSWORD).await.expect(200);
@@ -106,9 +106,9 @@ async fn each_attempt_waits_twice_as_long_as_the_one_before_up_to_a_maximum() {
     assert!((LONGEST_WAIT.as_secs()..=LONGEST_WAIT.as_secs() + 1).contains(&last), "{waits:?}");
 }
 
-#[tokio::test]
-async fn a_successful_login_does_not_count() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_successful_login_does_not_count(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     for number in 0..=FREE_OF_ADDRESS {
         from(&world, "192.0.2.1", "admin", &email("ann"), PASSWORD).await.expect(200);
@@ -116,9 +116,12 @@ async fn a_successful_login_does_not_count() {
     }
 }
 
-#[tokio::test]
-async fn too_many_attempts_from_an_address_are_refused_without_a_trace() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn too_many_attempts_from_an_address_are_refused_without_a_trace(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let queues = &world.api.services.queues;
     for address in ["192.0.2.1", "2001:db8:1:2::1"] {
@@ -152,9 +155,12 @@ async fn too_many_attempts_from_an_address_are_refused_without_a_trace() {
     from(&world, "2001:db8:1:3::1", "admin", "nobody", PASSWORD).await.expect(401);
 }
 
-#[tokio::test]
-async fn refusals_are_audited_once_a_minute_for_an_account_or_address() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn refusals_are_audited_once_a_minute_for_an_account_or_address(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let ann = world.add_admin("ann", json!({"password": PASSWORD})).await;
     let uma = world.add_user("uma").await;
     for number in 0..30 {
