@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::path::{Place, Step, resolve};
 use super::resource::{Field, Kind, Link, Resource};
 use super::sql::{Alias, Binder, Sql};
+use longshore_kernel::amount::Amount;
 use longshore_kernel::input::{self, Reader, Rule};
 
 /// Paths that criteria may have.
@@ -238,11 +239,12 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
     }
 }
 
-/// A number, in digits.
+/// A number, in digits. The numbers of lists are amounts, so one that is close to an amount is that amount, as in a body.
 fn decimal() -> impl Rule<Out = String> + Clone {
     input::custom(input::Schema::Anything, |reader: &mut Reader, value: Value| {
         if let Value::Number(number) = &value {
-            return Some(number.to_string());
+            let amount = Amount::of_number(number).map(|amount| amount.to_string());
+            return Some(amount.unwrap_or_else(|| number.to_string()));
         }
         reader.wrong_type("a number", &value);
         None
