@@ -22,17 +22,33 @@ pub enum Unread {
     /// The path of a duplicate key in one object.
     #[error("{0} {TWICE}")]
     Repeated(String),
+    /// It has a float that is no number of JSON, as some programs write it; and where.
+    #[error(
+        "is not valid JSON: it has {0} {1}, which is no number; write a number, or null where the field may be null"
+    )]
+    NoNumber(&'static str, String),
     /// It is not JSON.
     #[error("is not valid JSON: {}", at_its_place(.0))]
-    Malformed(#[from] serde_json::Error),
+    Malformed(serde_json::Error),
 }
 
-/// What is wrong, and where. A text of one line is often a line of a file, which has another number there.
+/// Floats that are no numbers of JSON.
+const NO_NUMBERS: [&str; 2] = ["NaN", "Infinity"];
+
+/// What is wrong, and where.
 fn at_its_place(error: &serde_json::Error) -> String {
     let said = error.to_string();
-    match said.strip_suffix(&format!(" at line 1 column {}", error.column())) {
-        Some(what) if error.line() == 1 => format!("{what} at column {}", error.column()),
-        _ => said,
+    match said.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
+        Some(what) => format!("{what} {}", place_of(error)),
+        None => said,
+    }
+}
+
+/// Where it is. A text of one line is often a line of a file, which has another number there.
+fn place_of(error: &serde_json::Error) -> String {
+    match (error.line(), error.column()) {
+        (1, column) => format!("at column {column}"),
+        (line, column) => format!("at line {line} column {column}"),
     }
 }
 
@@ -42,12 +58,23 @@ pub const REPEATED_KEY: &str = "repeated_key";
 const TWICE: &str = "must be given only once";
 
 impl Unread {
+    /// Why `serde_json` did not take a text.
+    #[must_use]
+    pub fn of(text: &[u8], error: serde_json::Error) -> Self {
+        let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+        let rest = line.get(error.column().saturating_sub(1)..).unwrap_or_default();
+        match NO_NUMBERS.iter().find(|word| rest.starts_with(word.as_bytes())) {
+            Some(word) => Self::NoNumber(word, place_of(&error)),
+            None => Self::Malformed(error),
+        }
+    }
+
     /// The same of the member of an object.
     #[must_use]
     pub fn within(self, name: &str) -> Self {
         match self {
             Self::Repeated(path) => Self::Repeated(joined(name, &path)),
-            malformed @ Self::Malformed(_) => malformed,
+            malformed => malformed,
         }
     }
 
@@ -57,7 +84,7 @@ impl Unread {
         match self {
             Self::Repeated(path) => Problem::violation(path, REPEATED_KEY, TWICE),
             // serde_json's sentence names the line and column, and nothing of ours
-            malformed @ Self::Malformed(_) => Problem::new(&MALFORMED_BODY, format!("{text} {malformed}")),
+            malformed => Problem::new(&MALFORMED_BODY, format!("{text} {malformed}")),
         }
     }
 }
@@ -102,7 +129,7 @@ pub fn parse(text: &[u8]) -> Result<Value, Unread> {
         Cow::Borrowed(text) => read(text),
         Cow::Owned(rewritten) => match read(&rewritten) {
             // the place in the message is that in the text as it came
-            Err(Unread::Malformed(_)) => read(text),
+            Err(Unread::Malformed(_) | Unread::NoNumber(..)) => read(text),
             read => read,
         },
     }
@@ -112,7 +139,7 @@ fn read(text: &[u8]) -> Result<Value, Unread> {
     let mut repeated = None;
     let mut deserializer = Deserializer::from_slice(text);
     let read = Strict(&mut repeated).deserialize(&mut deserializer);
-    finish(read, deserializer, repeated)
+    finish(text, read, deserializer, repeated)
 }
 
 /// The text with its whole numbers as integers are written: later, as floats, their digits would be lost.
@@ -220,16 +247,17 @@ pub fn members(text: &[u8]) -> Result<BTreeMap<String, &RawValue>, Unread> {
     let mut repeated = None;
     let mut deserializer = Deserializer::from_slice(text);
     let read = deserializer.deserialize_map(Members(&mut repeated));
-    finish(read, deserializer, repeated)
+    finish(text, read, deserializer, repeated)
 }
 
 fn finish<T>(
+    text: &[u8],
     read: Result<T, serde_json::Error>,
     mut deserializer: Deserializer<SliceRead<'_>>,
     repeated: Option<String>,
 ) -> Result<T, Unread> {
-    let read = read.map_err(|error| repeated.map_or(Unread::Malformed(error), Unread::Repeated))?;
-    deserializer.end()?;
+    let read = read.map_err(|error| repeated.map_or_else(|| Unread::of(text, error), Unread::Repeated))?;
+    deserializer.end().map_err(Unread::Malformed)?;
     Ok(read)
 }
 
@@ -399,7 +427,9 @@ mod tests {
             "{\"a\":1}x",
             "{1:2}",
             "1e400",
-            "NaN",
+            "nan",
+            "Nan",
+            r#"["NaN", x]"#,
             r#""\ud800""#,
             &deep(127),
             &deep(128),
@@ -408,9 +438,21 @@ mod tests {
             let expected = serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
             let read = parse(text.as_bytes()).map_err(|unread| match unread {
                 Unread::Malformed(error) => error.to_string(),
-                Unread::Repeated(path) => panic!("{path} in {text}"),
+                other => panic!("{other} in {text}"),
             });
             assert_eq!(read, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_float_that_is_no_number_is_named() {
+        for (text, said) in [
+            (r#"{"a":NaN}"#, "NaN at column 6"),
+            (r#"{"b":1.0,"a":-Infinity}"#, "Infinity at column 15"),
+            ("[1,\n  Infinity]", "Infinity at line 2 column 3"),
+        ] {
+            let said = format!("is not valid JSON: it has {said}, which is no number; ");
+            assert!(refusal(text).starts_with(&said), "{}", refusal(text));
         }
     }
 

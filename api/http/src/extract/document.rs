@@ -88,7 +88,7 @@ impl Document {
                     if self.rows > 0 { text.split(" at line").next().unwrap_or_default() } else { &text };
                 Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {what}"))
             }
-            repeated @ Unread::Repeated(_) => repeated.problem("the body"),
+            unread => unread.problem("the body"),
         })
     }
 }
@@ -165,7 +165,7 @@ fn judge(member: &str, position: usize, row: &[u8]) -> Result<(), Problem> {
         ));
     }
     if let Err(error) = serde_json::from_slice::<&RawValue>(row) {
-        return Err(Problem::new(&MALFORMED_BODY, format!("{} is not valid JSON: {error}", path())));
+        return Err(Unread::of(row, error).problem(&path()));
     }
     if !row.starts_with(b"{") {
         return Err(Problem::violation(path(), "wrong_type", "must be an object"));

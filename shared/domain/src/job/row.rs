@@ -125,7 +125,7 @@ fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
         Ok(value) if value.is_object() => Ok(value),
         Ok(_) => malformed("must be a JSON object"),
         Err(unread @ Unread::Repeated(_)) => Err((REPEATED_KEY, unread.to_string())),
-        Err(unread @ Unread::Malformed(_)) => malformed(&unread.to_string()),
+        Err(unread) => malformed(&unread.to_string()),
     }
 }
 
