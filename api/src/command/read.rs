@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, NaiveDate, Utc};
 use longshore_kernel::ids::parse_id;
+use longshore_kernel::iso8601;
 use uuid::Uuid;
 
 /// An id, of the type that the caller names: clap checks the type of an argument only when it is read.
@@ -32,7 +33,7 @@ pub(super) fn end(text: &str) -> Result<End, &'static str> {
 
 fn absolute(text: &str) -> Option<DateTime<Utc>> {
     let date = || text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0).map(|at| at.and_utc());
-    DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()).or_else(date)
+    iso8601::timestamp(text).ok().or_else(date)
 }
 
 #[cfg(test)]

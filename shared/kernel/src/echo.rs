@@ -5,6 +5,7 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 use serde_json::{Map, Value};
 
 use super::input::Object;
+use super::iso8601;
 use super::problem::{Problem, Violation};
 
 /// What a record says of its version. `If-Match` is for that, so these are never compared.
@@ -63,7 +64,7 @@ impl Echo {
 
 /// Whether a value is the stored one. Times are compared as times; some clients know milliseconds only.
 fn is_same(given: &Value, stored: &Value) -> bool {
-    let time = |value: &Value| Some(DateTime::parse_from_rfc3339(value.as_str()?).ok()?.to_utc());
+    let time = |value: &Value| iso8601::timestamp(value.as_str()?).ok();
     given == stored
         || time(given).zip(time(stored)).is_some_and(|(given, stored): (DateTime<Utc>, DateTime<Utc>)| {
             given == stored || given == stored.trunc_subsecs(3)

@@ -38,6 +38,7 @@ pub mod horizon;
 pub mod idempotency;
 pub mod ids;
 pub mod input;
+pub mod iso8601;
 pub mod json;
 pub mod metrics;
 pub mod migration;

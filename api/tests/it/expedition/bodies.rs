@@ -154,8 +154,11 @@ fn refused() -> Vec<(&'static str, Value, String)> {
         add(field, json!("1"), "wrong_type");
     }
     add("requiredExpeditionDate", json!("2026-02-30"), "invalid_date");
-    add("requiredExpeditionDate", json!("2026-05-31T00:00:00Z"), "invalid_date");
+    add("requiredExpeditionDate", json!("2026-05-31T12:00:00Z"), "invalid_date");
+    add("requiredExpeditionDate", json!(1_780_185_600_000_i64), "wrong_type");
     add("eshopOrderDate", json!("2026-05-31"), "invalid_timestamp");
+    add("eshopOrderDate", json!("2026-05-31T12:00:00"), "invalid_timestamp");
+    add("eshopOrderDate", json!("9999-12-31T24:00Z"), "invalid_timestamp");
     add("eshopOrderDate", json!(0), "wrong_type");
     add("carrierOptions", json!("x"), "wrong_type");
     add("carrierOptions", json!([]), "wrong_type");
@@ -272,6 +275,49 @@ async fn a_number_that_is_a_sum_of_floats_is_the_amount_it_is_close_to_in_each_f
     assert_eq!(found["paging"]["total"], 1);
     let exact = world.order_with("2", &json!({"value": "22.200000000000003"}));
     assert_eq!(world.place(exact).await.expect(400).violations(), ["value invalid_amount"]);
+}
+
+#[tokio::test]
+async fn dates_are_taken_as_programs_write_them_and_found_as_they_were_sent() {
+    let world = World::new(&strangers().await).await;
+    let date = "2026-05-31T10:00:00.1234567+0200";
+    let dates = json!({"eshopOrderDate": date, "requiredExpeditionDate": "2026-05-31T00:00:00.000+02:00"});
+    let order = world.made(world.order_with("1", &dates)).await;
+    assert_eq!(order["eshopOrderDate"], "2026-05-31T08:00:00.123456+00:00");
+    assert_eq!(order["requiredExpeditionDate"], "2026-05-31");
+    let api = &world.api;
+    let found = |criteria: Value| async move {
+        let reply = api.post(&api.user, &format!("{PATH}/list"), json!({"criteria": criteria})).await;
+        reply.expect(200).json()["paging"]["total"].clone()
+    };
+    assert_eq!(found(json!({"eshopOrderDate": {"eq": date}})).await, 1);
+    assert_eq!(found(json!({"requiredExpeditionDate": {"eq": "2026-05-31 00:00:00"}})).await, 1);
+    for last in ["9999-12-31T23:59:59.9999999Z", "2016-12-31T23:59:60.5Z"] {
+        let order = world.act(&order, "", json!({"eshopOrderDate": last})).await.expect(200).json();
+        assert_eq!(world.act(&order, "", order.clone()).await.expect(200).json(), order);
+        assert_eq!(found(json!({"eshopOrderDate": {"eq": last}})).await, 1);
+    }
+    for (field, value, message) in [
+        (
+            "eshopOrderDate",
+            json!("2026-05-31 12:00"),
+            "must name its UTC offset: 2026-05-31T12:00:00Z if it is in UTC",
+        ),
+        (
+            "eshopOrderDate",
+            json!(1_780_185_600_000_i64),
+            "must be a string such as \"2026-05-31T12:00:00Z\", not a number",
+        ),
+        (
+            "requiredExpeditionDate",
+            json!(20_260_531),
+            "must be a string such as \"2026-05-31\", not a number",
+        ),
+    ] {
+        let refused = world.place(world.order_with("2", &json!({field: value}))).await.expect(400).json();
+        let said = refused["violations"][0]["message"].as_str().unwrap();
+        assert!(said.starts_with(message), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ const HAND_OVER: &str =
     "switch the setting of the wms off and on again, which makes these orders due; report it, too";
 /// A stock is not marked.
 const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
+/// An earlier version took a moment before the end of the year 9999 that Postgres rounds up; such a record cannot be read.
+const YEARS: &str = "an earlier version took them: set them to another time in Postgres, as the role that owns the tables (UPDATE expedition_detail SET eshop_order_date = NULL WHERE id = …; UPDATE stock_advice SET expected_at = … WHERE id = …)";
 
 /// The rules, each with the query of the rows that break it, and the remedy. They name statuses themselves, since they also check the
 /// functions that the service uses. A marked stock is one that the allocator is about to
@@ -130,6 +132,15 @@ const RULES: &[(&str, &str, &str)] = &[
          JOIN product p ON p.id = s.product_id JOIN warehouse w ON w.id = s.warehouse_id JOIN wms m ON m.id = s.wms_id
          WHERE s.marked_at < now() - interval '1 minute'",
         ALLOCATE,
+    ),
+    (
+        "dates have years of four digits",
+        "SELECT format('the eshopOrderDate of order %s is %s', id, eshop_order_date) FROM expedition_detail
+         WHERE eshop_order_date >= '10000-01-01T00:00:00Z'
+         UNION ALL
+         SELECT format('the expectedAt of stock advice %s is %s', id, expected_at) FROM stock_advice
+         WHERE expected_at >= '10000-01-01T00:00:00Z'",
+        YEARS,
     ),
 ];
 

@@ -2,13 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::schema::Schema;
 use super::{Object, Reader};
 use crate::ids::parse_id;
+use crate::iso8601;
 
 /// Turns one value into what the code wants, or says what is wrong.
 #[must_use = "a rule does nothing unless it is applied"]
@@ -306,44 +307,47 @@ pub fn id() -> impl Rule<Out = Uuid> + Clone {
     })
 }
 
-/// Years that can be written with four digits. There is no year 0.
-const YEARS: RangeInclusive<i32> = 1..=9_999;
-
-/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
+/// A point in time: ISO 8601 with a UTC offset, cut to microseconds (`docs/reference/records.md#identifiers-and-timestamps`).
 pub fn timestamp() -> impl Rule<Out = DateTime<Utc>> + Clone {
-    custom(Schema::Timestamp, |reader, value| match &value {
-        Value::String(text) => {
-            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
-            let at = at.ok().filter(|at| YEARS.contains(&at.year()));
-            if at.is_none() {
-                let message = "must be an ISO 8601 date-time with a UTC offset, of the years 1 to 9999";
-                reader.refuse("invalid_timestamp", message);
-            }
-            at
+    custom(Schema::Timestamp, |reader, value| {
+        let text = string_such_as(reader, &value, "2026-05-31T12:00:00Z")?;
+        match iso8601::timestamp(text) {
+            Ok(at) => return Some(at),
+            Err(iso8601::Unread::NoOffset(at)) => reader.refuse(
+                "invalid_timestamp",
+                format!("must name its UTC offset: {at:?}Z if it is in UTC, else another such as +02:00"),
+            ),
+            Err(_) => reader.refuse(
+                "invalid_timestamp",
+                "must be an ISO 8601 date-time with a UTC offset, such as 2026-05-31T12:00:00Z, of the years 1 to 9999",
+            ),
         }
-        other => {
-            reader.wrong_type("a timestamp", other);
-            None
-        }
+        None
     })
 }
 
 /// A day, as in `2026-05-31`.
 pub fn date() -> impl Rule<Out = NaiveDate> + Clone {
-    custom(Schema::Date, |reader, value| match &value {
-        Value::String(text) => {
-            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
-            let date = date.filter(|date| text.len() == 10 && YEARS.contains(&date.year()));
-            if date.is_none() {
-                reader.refuse("invalid_date", "must be a date such as 2026-05-31");
+    custom(Schema::Date, |reader, value| {
+        let text = string_such_as(reader, &value, "2026-05-31")?;
+        match iso8601::date(text) {
+            Ok(date) => return Some(date),
+            Err(iso8601::Unread::NoMidnight) => {
+                reader.refuse("invalid_date", "must be a date such as 2026-05-31, without a time of day");
             }
-            date
+            Err(_) => reader.refuse("invalid_date", "must be a date such as 2026-05-31"),
         }
-        other => {
-            reader.wrong_type("a date", other);
-            None
-        }
+        None
     })
+}
+
+/// The text of a string; what to write is said of everything else, such as the milliseconds that some programs count.
+fn string_such_as<'v>(reader: &mut Reader, value: &'v Value, example: &str) -> Option<&'v str> {
+    let text = value.as_str();
+    if text.is_none() {
+        reader.wrong_type(&format!("a string such as \"{example}\""), value);
+    }
+    text
 }
 
 /// One of the allowed strings.

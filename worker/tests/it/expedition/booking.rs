@@ -296,6 +296,16 @@ async fn an_operator_learns_where_pieces_are_and_which_order_was_forgotten(
     assert!(broken.remedy.contains("rebook"), "{broken:?}");
     assert_eq!(place.command(order, &Command::Rebook).await.unwrap()["status"], "awaiting_processing");
     place.must_hold().await;
+    // as an earlier version stored the end of the year 9999
+    place.world.execute("UPDATE expedition_detail SET eshop_order_date = '9999-12-31T23:59:59.9999999Z' WHERE order_number = 'A'").await;
+    let broken = invariants::broken(owner).await.unwrap();
+    let [broken] = &broken[..] else { panic!("{broken:?}") };
+    assert!(
+        broken.rows[0].starts_with(&format!("the eshopOrderDate of order {order} is 10000-01-01")),
+        "{broken:?}"
+    );
+    place.world.execute("UPDATE expedition_detail SET eshop_order_date = NULL").await;
+    place.must_hold().await;
     // pieces are booked in no stock
     place.world.execute("DELETE FROM product_stock").await;
     let broken = invariants::broken(owner).await.unwrap();

@@ -278,6 +278,37 @@ async fn a_day_before_the_first_year_is_refused(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_of_the_last_moment_is_imported_and_changed_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let place = Place::new(&options, 1).await;
+    let mut rows: Vec<Value> = (0..4).map(|n| row(&place, &format!("R{n}"))).collect();
+    for (row, date) in rows.iter_mut().zip([
+        "9999-12-31T23:59:59.9999999Z",
+        "2016-12-31T23:59:60.5Z",
+        "2026-05-31T10:00:00.1234567+0200",
+        "10000-01-01T00:00:00Z",
+    ]) {
+        row["eshopOrderDate"] = json!(date);
+    }
+    assert_eq!(import(&place, json!({"send": false}), &rows).await, [3, 0, 1]);
+    assert_eq!(refused(&place).await, named(&[("R3", "invalid_timestamp")]));
+    for (number, stored) in [
+        ("R0", "9999-12-31 23:59:59.999999+00"),
+        ("R1", "2017-01-01 00:00:00.5+00"),
+        ("R2", "2026-05-31 08:00:00.123456+00"),
+    ] {
+        assert_eq!(value(&place, number, "eshop_order_date").await.as_deref(), Some(stored));
+    }
+    for row in &mut rows {
+        row["note"] = json!("again");
+    }
+    assert_eq!(import(&place, json!({"send": false}), &rows).await, [3, 0, 1]);
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn new_orders_above_the_quota_are_refused_and_all_others_are_taken(
     _: PgPoolOptions,
     options: PgConnectOptions,
