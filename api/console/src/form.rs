@@ -96,7 +96,7 @@ impl Asked {
 
     /// An id of the kind that is asked for.
     pub(super) fn id<I: From<Uuid>>(&self, name: &str) -> Result<Option<I>, Problem> {
-        self.typed(name, "must be a UUID", |text| parse_id(&text.to_ascii_lowercase()).map(I::from))
+        self.typed(name, "must be a UUID", |text| parse_id(text).map(I::from))
     }
 
     /// All ids with this name.

@@ -7,9 +7,7 @@ use uuid::Uuid;
 
 /// An id, of the type that the caller names: clap checks the type of an argument only when it is read.
 pub(super) fn id<T: From<Uuid>>(text: &str) -> Result<T, &'static str> {
-    parse_id(&text.trim().to_ascii_lowercase())
-        .map(T::from)
-        .ok_or("must be an id: a UUID of 8-4-4-4-12 hexadecimal digits")
+    parse_id(text.trim()).map(T::from).ok_or("must be an id: a UUID of 8-4-4-4-12 hexadecimal digits")
 }
 
 /// When something ends.

@@ -20,8 +20,8 @@ pub(super) type Said = RefOr<Schema>;
 /// Creates a schema; used in tables.
 pub(super) type Says = fn() -> Said;
 
-/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits.
-const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+/// An identifier: 8-4-4-4-12 hexadecimal digits.
+const ID_PATTERN: &str = "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$";
 
 /// Excludes U+0000 from text, in a form that every dialect of regular expressions accepts.
 const TEXT_PATTERN: &str = r"^[^\x00]*$";
@@ -160,7 +160,7 @@ pub(super) fn id() -> Said {
 /// The declaration of the schema of identifiers.
 pub(super) fn identifier() -> Said {
     let schema = of_type(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned())));
-    about(said(schema.pattern(Some(ID_PATTERN))), "A UUID, in lowercase.")
+    about(said(schema.pattern(Some(ID_PATTERN))), "A UUID. Responses have it in lowercase.")
 }
 
 /// A point in time: ISO 8601 with a UTC offset.

@@ -66,7 +66,7 @@ async fn a_violation_shows_the_value_that_it_refuses() {
         let expected = (path.to_owned(), json!({"{{ value }}": value}));
         assert!(refused.contains(&expected), "{expected:?} is not among {refused:?}");
     }
-    let detail = "organisation must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits, and 12 more";
+    let detail = "organisation must be a UUID of 8-4-4-4-12 hexadecimal digits, and 12 more";
     assert_eq!((&reply["detail"], &reply["message"]), (&json!(detail), &json!(detail)));
     assert_eq!(reply["code"], "invalid_data");
     // for a reference that is checked after the body was read, for a whole body, and for an invalid body

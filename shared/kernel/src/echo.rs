@@ -1,9 +1,10 @@
 //! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members are
 //! allowed as long as they equal the stored values.
 
-use chrono::{DateTime, SubsecRound as _, Utc};
+use chrono::SubsecRound as _;
 use serde_json::{Map, Value};
 
+use super::ids::parse_id;
 use super::input::Object;
 use super::iso8601;
 use super::problem::{Problem, Violation};
@@ -62,13 +63,27 @@ impl Echo {
     }
 }
 
-/// Whether a value is the stored one. Times are compared as times; some clients know milliseconds only.
+/// Whether a value is the stored one. Times are compared as times; some clients know milliseconds only. Ids are compared as ids.
 fn is_same(given: &Value, stored: &Value) -> bool {
-    let time = |value: &Value| iso8601::timestamp(value.as_str()?).ok();
-    given == stored
-        || time(given).zip(time(stored)).is_some_and(|(given, stored): (DateTime<Utc>, DateTime<Utc>)| {
-            given == stored || given == stored.trunc_subsecs(3)
-        })
+    match (given, stored) {
+        (Value::Array(given), Value::Array(stored)) => {
+            given.len() == stored.len()
+                && given.iter().zip(stored).all(|(given, stored)| is_same(given, stored))
+        }
+        (Value::Object(given), Value::Object(stored)) => {
+            let has = |(name, given)| stored.get(name).is_some_and(|stored| is_same(given, stored));
+            given.len() == stored.len() && given.iter().all(has)
+        }
+        (Value::String(given), Value::String(stored)) => {
+            let [given_at, stored_at] = [given, stored].map(|text| iso8601::timestamp(text).ok());
+            given == stored
+                || parse_id(given).is_some_and(|id| Some(id) == parse_id(stored))
+                || given_at
+                    .zip(stored_at)
+                    .is_some_and(|(given, stored)| given == stored || given == stored.trunc_subsecs(3))
+        }
+        _ => given == stored,
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +129,16 @@ mod tests {
                 "images read_only"
             ]
         );
+    }
+
+    #[test]
+    fn ids_in_capitals_and_times_are_the_stored_ones_however_deep_they_are() {
+        let given =
+            json!({"a": [{"id": "0192A1B2-7000-7000-8000-00000000000F", "at": "2026-01-02T04:04:05+0100"}]});
+        let stored = json!({"a": [{"id": "0192a1b2-7000-7000-8000-00000000000f", "at": "2026-01-02T03:04:05.000000+00:00"}]});
+        assert!(is_same(&given, &stored));
+        assert!(!is_same(&json!({"a": []}), &stored) && !is_same(&json!({"a": "x"}), &stored));
+        assert!(!is_same(&json!({"b": given["a"]}), &stored));
     }
 
     #[test]

@@ -228,13 +228,13 @@ pub fn random_id() -> Uuid {
     Uuid::new_v4()
 }
 
-/// Reads a UUID in the one spelling the interface knows: 8-4-4-4-12 lowercase hexadecimal digits
-/// (`docs/reference/records.md#identifiers-and-timestamps`).
+/// Reads a UUID in the one form that the interface knows: 8-4-4-4-12 hexadecimal digits, in letters of any case
+/// (`docs/reference/records.md#identifiers-and-timestamps`). It is written in small ones.
 #[must_use]
 pub fn parse_id(text: &str) -> Option<Uuid> {
     let id = Uuid::try_parse(text).ok()?;
     let mut buffer = Uuid::encode_buffer();
-    (id.hyphenated().encode_lower(&mut buffer) == text).then_some(id)
+    id.hyphenated().encode_lower(&mut buffer).eq_ignore_ascii_case(text).then_some(id)
 }
 
 #[cfg(test)]
@@ -242,10 +242,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_lowercase_hyphenated_spelling_is_an_id() {
+    fn only_the_hyphenated_form_is_an_id_in_letters_of_any_case() {
         let id = new_id();
         assert_eq!(parse_id(&id.to_string()), Some(id));
-        assert_eq!(parse_id(&id.to_string().to_uppercase()), None);
+        assert_eq!(parse_id(&id.to_string().to_uppercase()), Some(id));
+        assert_eq!(parse_id(&format!("urn:uuid:{id}")), None);
         assert_eq!(parse_id(&id.simple().to_string()), None);
         assert_eq!(parse_id(&format!("{{{id}}}")), None);
         assert_eq!(parse_id(""), None);

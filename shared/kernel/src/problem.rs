@@ -52,7 +52,7 @@ kinds! {
     MALFORMED_BODY = "malformed_body", 400, "Malformed body",
         "The body is missing, is not JSON, is nested too deeply, is not valid UTF-8, or does not match its Content-Encoding. The detail says where reading stopped.";
     INVALID_ID = "invalid_id", 400, "Invalid identifier",
-        "An identifier in the path is not a UUID of 8-4-4-4-12 lowercase hexadecimal digits.";
+        "An identifier in the path is not a UUID of 8-4-4-4-12 hexadecimal digits.";
     INVALID_HEADER = "invalid_header", 400, "Invalid header",
         "A request header has an invalid value, or an HTTP/1.1 request does not have exactly one Host header. The detail names the header.";
     UNAUTHENTICATED = "unauthenticated", 401, "Not authenticated",

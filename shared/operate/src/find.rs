@@ -147,7 +147,7 @@ pub async fn find(db: &Database, role: Role, scope: &Scope, text: &str) -> Resul
     }
     let wanted = Wanted {
         text,
-        id: parse_id(&text.to_ascii_lowercase()),
+        id: parse_id(text),
         trace: trace_in(text),
         organisations: scope.organisations(),
         eshop: scope.eshop(),

@@ -22,7 +22,7 @@ struct Named {
 /// # Errors
 /// The field, where it names none or several.
 pub async fn eshop(db: &Database, scope: &Scope, field: &str, text: &str) -> Result<EshopId, Problem> {
-    if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
+    if let Some(id) = parse_id(text) {
         return Ok(id.into());
     }
     let found = sqlx::query_as!(
@@ -50,7 +50,7 @@ pub async fn organisation(
     field: &str,
     text: &str,
 ) -> Result<OrganisationId, Problem> {
-    if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
+    if let Some(id) = parse_id(text) {
         return Ok(id.into());
     }
     let found = sqlx::query_as!(
@@ -74,7 +74,7 @@ const ENTITIES: i64 = 500;
 /// # Errors
 /// The field, where it names none.
 pub async fn entities(db: &Database, scope: &Scope, field: &str, text: &str) -> Result<Vec<Uuid>, Problem> {
-    if let Some(id) = parse_id(&text.to_ascii_lowercase()) {
+    if let Some(id) = parse_id(text) {
         return Ok(vec![id]);
     }
     let spellings = spellings(text);

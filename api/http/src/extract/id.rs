@@ -58,6 +58,6 @@ fn is_among_the_first<const N: usize>(parts: &Parts, name: &str) -> bool {
 }
 
 fn malformed(name: &str) -> Problem {
-    let detail = format!("{name} must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+    let detail = format!("{name} must be a UUID of 8-4-4-4-12 hexadecimal digits");
     Problem::new(&INVALID_ID, detail)
 }

@@ -321,6 +321,37 @@ async fn dates_are_taken_as_programs_write_them_and_found_as_they_were_sent() {
 }
 
 #[tokio::test]
+async fn ids_in_capitals_are_taken_in_bodies_criteria_and_paths_and_shown_in_lowercase() {
+    let world = World::new(&strangers().await).await;
+    let api = &world.api;
+    let capitals = |id: &str| json!(id.to_uppercase());
+    let ids = json!({
+        "eshop": capitals(&api.tenant.eshop.to_string()), "carrier": capitals(&world.carrier),
+        "services": [capitals(&world.service)], "items": [{"product": capitals(&world.mug), "quantity": 1}],
+    });
+    let order = world.made(world.order_with("1", &ids)).await;
+    for (shown, expected) in [
+        (&order["eshop"], json!(api.tenant.eshop)),
+        (&order["carrier"], json!(world.carrier)),
+        (&order["services"], json!([world.service])),
+        (&order["items"][0]["product"], json!(world.mug)),
+    ] {
+        assert_eq!(*shown, expected);
+    }
+    let id = order["id"].as_str().unwrap().to_uppercase();
+    assert_eq!(api.get(&api.user, &format!("{PATH}/{id}")).await.expect(200).json(), order);
+    // a record that was read is sent back by a program that writes ids in capitals
+    let mut again = order.clone();
+    for name in ["id", "eshop", "organisation", "warehouse", "wms", "carrier"] {
+        again[name] = capitals(order[name].as_str().unwrap());
+    }
+    assert_eq!(api.put(&api.user, &format!("{PATH}/{id}"), again).await.expect(200).json(), order);
+    let criteria = json!({"criteria": {"id": {"eq": id}, "items.product": {"in": [capitals(&world.mug)]}}});
+    let found = api.post(&api.user, &format!("{PATH}/list"), criteria).await.expect(200).json();
+    assert_eq!(found["paging"]["total"], 1);
+}
+
+#[tokio::test]
 async fn what_a_create_requires_is_named_all_at_once() {
     let world = World::new(&strangers().await).await;
     let mut violations = world.place(json!({})).await.expect(400).violations();

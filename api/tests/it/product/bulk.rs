@@ -99,8 +99,8 @@ async fn anything_but_an_array_of_ids_is_refused_and_leaves_no_job(
             (json!({"ids": [id]}), vec![" wrong_type"]),
             (json!(id), vec![" wrong_type"]),
             (json!([id, id, id, "sku"]), vec!["[3] invalid_id"]),
-            (json!([id.to_string().to_uppercase(), id, 7, null]), vec!["[2] wrong_type", "[3] wrong_type"]),
-            (json!(["0190A000-0000-7000-8000-000000000000"]), vec!["[0] invalid_id"]),
+            (json!([id, id, 7, null]), vec!["[2] wrong_type", "[3] wrong_type"]),
+            (json!(["0190a000000070008000000000000000"]), vec!["[0] invalid_id"]),
         ] {
             let reply =
                 world.api.put(&world.api.user, &format!("{PATH}/{verb}"), body.clone()).await.expect(400);

@@ -293,11 +293,11 @@ pub fn boolean() -> impl Rule<Out = bool> + Clone {
     })
 }
 
-/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
+/// An identifier: 8-4-4-4-12 hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
 pub fn id() -> impl Rule<Out = Uuid> + Clone {
     custom(Schema::Id, |reader, value| match &value {
         Value::String(text) => parse_id(text).or_else(|| {
-            reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+            reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 hexadecimal digits");
             None
         }),
         other => {
