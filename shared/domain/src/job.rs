@@ -39,6 +39,7 @@ pub mod control;
 pub mod dispatch;
 mod entry;
 pub mod execution;
+pub mod failing;
 pub mod failures;
 pub mod fetching;
 pub mod halving;

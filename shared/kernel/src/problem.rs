@@ -306,6 +306,15 @@ impl Problem {
         self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(sqlstate::is_contention)
     }
 
+    /// Whether it is an error of a record: without that record, the same succeeds.
+    #[must_use]
+    pub fn is_of_a_record(&self) -> bool {
+        match self.cause().and_then(|cause| cause.downcast_ref()) {
+            Some(error) => sqlstate::is_of_a_record(error),
+            None => std::ptr::eq(self.kind(), &raw const INTERNAL),
+        }
+    }
+
     /// Whether it waited for a lock for as long as it may.
     #[must_use]
     pub fn is_locked(&self) -> bool {

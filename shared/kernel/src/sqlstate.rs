@@ -83,6 +83,19 @@ pub fn is_refused_value(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("23") || c.starts_with("22")))
 }
 
+/// Whether the error is one of a record, and not of the statement: without that record, the statement succeeds. Postgres refuses
+/// a value of it ([`is_refused_value`]), or a trigger does (P0); it is too large (54) or damaged (XX); or it cannot be read here.
+#[must_use]
+pub fn is_of_a_record(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(e) if !is_unreachable(error) => {
+            e.code().is_some_and(|c| ["22", "23", "54", "P0", "XX"].iter().any(|class| c.starts_with(class)))
+        }
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::Encode(_) => true,
+        _ => false,
+    }
+}
+
 /// Whether a number came out larger than its column holds (22003).
 #[must_use]
 pub fn is_out_of_range(error: &sqlx::Error) -> bool {

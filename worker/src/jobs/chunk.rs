@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use longshore_domain::job::chunk::{self, Claim, Claimed, Held, MAX_ATTEMPTS};
 use longshore_domain::job::dispatch;
-use longshore_domain::job::execution::{self, Fate};
+use longshore_domain::job::execution::Fate;
+use longshore_domain::job::failing;
 use longshore_domain::job::fetching;
 use longshore_domain::job::name::{parse_chunk_name, queue_of, share_of};
 use longshore_domain::job::suspicion::{self, Verdict};
@@ -133,7 +134,7 @@ async fn work(context: &WorkerContext, claim: &Claim) {
 fn count(context: &WorkerContext, claim: &Claim, executed: &Result<Hold, Fate>, took: Duration) {
     let outcome = match executed {
         Ok(Hold::Kept) => "succeeded",
-        Err(Fate::Retry(_) | Fate::RetryAfter(..) | Fate::Discard(_)) => "failed",
+        Err(Fate::OfItems(_) | Fate::Retry(_) | Fate::RetryAfter(..) | Fate::Discard(_)) => "failed",
         Ok(Hold::Lost) | Err(Fate::Again(_) | Fate::Away(_) | Fate::Snooze(_) | Fate::Pause { .. }) => return,
     };
     if claim.calls_partner {
@@ -239,7 +240,7 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<Hold, F
 async fn bounded(work: impl Future<Output = Result<Hold, Fate>>) -> Result<Hold, Fate> {
     match tokio::time::timeout(LONGEST, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(executed)) => executed,
-        Ok(Err(_)) => Err(Fate::Retry("the execution panicked".to_owned())),
+        Ok(Err(_)) => Err(Fate::OfItems("the execution panicked".to_owned())),
         Err(_) => Err(Fate::Retry(format!("the execution took longer than {} s", LONGEST.as_secs()))),
     }
 }
@@ -258,7 +259,12 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     for _ in 0..RECORD_TRIES {
         let recorded = match &fate {
             Fate::Discard(reason) => give_up(context, claim, reason).await,
-            Fate::Retry(reason) | Fate::RetryAfter(reason, _) if claim.attempts >= MAX_ATTEMPTS => {
+            Fate::OfItems(reason) if !claim.calls_partner && is_divisible(claim) => {
+                failing::find(&context.services, claim, reason, wait_after(claim.attempts)).await
+            }
+            Fate::OfItems(reason) | Fate::Retry(reason) | Fate::RetryAfter(reason, _)
+                if claim.attempts >= MAX_ATTEMPTS =>
+            {
                 give_up(context, claim, reason).await
             }
             Fate::RetryAfter(reason, asked) => {
@@ -273,7 +279,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
                 tracing::info!(reason, until = %until, "a chunk waits");
                 chunk::pause(db, claim.held(), *until, reason).await
             }
-            Fate::Retry(reason) | Fate::Again(reason) => {
+            Fate::OfItems(reason) | Fate::Retry(reason) | Fate::Again(reason) => {
                 tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and will be tried again");
                 chunk::postpone(db, claim.held(), wait_after(claim.attempts), Some(reason)).await
             }
@@ -297,7 +303,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
 
 async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<Hold, Problem> {
     tracing::error!(attempt = claim.attempts, reason, "a chunk failed permanently");
-    execution::give_up(&context.services, claim, reason).await
+    failing::give_up(&context.services, claim, reason).await
 }
 
 fn wait_after(attempts: i32) -> Duration {
@@ -316,7 +322,7 @@ mod tests {
             matches!(hanging, Err(Fate::Retry(reason)) if reason == "the execution took longer than 600 s")
         );
         let panicking = bounded(async { panic!("made to") }).await;
-        assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "the execution panicked"));
+        assert!(matches!(panicking, Err(Fate::OfItems(reason)) if reason == "the execution panicked"));
         assert!(matches!(bounded(async { Ok(Hold::Kept) }).await, Ok(Hold::Kept)));
     }
 

@@ -93,8 +93,8 @@ pub async fn apply(
             change.note_lanes(done.lanes);
             change.note_orders(done.counts);
         }
-        for Refused { position, message } in halved.refused {
-            applied.refused.push((start + position, vec![Violation::new("", "refused", message)]));
+        for Refused { position, code, message } in halved.refused {
+            applied.refused.push((start + position, vec![Violation::new("", code, message)]));
         }
         start += count;
     }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::dispatch;
 use super::entry::to_i32;
+use super::item_error::CHUNK_FAILED;
 use super::kind::{JobKind, JobState, Shop, Unusable};
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
@@ -228,6 +229,10 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
     )
     .fetch_one(&mut *tx)
     .await?;
+    // they are among the items of those chunks
+    sqlx::query!("DELETE FROM job_item_error WHERE job_id = $1 AND code = $2", id.get(), CHUNK_FAILED.0)
+        .execute(&mut *tx)
+        .await?;
     let (new_chunks, refused) = requeue_refused(tx, id, kind).await?;
     let (again, open) =
         (chunks.items + refused, i32::try_from(chunks.chunks).map_err(Problem::internal)? + new_chunks);

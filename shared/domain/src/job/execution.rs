@@ -19,8 +19,7 @@ use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
-use longshore_kernel::services::Services;
-use longshore_kernel::sqlstate::{is_contention, is_unreachable};
+use longshore_kernel::sqlstate::{is_contention, is_of_a_record, is_unreachable};
 
 /// What executing a chunk came to.
 #[derive(Debug, Default)]
@@ -36,6 +35,8 @@ pub struct Outcome {
 pub enum Fate {
     /// It lost a race for locks: run it again at once.
     Again(String),
+    /// One of its items, or several, ended in an error of their own: which ones is found by halving it.
+    OfItems(String),
     /// It failed for a reason that may pass: an attempt is spent, the next one waits longer.
     Retry(String),
     /// The same, after the wait that the failing party requested.
@@ -61,6 +62,8 @@ impl From<sqlx::Error> for Fate {
             Self::Again(error.to_string())
         } else if is_unreachable(&error) {
             Self::Away(error.to_string())
+        } else if is_of_a_record(&error) {
+            Self::OfItems(error.to_string())
         } else {
             Self::Retry(error.to_string())
         }
@@ -73,6 +76,8 @@ impl From<Problem> for Fate {
             Self::Again(problem.to_string())
         } else if problem.is_unavailable() && !problem.is_cancelled() {
             Self::Away(causes(&problem).to_string())
+        } else if problem.is_of_a_record() {
+            Self::OfItems(causes(&problem).to_string())
         } else {
             Self::Retry(problem.to_string())
         }
@@ -105,23 +110,9 @@ pub async fn complete(
     advance(change, claim, count, errors).await
 }
 
-/// Ends a chunk that failed for good: its items count as failed and stay for a retry.
-pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<Hold, Problem> {
-    let mut change = Change::begin(services).await?;
-    if chunk::fail(change.connection(), claim, error).await?.is_lost() {
-        return Ok(Hold::Lost);
-    }
-    let count = Count { failed: claim.item_count, ..Count::default() };
-    if advance(&mut change, claim, count, &[]).await?.is_lost() {
-        return Ok(Hold::Lost);
-    }
-    change.commit().await?;
-    Ok(Hold::Kept)
-}
-
 /// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. The claim
 /// is lost if it was cancelled in the meantime: the caller drops the transaction.
-async fn advance(
+pub(super) async fn advance(
     change: &mut Change<'_>,
     claim: &Claim,
     count: Count,

@@ -1,7 +1,7 @@
-//! Rows that the database itself refuses are found by halving; they do not fail the whole chunk.
+//! Rows that the database itself refuses, or that end in an internal error, are found by halving; they do not fail the whole chunk.
 //!
 //! The validation knows the rules of a row; the database knows more (a unique value that was taken a moment ago, a
-//! reference that has just gone). One such row would roll back the statement with all of its rows. So a refused part is rolled
+//! reference that has just gone), and a stored record may be one that cannot be read. One such row would roll back the statement with all of its rows. So a refused part is rolled
 //! back to its savepoint, halved, and tried again, until only the refused row is left: about twice log₂ n statements for one
 //! bad row in n.
 
@@ -10,14 +10,18 @@ use std::ops::Range;
 
 use sqlx::{Acquire, PgConnection};
 
-use longshore_kernel::sqlstate::{is_refused_value, violated_constraint};
+use super::item_error::INTERNAL;
+use longshore_kernel::cause::causes;
+use longshore_kernel::sqlstate::{is_of_a_record, is_refused_value, violated_constraint};
 
-/// Why the database refused an item: the sentence that the constraint's name is.
+/// Why an item was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Position of the item among those given.
     pub position: usize,
-    /// Why, for people.
+    /// Why, for programs.
+    pub code: &'static str,
+    /// Why, for people: of the database, the sentence that the constraint's name is.
     pub message: String,
 }
 
@@ -62,12 +66,12 @@ pub async fn halve<I, S: Statement<I>>(
                 savepoint.commit().await?;
                 halved.applied.push((part, applied));
             }
-            Err(error) if is_refused_value(&error) => {
+            Err(error) if is_of_a_record(&error) => {
                 savepoint.rollback().await?;
                 if part.len() == 1 && tried.replace(part.start) != Some(part.start) {
                     parts.push(part);
                 } else if part.len() == 1 {
-                    halved.refused.push(Refused { position: part.start, message: sentence(&error) });
+                    halved.refused.push(refused(part.start, &error));
                 } else {
                     let middle = part.start + part.len() / 2;
                     parts.push(middle..part.end);
@@ -80,9 +84,16 @@ pub async fn halve<I, S: Statement<I>>(
     Ok(halved)
 }
 
-fn sentence(error: &sqlx::Error) -> String {
-    match violated_constraint(error) {
-        Some(constraint) => format!("the database refused it: {}", constraint.replace('_', " ")),
-        None => "the database refused it: a value cannot be stored".to_owned(),
-    }
+fn refused(position: usize, error: &sqlx::Error) -> Refused {
+    let (code, message) = match violated_constraint(error) {
+        Some(constraint) => ("refused", format!("the database refused it: {}", constraint.replace('_', " "))),
+        None if is_refused_value(error) => {
+            ("refused", "the database refused it: a value cannot be stored".to_owned())
+        }
+        None => {
+            tracing::error!(position, error = %causes(error), "a row ends in an internal error, and is refused");
+            (INTERNAL.0, INTERNAL.1.to_owned())
+        }
+    };
+    Refused { position, code, message }
 }

@@ -30,6 +30,17 @@ pub struct ItemError {
     pub notice: bool,
 }
 
+/// Code and message of an item that ended in an internal error.
+pub const INTERNAL: (&str, &str) = (
+    "internal",
+    "it ended in an internal error; the log of the worker has the cause, under the id of the job",
+);
+/// Code and message of an item whose chunk failed for good. Its payload is that of the chunk.
+pub const CHUNK_FAILED: (&str, &str) = (
+    "chunk_failed",
+    "it was not executed: the error of the job says why, and a retry of the job executes it again",
+);
+
 /// Characters of a key that are kept.
 const KEY_LENGTH: usize = 255;
 

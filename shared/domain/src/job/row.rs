@@ -47,8 +47,7 @@ impl<'c, R> ReadRows<'c, R> {
         let (key_member, repeated) = key_of(claim);
         for (position, (remarks, body)) in stored.iter().enumerate() {
             let value = value(remarks, body);
-            let key = value.as_ref().ok().and_then(|value| value.get(key_member)?.as_str());
-            let key = key.or(remarks.item.as_deref()).map(str::to_owned);
+            let key = key(key_member, &value, remarks);
             let row = match value {
                 Ok(_) if doubled.contains(&position) => {
                     Err((repeated, format!("an earlier row of this sync has the same {key_member}")))
@@ -101,6 +100,28 @@ impl<'c, R> ReadRows<'c, R> {
         }
         Outcome { count, errors }
     }
+}
+
+/// All rows of a chunk, refused for one reason.
+pub(super) fn all_refused(
+    claim: &Claim,
+    code: &'static str,
+    message: &str,
+) -> Result<Vec<ItemError>, Unreadable> {
+    let (form, (key_member, _)) = (Form::of(claim), key_of(claim));
+    let rows = payload::unpack_rows(&claim.payload)?.into_iter().map(|entry| form.read(entry));
+    let refused = rows.enumerate().map(|(position, (remarks, body))| {
+        let value = value(&remarks, &body);
+        let key = key(key_member, &value, &remarks);
+        error(claim, position, &body, key, (code, message.to_owned()))
+    });
+    Ok(refused.collect())
+}
+
+/// What a row calls itself.
+fn key(member: &str, value: &Result<Value, Refusal>, remarks: &Remarks) -> Option<String> {
+    let key = value.as_ref().ok().and_then(|value| value.get(member)?.as_str());
+    key.or(remarks.item.as_deref()).map(str::to_owned)
 }
 
 /// The member that identifies a row, and the code of one that an earlier row of the job is the same as.

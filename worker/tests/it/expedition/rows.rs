@@ -278,6 +278,25 @@ async fn a_day_before_the_first_year_is_refused(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_of_an_order_that_cannot_be_read_is_refused_alone(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 1).await;
+    let mut rows: Vec<Value> = (0..11).map(|n| row(&place, &format!("R{n}"))).collect();
+    assert_eq!(import(&place, json!({"send": false}), &rows[..6]).await, [6, 0, 0]);
+    // as an earlier version stored the end of the year 9999
+    place
+        .world
+        .execute("UPDATE expedition_detail SET eshop_order_date = '10000-01-01' WHERE order_number = 'R3'")
+        .await;
+    for row in &mut rows {
+        row["note"] = json!("again");
+    }
+    assert_eq!(import(&place, json!({"send": false}), &rows).await, [10, 0, 1]);
+    assert_eq!(refused(&place).await, named(&[("R3", "internal")]));
+    place.world.execute("UPDATE expedition_detail SET eshop_order_date = NULL").await;
+    assert_eq!(import(&place, json!({"send": false}), &rows).await, [1, 10, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_order_of_the_last_moment_is_imported_and_changed_again(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -1,6 +1,6 @@
 use longshore_domain::job::chunk::{self, Claimed, Count};
 use longshore_domain::job::kind::JobKind::ProductDeactivate;
-use longshore_domain::job::{control, execution};
+use longshore_domain::job::{control, execution, failing};
 use longshore_domain::partner::push::Push::Stocks;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
@@ -74,11 +74,69 @@ async fn a_retry_runs_a_chunk_that_failed_permanently(_: PgPoolOptions, options:
     let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
         panic!("it is due");
     };
-    let _ = execution::give_up(&world.services, &claim, "broken").await.unwrap();
+    let _ = failing::give_up(&world.services, &claim, "broken").await.unwrap();
     assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 2]));
+    assert_eq!(world.errors(job).await, [0, 1].map(|n| format!("{n} {} chunk_failed", ids[n])));
     control::retry(&world.services, &world.context, job).await.unwrap();
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!(world.errors(job).await, [""; 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_that_failed_permanently_lists_its_rows_and_holds_up_no_later_job(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.products(3).await;
+    let row = |sku: &str, quantity: u32| format!(r#"{{"productSku":"{sku}","quantity":{quantity}}}"#);
+    let job = world.sync(Stocks, [row("P0", 5), "no row".to_owned(), row("P1", 6)]).await;
+    let next = world.sync(Stocks, [row("P2", 7)]).await;
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
+        panic!("it is due");
+    };
+    let _ = failing::give_up(&world.services, &claim, "broken").await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(next).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 3]));
+    assert_eq!(world.errors(job).await, ["0 P0 chunk_failed", "1 chunk_failed", "2 P1 chunk_failed"]);
+    assert!(world.error_lines(job).await.iter().all(Option::is_some));
+    // each row is executed once, and has the error that it deserves
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 1]));
+    assert_eq!(world.errors(job).await, ["1 malformed_row"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn only_the_item_that_ends_in_an_internal_error_fails_of_a_thousand(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1_000).await;
+    world
+        .execute(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN RAISE EXCEPTION 'made to'; END $$;
+             CREATE TRIGGER fail BEFORE UPDATE ON product FOR EACH ROW WHEN (OLD.product_sku = 'P637')
+             EXECUTE FUNCTION fail()",
+        )
+        .await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    loop {
+        world.execute("UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'").await;
+        if world.drain().await == 0 {
+            break;
+        }
+    }
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [999, 0, 1]));
+    assert_eq!(world.errors(job).await, [format!("637 {} internal", ids[637])]);
+    world.execute("DROP TRIGGER fail ON product").await;
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1_000, 0, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

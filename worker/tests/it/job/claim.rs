@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use longshore_domain::job::chunk::{self, Claim, Claimed, Count};
-use longshore_domain::job::execution;
 use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::job::{execution, failing};
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::JobId;
@@ -96,7 +96,7 @@ async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: 
     let count = Count { changed: 2, ..Count::default() };
     assert_eq!(execution::complete(&mut change, &stale, count, &[]).await.unwrap(), Hold::Lost);
     drop(change);
-    assert_eq!(execution::give_up(&world.services, &stale, "late").await.unwrap(), Hold::Lost);
+    assert_eq!(failing::give_up(&world.services, &stale, "late").await.unwrap(), Hold::Lost);
     let postponed = chunk::postpone(&world.services.db.main, stale.held(), Duration::ZERO, None).await;
     assert_eq!(postponed.unwrap(), Hold::Lost);
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));

@@ -36,7 +36,7 @@ async fn one_row_of_100000_that_only_the_database_refuses_is_found_in_few_statem
     let halved = halve(&mut tx, &numbers, &statement).await.unwrap();
     tx.commit().await.unwrap();
     let message = "the database refused it: nobody is number six".to_owned();
-    assert_eq!(halved.refused, [Refused { position: 61_803, message }]);
+    assert_eq!(halved.refused, [Refused { position: 61_803, code: "refused", message }]);
     assert_eq!(halved.applied.iter().map(|(_, rows)| rows).sum::<u64>(), 99_999);
     assert_eq!(world.count("SELECT count(DISTINCT n) FROM numbers").await, 99_999);
     // the whole, both halves of each refused part, seventeen times, and the refused row a second time

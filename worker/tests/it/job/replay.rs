@@ -2,7 +2,7 @@
 
 use longshore_domain::job::chunk::{self as claims, Claimed};
 use longshore_domain::job::control;
-use longshore_domain::job::execution;
+use longshore_domain::job::failing;
 use longshore_domain::job::walking;
 use longshore_domain::webhook::delivery::replay::{self, Count, Replay};
 use longshore_kernel::change::Change;
@@ -110,7 +110,7 @@ async fn a_replay_ends_however_many_of_its_webhooks_fail(_: PgPoolOptions, optio
         else {
             panic!("chunk {number} is due");
         };
-        assert_eq!(execution::give_up(&world.services, &claim, "no").await.unwrap(), Hold::Kept);
+        assert_eq!(failing::give_up(&world.services, &claim, "no").await.unwrap(), Hold::Kept);
     }
     assert_eq!(shown(&world, job).await, ("failed".to_owned(), [3, 1, 0, 2], [0, 1]));
 }

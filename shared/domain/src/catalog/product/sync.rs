@@ -72,7 +72,7 @@ pub async fn apply(
             .extend(refused.into_iter().map(|(position, violations)| (part.start + position, violations)));
     }
     for refused in halved.refused {
-        applied.refused.push((refused.position, vec![violation("", "refused", &refused.message)]));
+        applied.refused.push((refused.position, vec![violation("", refused.code, &refused.message)]));
     }
     Ok(applied)
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::job::halving::{Statement, halve};
+use crate::job::halving::{Refused, Statement, halve};
 use crate::job::mark::Beside;
 use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::{Change, Recorded};
@@ -65,8 +65,8 @@ pub enum Refusal {
     UnknownProduct,
     /// The product is virtual or a bundle: it has no stock (`docs/reference/products.md#types`).
     NotStocked,
-    /// The database refused it, for this reason.
-    ByDatabase(String),
+    /// It was found by halving.
+    Found(Refused),
 }
 
 impl Refusal {
@@ -78,7 +78,7 @@ impl Refusal {
                 ("productSku", "unknown_product", "belongs to no product of the organisation")
             }
             Self::NotStocked => ("productSku", "not_stocked", "belongs to a product that has no stock"),
-            Self::ByDatabase(message) => ("", "refused", message.as_str()),
+            Self::Found(refused) => ("", refused.code, refused.message.as_str()),
         };
         Violation::new(path, code, message)
     }
@@ -111,8 +111,8 @@ pub async fn apply(
             .refused
             .extend(refused.into_iter().map(|(position, refusal)| (part.start + position, refusal)));
     }
-    let by_database = halved.refused.into_iter().map(|r| (r.position, Refusal::ByDatabase(r.message)));
-    applied.refused.extend(by_database);
+    let found = halved.refused.into_iter().map(|refused| (refused.position, Refusal::Found(refused)));
+    applied.refused.extend(found);
     Ok(applied)
 }
 
