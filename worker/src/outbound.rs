@@ -8,14 +8,18 @@
 //! - redirects are not followed and proxies of the environment are not used, since both lead to other addresses;
 //! - connecting has a time-out, and the whole call, to the last byte that is read, has a deadline;
 //! - the number of bytes read of an answer is limited; a longer one ends with its connection;
-//! - the bytes before the body of an answer have a [budget] per connection, so an answer that never begins ends the call and its
-//!   connection.
+//! - the bytes before the body of an answer have a [budget](traffic) per connection, so an answer that never begins ends the call and
+//!   its connection.
+//!
+//! The status decides what became of a call. A [head] that breaks the grammar is read as far as it can be; one that cannot be read,
+//! breaks off or never ends still leaves its status, and the [fault](Reply::fault) beside it.
 //!
 //! [`CallError::Local`] reports that this machine has no room for another connection; other errors come from the destination.
 
-mod budget;
+mod head;
 mod local;
 mod resolve;
+mod traffic;
 mod transport;
 
 use std::error::Error as StdError;
@@ -27,13 +31,15 @@ use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::capture_connection;
 use longshore_kernel::address::Guard;
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::trace;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use self::budget::{BEFORE_BODY, Budget, Flooded};
 use self::resolve::Forbidden;
+use self::traffic::{BEFORE_BODY, Flooded, Traffic};
 use self::transport::{Http, NoConnection};
 
 /// Characters of an error that are kept.
@@ -77,11 +83,11 @@ pub struct Call {
 pub struct Reply {
     /// Its status.
     pub status: StatusCode,
-    /// Its headers.
+    /// Its headers; none if its head cannot be read.
     pub headers: HeaderMap,
     /// The part of its body that was read.
     pub body: Vec<u8>,
-    /// The error that cut the body short; a body beyond `answer_bytes` is no error.
+    /// The error that cut the head or the body short; a body beyond `answer_bytes` is no error.
     pub fault: Option<CallError>,
 }
 
@@ -131,13 +137,10 @@ impl Client {
     /// Makes one call.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let (deadline, limit) = (call.deadline, call.answer_bytes);
-        let end = tokio::time::Instant::now() + deadline;
-        let Answer { head, mut body } = match tokio::time::timeout_at(end, self.answer_to(call)).await {
-            Ok(answered) => answered?,
-            Err(_) => return Err(CallError::Timeout(deadline)),
-        };
+        let end = Instant::now() + deadline;
+        let Answer { status, headers, mut body } = self.answer_to(call, end).await?;
         let mut read = Vec::new();
-        let reading = tokio::time::timeout_at(end, async {
+        let reading = timeout_at(end, async {
             let mut waits = 0;
             while read.len() < limit {
                 let piece = if let Some(piece) = body.next().now_or_never() {
@@ -159,20 +162,18 @@ impl Client {
             Ok(Err(error)) => Some(error),
             Err(_) => Some(CallError::Timeout(deadline)),
         };
-        Ok(Reply { status: head.status, headers: head.headers, body: read, fault })
+        Ok(Reply { status, headers, body: read, fault })
     }
 
     /// Makes one call whose answer's body, of any length, is read piece by piece. The deadline applies to the
     /// beginning of the answer and to each piece; `answer_bytes` has no effect.
     pub async fn open(&self, call: Call) -> Result<Opened, CallError> {
         let patience = call.deadline;
-        match tokio::time::timeout(patience, self.answer_to(call)).await {
-            Ok(answered) => answered.map(|answer| Opened { answer, patience }),
-            Err(_) => Err(CallError::Timeout(patience)),
-        }
+        let answer = self.answer_to(call, Instant::now() + patience).await?;
+        Ok(Opened { answer, patience })
     }
 
-    async fn answer_to(&self, call: Call) -> Result<Answer, CallError> {
+    async fn answer_to(&self, call: Call, end: Instant) -> Result<Answer, CallError> {
         // a name passes the resolver, which applies the guard; a literal address does not
         if !self.guard.permits_url(&call.url) {
             return Err(CallError::Forbidden);
@@ -190,32 +191,50 @@ impl Client {
         if let Some(trace) = trace::current().and_then(|trace| HeaderValue::try_from(trace).ok()) {
             request.headers_mut().insert(trace::TRACEPARENT, trace);
         }
-        let response = self.http.request(request).await.map_err(|error| classify(&error))?;
-        let (mut head, body) = response.into_parts();
-        let budget = head.extensions.remove::<Budget>().unwrap_or_default();
-        budget.renew();
-        Ok(Answer { head, body: Body { body, budget } })
+        let connection = capture_connection(&mut request);
+        let error = match timeout_at(end, self.http.request(request)).await {
+            Ok(Ok(response)) => {
+                let (mut head, body) = response.into_parts();
+                let traffic = head.extensions.remove::<Traffic>().unwrap_or_default();
+                traffic.renew();
+                let body = Body { body: Ok(body), traffic };
+                return Ok(Answer { status: head.status, headers: head.headers, body });
+            }
+            Ok(Err(error)) => classify(&error),
+            Err(_) => CallError::Timeout(call.deadline),
+        };
+        let traffic = Traffic::of(&connection).unwrap_or_default();
+        match traffic.status() {
+            Some(status) => {
+                Ok(Answer { status, headers: HeaderMap::new(), body: Body { body: Err(error), traffic } })
+            }
+            None => Err(error),
+        }
     }
 }
 
-/// An answer whose head has arrived.
+/// An answer whose status has arrived.
 #[derive(Debug)]
 struct Answer {
-    head: http::response::Parts,
+    status: StatusCode,
+    /// None if the head cannot be read.
+    headers: HeaderMap,
     body: Body,
 }
 
 /// The part of an answer after its head.
 #[derive(Debug)]
 struct Body {
-    body: Incoming,
-    budget: Budget,
+    /// What is wrong with its head where that cannot be read.
+    body: Result<Incoming, CallError>,
+    traffic: Traffic,
 }
 
 impl Body {
     async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
-        while let Some(frame) = self.body.frame().await {
-            self.budget.renew();
+        let body = self.body.as_mut().map_err(|fault| fault.clone())?;
+        while let Some(frame) = body.frame().await {
+            self.traffic.renew();
             // other frames are trailers, which are not used
             if let Ok(piece) = frame.map_err(|error| classify(&error))?.into_data() {
                 return Ok(Some(piece));
@@ -236,13 +255,13 @@ impl Opened {
     /// Its status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.answer.head.status
+        self.answer.status
     }
 
     /// Its headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
-        &self.answer.head.headers
+        &self.answer.headers
     }
 
     /// The next piece of its body; `None` at its end.

@@ -1,4 +1,4 @@
-//! Connections of the client: resolved and checked names, a time-out, TLS, and a budget of bytes for each.
+//! Connections of the client: resolved and checked names, a time-out, TLS, and what comes over each is followed.
 //!
 //! `reqwest`, which the rest of the project uses, has no layer between a connection and its reader, so this
 //! builds on the client underneath it.
@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower::{BoxError, Service, ServiceExt as _};
 
-use super::budget::Budgeted;
+use super::head::LINES;
 use super::resolve::GuardedResolver;
+use super::traffic::{BEFORE_BODY, Followed, PIECE};
 
 /// How long connecting may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,14 +33,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Idle connections per host.
 const IDLE_PER_HOST: usize = 256;
 
-/// Bytes of an answer that are read before they are consumed, less than the budget. With HTTP/2 they are
-/// bounded by these windows, for one stream and for a whole connection.
-const READ_AHEAD: usize = 128 * 1024;
+/// Bytes of a head that the client can hold: more than the budget, which is thus what ends it.
+const HEAD_BUFFER: usize = BEFORE_BODY + PIECE;
+
+/// With HTTP/2, bytes of an answer that are read before they are consumed, less than the budget: for one stream and for a whole
+/// connection.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 128 * 1024;
 
-/// Maximum size of the head of an answer by HTTP/2.
-const HEAD: u32 = 64 * 1024;
+/// Maximum size of the head of an answer by HTTP/2, decompressed.
+const HEAD: u32 = 256 * 1024;
 
 /// There was no connection in time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -66,7 +69,11 @@ pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
         .timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(IDLE_PER_HOST)
-        .http1_max_buf_size(READ_AHEAD)
+        .http1_max_buf_size(HEAD_BUFFER)
+        .http1_max_headers(LINES)
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
+        .http1_allow_spaces_after_header_name_in_responses(true)
+        .http1_ignore_invalid_headers_in_responses(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_header_list_size(HEAD)
@@ -83,7 +90,7 @@ pub(super) struct Connector {
 type Secured = <HttpsConnector<HttpConnector<GuardedResolver>> as Service<Uri>>::Response;
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Budgeted<TokioIo<Secured>>>;
+    type Response = TokioIo<Followed<TokioIo<Secured>>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -95,7 +102,7 @@ impl Service<Uri> for Connector {
         let connecting = self.https.clone().oneshot(to);
         Box::pin(async move {
             match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
-                Ok(connected) => Ok(TokioIo::new(Budgeted::new(TokioIo::new(connected?)))),
+                Ok(connected) => Ok(TokioIo::new(Followed::new(TokioIo::new(connected?)))),
                 Err(_) => Err(NoConnection.into()),
             }
         })

@@ -223,13 +223,132 @@ async fn each_answer_on_a_kept_connection_has_the_whole_budget() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_ends_the_call() {
+async fn a_head_without_end_ends_the_call_and_leaves_its_status() {
     let (url, sending) = flooding(b"HTTP/1.1 200 OK\r\nx: ", b"xxxxxxxxxxxxxxxx").await;
     let started = Instant::now();
-    let error = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await.unwrap_err();
-    assert!(matches!(error, CallError::Broken(_) | CallError::Flooded), "{error:?}");
+    let reply = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.fault), (200, Some(CallError::Flooded)));
     assert!(started.elapsed() < LONG / 3);
     assert!(tokio::time::timeout(LONG, sending).await.unwrap().unwrap() < IN_SOCKETS);
+}
+
+/// A destination that answers every request of a connection with these bytes, and closes it then if `closes`.
+async fn answering(bytes: Vec<u8>, closes: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let bytes = bytes.clone();
+            tokio::spawn(async move {
+                while stream.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0)
+                    && stream.write_all(&bytes).await.is_ok()
+                    && !closes
+                {}
+            });
+        }
+    });
+    url
+}
+
+/// An answer with these lines among its fields, and a body.
+fn with_fields(fields: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nx-before: 1\r\n{fields}content-length: 6\r\nx-after: 2\r\n\r\n\r\n{{}}\0\r")
+        .into_bytes()
+}
+
+#[tokio::test]
+async fn a_head_that_breaks_the_grammar_is_read_as_browsers_read_it() {
+    let many = |lines: usize| "x-many: of these\r\n".repeat(lines);
+    let long = |kib: usize| format!("x-long: {}\r\n", "x".repeat(kib * 1024));
+    for (fields, field) in [
+        ("x-odd: folded\r\n over two lines\r\n", Some("folded over two lines")),
+        ("x-odd: folded\n\t\tover two lines\n", Some("folded over two lines")),
+        ("x-odd:\r\n begins on the second\r\n", Some("begins on the second")),
+        ("x-odd: \x01and\x7f\r\n", Some("?and?")),
+        ("x-odd: nothing\0\r\n", Some("nothing?")),
+        ("x-odd: a carriage\rreturn\r\n", Some("a carriage return")),
+        ("x-odd : blank\r\n", Some("blank")),
+        ("x-odd\t : blank\r\n", Some("blank")),
+        ("x-odd: line feeds alone\n", Some("line feeds alone")),
+        ("no colon\r\nx-odd: next\r\n", Some("next")),
+        ("nocolon\r\nx-odd: next\r\n", Some("next")),
+        (": no name\r\nx-odd: next\r\n", Some("next")),
+        ("n\u{e4}me: 1\r\nx-odd: next\r\n", Some("next")),
+        ("na\0me: 1\r\nx-odd: next\r\n", Some("next")),
+        (" begins with a blank\r\nx-odd: next\r\n", Some("next")),
+        ("\x01\r\nx-odd: next\r\n", Some("next")),
+        (many(101).as_str(), None),
+        (many(900).as_str(), None),
+        (long(100).as_str(), None),
+        (long(250).as_str(), None),
+    ] {
+        let url = answering(with_fields(fields), false).await;
+        let client = client(&["127.0.0.0/8"]);
+        // the second answer comes over the same connection
+        for _ in 0..2 {
+            let reply = client.call(call(&url, LONG)).await.unwrap();
+            let named = |name| reply.headers.get(name).map(|value| value.to_str().unwrap());
+            assert_eq!((reply.status.as_u16(), reply.fault.as_ref()), (200, None), "{fields:.80?}");
+            assert_eq!(named("x-odd"), field, "{fields:.80?}");
+            assert_eq!((named("x-before"), named("x-after")), (Some("1"), Some("2")), "{fields:.80?}");
+            assert_eq!(reply.body, b"\r\n{}\0\r", "{fields:.80?}");
+        }
+        let opened = client.open(call(&url, LONG)).await.unwrap();
+        assert_eq!(opened.status(), 200, "{fields:.80?}");
+    }
+}
+
+#[tokio::test]
+async fn lines_without_end_are_left_out_and_the_body_is_read() {
+    let mut answer = with_fields("");
+    let at = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    answer.splice(at..at, "\r\na: b".repeat(30_000).into_bytes());
+    let reply = client(&["127.0.0.0/8"]).call(call(&answering(answer, false).await, LONG)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.body.as_slice(), reply.fault), (200, &b"\r\n{}\0\r"[..], None));
+}
+
+#[tokio::test]
+async fn a_status_line_with_control_characters_or_without_a_reason_is_read() {
+    for line in [
+        "HTTP/1.1 202 O\0K\x1b",
+        "HTTP/1.1 202",
+        "HTTP/1.1 202 ",
+        "HTTP/1.0 202 \u{fc}",
+        "HTTP/1.1 103 Early\r\na b\r\n\r\nHTTP/1.1 202 OK",
+    ] {
+        let url = answering(format!("{line}\r\ncontent-length: 0\r\n\r\n").into_bytes(), true).await;
+        let reply = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), reply.fault), (202, None), "{line:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_cannot_be_read_leaves_its_status_and_a_fault() {
+    for head in [
+        "HTTP/1.1 201 Created\r\ncontent-length: many\r\n\r\n{}",
+        "HTTP/1.1 201 Created\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+        "HTTP/1.0 201 Created\r\ntransfer-encoding: chunked\r\n\r\n{}",
+        "HTTP/1.1 201 Created\r\ncontent-le",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\n",
+    ] {
+        let url = answering(head.into(), true).await;
+        let client = client(&["127.0.0.0/8"]);
+        let reply = client.call(call(&url, LONG)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), reply.body.len()), (201, 0), "{head:?}");
+        assert!(matches!(reply.fault, Some(CallError::Broken(_))), "{head:?}: {:?}", reply.fault);
+        let mut opened = client.open(call(&url, LONG)).await.unwrap();
+        assert_eq!(opened.status(), 201, "{head:?}");
+        assert!(opened.next().await.is_err(), "{head:?}");
+    }
+    let url = answering(b"HTTP/1.1 201 Created\r\nserver: gone\r\n".to_vec(), false).await;
+    let reply = client(&["127.0.0.0/8"]).call(call(&url, SHORT)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.fault), (201, Some(CallError::Timeout(SHORT))));
+    for nothing in
+        ["", "HTTP/1.1 20", "HTTP/1.1 100 Continue\r\n\r\n", "SSH-2.0-OpenSSH_9.6\r\n", "<html>\r\n"]
+    {
+        let answer = client(&["127.0.0.0/8"]).call(call(&answering(nothing.into(), true).await, LONG)).await;
+        assert!(matches!(answer, Err(CallError::Broken(_))), "{nothing:?}: {answer:?}");
+    }
 }
 
 #[tokio::test]
