@@ -298,7 +298,7 @@ fn attempts() -> Said {
             ("number", "The number of the attempt in the delivery, from 1."),
             ("durationMs", "Duration in milliseconds."),
             ("status", "HTTP status of the response, if there was one."),
-            ("error", "Why there was no response, or why the response is a failure."),
+            ("error", "Why there was no response, or why the response is a failure. Of a success, what could not be read of its headers or body."),
             ("response", "The first 2 KiB of the response."),
             (
                 "headers",

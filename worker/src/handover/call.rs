@@ -129,10 +129,6 @@ impl Target {
 
     fn meaning(&self, due: &Due, answer: &Result<Reply, CallError>) -> Answer {
         let reply = match answer {
-            // an answer that breaks off says nothing: the call is made again, which is safe, and nothing is taken back by it
-            Ok(Reply { fault: Some(fault), .. }) => {
-                return failed(due, &fault.to_string(), false, None, None);
-            }
             Ok(reply) => reply,
             Err(CallError::Local(why)) => {
                 tracing::warn!(error = why, "this machine has no resources for another call of a warehouse");
@@ -140,10 +136,20 @@ impl Target {
             }
             Err(error) => return failed(due, &error.to_string(), false, None, None),
         };
+        if let Some(fault) = &reply.fault {
+            tracing::debug!(
+                expedition.id = %due.expedition, wms.id = %self.lease.wms, status = reply.status.as_u16(), error = %fault,
+                "an answer of a warehouse could not be read to its end"
+            );
+        }
         match (due.ask, reply.status.as_u16()) {
             (Ask::Take, 200 | 201 | 202 | 204) => Answer::Taken(internal_id(&json_of(reply))),
             // it has this number
             (Ask::Take, 409) => Answer::Taken(None),
+            // its reasons are to be shown, and did not come: the call is made again, which is safe
+            (Ask::Take, 422) if let Some(fault) = &reply.fault => {
+                failed(due, &format!("answered 422, but {fault}"), false, None, None)
+            }
             (Ask::Take, 422) => Answer::Refused(refusal::errors(&json_of(reply), &excerpt(&reply.body))),
             (Ask::Take, 410) => Answer::Refused(refusal::out_of_date()),
             (Ask::GiveBack, 200 | 204 | 404 | 410) => Answer::GivenBack,

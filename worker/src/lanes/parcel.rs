@@ -178,12 +178,12 @@ impl Target {
             if let Some(status) = verdict.status {
                 trace::note(&span, "http.response.status_code", i64::from(status));
             }
-            if let Some(error) = &verdict.error {
+            if let Some(error) = verdict.error.as_ref().filter(|_| !verdict.is_delivered) {
                 trace::fail(&span, error.clone());
             }
         }
         let mut hold = None;
-        let end = if verdict.error.is_none() {
+        let end = if verdict.is_delivered {
             End::Delivered
         } else {
             let asked = answer.as_ref().ok().and_then(|reply| {
@@ -285,8 +285,10 @@ impl Target {
 
 /// The meaning of an answer.
 struct Verdict {
+    /// The destination accepted the delivery: its status says so, whatever became of the rest of its answer.
+    is_delivered: bool,
     status: Option<u16>,
-    /// Absent if the destination accepted the delivery.
+    /// Why the destination did not accept the delivery, and what could not be read of its answer.
     error: Option<String>,
     response: Option<String>,
     /// Headers of an answer that is a failure.
@@ -299,12 +301,13 @@ impl Verdict {
             Ok(reply) => reply,
             Err(error) => {
                 let error = Some(storable(&error.to_string()));
-                return Self { status: None, error, response: None, headers: None };
+                return Self { is_delivered: false, status: None, error, response: None, headers: None };
             }
         };
+        let is_delivered = reply.status.is_success();
         let error = match &reply.fault {
             Some(fault) => Some(storable(&fault.to_string())),
-            None if reply.status.is_success() => None,
+            None if is_delivered => None,
             None if reply.status.is_redirection() && reply.headers.contains_key(LOCATION) => {
                 Some("redirects are not followed".to_owned())
             }
@@ -312,8 +315,8 @@ impl Verdict {
         };
         let response = (!reply.body.is_empty()).then(|| kept(&reply.body));
         // of a success they say nothing, and would be most of what is stored
-        let headers = error.is_some().then(|| kept_headers(&reply.headers)).filter(|kept| !kept.is_empty());
-        Self { status: Some(reply.status.as_u16()), error, response, headers }
+        let headers = (!is_delivered).then(|| kept_headers(&reply.headers)).filter(|kept| !kept.is_empty());
+        Self { is_delivered, status: Some(reply.status.as_u16()), error, response, headers }
     }
 }
 

@@ -6,7 +6,7 @@ use longshore_testkit::wms::{Mischief, On, Stage};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::support::{Depot, SEND};
+use super::support::{Depot, ROLLBACK, SEND};
 use crate::expedition::support::id;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -138,13 +138,16 @@ async fn an_answer_of_another_form_decides_by_its_status(_: PgPoolOptions, optio
         let order = depot.send(&n.to_string()).await;
         depot.system.misbehave(On::Any, fault.clone());
         depot.drain().await;
-        let (status, state) = depot.state(order).await;
-        assert_eq!(status, "awaiting_processing");
-        assert!(matches!(state.as_deref(), Some("accepted" | "sending")), "{fault:?}: {state:?}");
-        depot.time_passes().await;
-        depot.drain().await;
         depot.must_be(order, "awaiting_processing", Some("accepted")).await;
+        assert_eq!(depot.entry(order).unwrap().taken, vec![1], "{fault:?}");
     }
+    // it gives an order back by its status, too
+    let order = depot.send("A-1").await;
+    depot.drain().await;
+    depot.system.misbehave(On::Order(order.get()), Mischief::Short);
+    depot.command(order, &ROLLBACK).await.unwrap();
+    depot.drain().await;
+    depot.must_be(order, "on_hold", Some("withdrawn")).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -8,7 +8,7 @@ use longshore_domain::webhook::delivery::search;
 use longshore_domain::webhook::health::{self, exhausted};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::EventId;
-use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::receiver::{Answer, Document, Receiver};
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -202,13 +202,14 @@ async fn a_destination_that_hangs_or_drips_is_cut_off_at_the_deadline(
     let mut world = World::new(&options).await;
     assert_eq!(world.worker.deadline, Duration::from_secs(15), "docs/reference/deliveries.md#attempts");
     world.worker.deadline = Duration::from_millis(500);
-    for (path, answer, status) in [("/hang", Answer::Hang, Value::Null), ("/drip", Answer::Drip, json!(200))]
+    for (path, answer, status, attempts) in
+        [("/hang", Answer::Hang, Value::Null, ATTEMPTS), ("/drip", Answer::Drip, json!(200), ENDED_ATTEMPTS)]
     {
         let hook = world.hook(path, json!({})).await;
         world.receiver.answer(path, answer);
         world.events(&hook, 1).await;
         world.drain(&hook).await;
-        let attempts = world.value(ATTEMPTS, &hook).await;
+        let attempts = world.value(attempts, &hook).await;
         assert_eq!(attempts[0]["error"], "no complete response within 0.5 s", "{path}");
         assert_eq!(attempts[0]["status"], status, "{path}");
         assert!(attempts[0]["durationMs"].as_u64().unwrap() >= 500, "{path}: {attempts}");
@@ -247,7 +248,30 @@ async fn the_headers_of_an_answer_are_kept_if_it_is_a_failure(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_answer_that_breaks_off_and_a_port_without_a_listener_are_failures(
+async fn a_success_that_cannot_be_read_to_its_end_is_delivered_with_a_remark(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    world.worker.deadline = Duration::from_millis(500);
+    let beginning = Document { body: "{}".into(), cut_after: Some(1), hangs: true, ..Document::default() };
+    for (path, answer) in
+        [("/short", Answer::Short), ("/drip", Answer::Drip), ("/hangs", Answer::Document(beginning))]
+    {
+        let hook = world.hook(path, json!({})).await;
+        world.receiver.answer(path, answer);
+        world.events(&hook, 1).await;
+        world.drain(&hook).await;
+        assert_eq!(world.ended(&hook, "delivered").await, 1, "{path}");
+        let attempts = world.value(ENDED_ATTEMPTS, &hook).await;
+        assert!(attempts[0]["error"].is_string(), "{path}: {attempts}");
+        assert_eq!((&attempts[0]["status"], attempts[0].get("headers")), (&json!(200), None), "{path}");
+        assert_eq!(world.receiver.receipts_at(path).len(), 1, "{path}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_connection_that_is_cut_and_a_port_without_a_listener_are_failures(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -256,8 +280,7 @@ async fn an_answer_that_breaks_off_and_a_port_without_a_listener_are_failures(
     let url = gone.url("/");
     drop(gone);
     let refused = world.hook_at(&url, "/", json!({})).await;
-    for hook in [world.hook("/short", json!({})).await, world.hook("/cut", json!({})).await, refused] {
-        world.receiver.answer("/short", Answer::Short);
+    for hook in [world.hook("/cut", json!({})).await, refused] {
         world.receiver.answer("/cut", Answer::Cut);
         world.events(&hook, 1).await;
         world.drain(&hook).await;

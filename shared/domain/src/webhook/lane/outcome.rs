@@ -24,7 +24,7 @@ pub struct Attempt {
     pub duration_ms: u64,
     /// Status of the answer, where one came.
     pub status: Option<u16>,
-    /// Why there was none, or why it does not count.
+    /// Why there was none, why it does not count, or what could not be read of one that counts.
     pub error: Option<String>,
     /// The beginning of the answer's body; without U+0000, which Postgres does not hold.
     pub response: Option<String>,
