@@ -14,6 +14,9 @@
 //! The status decides what became of a call. A [head] that breaks the grammar is read as far as it can be; one that cannot be read,
 //! breaks off or never ends still leaves its status, and the [fault](Reply::fault) beside it.
 //!
+//! Connections are kept, and the other side may close one while a request is on its way. The request is then sent once more, on a new
+//! connection. It may have arrived, so only calls are made here that may be repeated.
+//!
 //! [`CallError::Local`] reports that this machine has no room for another connection; other errors come from the destination.
 
 mod head;
@@ -40,7 +43,7 @@ use url::Url;
 
 use self::resolve::Forbidden;
 use self::traffic::{BEFORE_BODY, Flooded, Traffic};
-use self::transport::{Http, NoConnection};
+use self::transport::{Clients, Http, NoConnection};
 
 /// Characters of an error that are kept.
 const ERROR_LENGTH: usize = 300;
@@ -56,7 +59,7 @@ const AGENT: &str = concat!("longshore/", env!("CARGO_PKG_VERSION"));
 /// The client; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: Http,
+    clients: Clients,
     guard: Guard,
     allow_http: bool,
 }
@@ -130,8 +133,8 @@ impl Client {
         // an error means that a provider is already installed
         let _ = rustls::crypto::ring::default_provider().install_default();
         let guard = Guard::new(&settings.webhook_allow_subnets);
-        let http = transport::open(guard.clone())?;
-        Ok(Self { http, guard, allow_http: settings.webhook_allow_http })
+        let clients = transport::open(guard.clone())?;
+        Ok(Self { clients, guard, allow_http: settings.webhook_allow_http })
     }
 
     /// Makes one call.
@@ -191,26 +194,42 @@ impl Client {
         if let Some(trace) = trace::current().and_then(|trace| HeaderValue::try_from(trace).ok()) {
             request.headers_mut().insert(trace::TRACEPARENT, trace);
         }
-        let connection = capture_connection(&mut request);
-        let error = match timeout_at(end, self.http.request(request)).await {
-            Ok(Ok(response)) => {
-                let (mut head, body) = response.into_parts();
-                let traffic = head.extensions.remove::<Traffic>().unwrap_or_default();
-                traffic.renew();
-                let body = Body { body: Ok(body), traffic };
-                return Ok(Answer { status: head.status, headers: head.headers, body });
+        let deadline = call.deadline;
+        let exchanged = match exchange(&self.clients.keeping, request.clone(), end, deadline).await {
+            Err((_, traffic)) if traffic.was_given_up() => {
+                exchange(&self.clients.fresh, request, end, deadline).await
             }
-            Ok(Err(error)) => classify(&error),
-            Err(_) => CallError::Timeout(call.deadline),
+            exchanged => exchanged,
         };
-        let traffic = Traffic::of(&connection).unwrap_or_default();
-        match traffic.status() {
+        exchanged.or_else(|(fault, traffic)| match traffic.status() {
             Some(status) => {
-                Ok(Answer { status, headers: HeaderMap::new(), body: Body { body: Err(error), traffic } })
+                Ok(Answer { status, headers: HeaderMap::new(), body: Body { body: Err(fault), traffic } })
             }
-            None => Err(error),
-        }
+            None => Err(fault),
+        })
     }
+}
+
+/// Sends a request over one connection. An error comes with what that connection brought.
+async fn exchange(
+    http: &Http,
+    mut request: http::Request<Full<Bytes>>,
+    end: Instant,
+    deadline: Duration,
+) -> Result<Answer, (CallError, Traffic)> {
+    let connection = capture_connection(&mut request);
+    let error = match timeout_at(end, http.request(request)).await {
+        Ok(Ok(response)) => {
+            let (mut head, body) = response.into_parts();
+            let traffic = head.extensions.remove::<Traffic>().unwrap_or_default();
+            traffic.renew();
+            let body = Body { body: Ok(body), traffic };
+            return Ok(Answer { status: head.status, headers: head.headers, body });
+        }
+        Ok(Err(error)) => classify(&error),
+        Err(_) => CallError::Timeout(deadline),
+    };
+    Err((error, Traffic::of(&connection).unwrap_or_default()))
 }
 
 /// An answer whose status has arrived.

@@ -69,6 +69,11 @@ impl Traffic {
         StatusCode::from_u16(self.0.status.load(Relaxed)).ok()
     }
 
+    /// Whether this was a kept connection that the other side gave up before it answered the last request.
+    pub(super) fn was_given_up(&self) -> bool {
+        self.0.answered.load(Relaxed) && self.0.ended.load(Relaxed) && !self.0.heard.load(Relaxed)
+    }
+
     fn begin_request(&self) {
         self.0.heard.store(false, Relaxed);
         self.0.status.store(0, Relaxed);

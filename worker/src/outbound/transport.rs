@@ -52,8 +52,17 @@ pub(super) struct NoConnection;
 /// The underlying HTTP client.
 pub(super) type Http = Client<Connector, Full<Bytes>>;
 
-/// Opens the client that makes all calls.
-pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
+/// The clients that make all calls.
+#[derive(Clone, Debug)]
+pub(super) struct Clients {
+    /// Keeps connections.
+    pub(super) keeping: Http,
+    /// Opens a connection for each call.
+    pub(super) fresh: Http,
+}
+
+/// Opens the clients.
+pub(super) fn open(guard: Guard) -> Result<Clients, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -64,7 +73,8 @@ pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
     tcp.set_nodelay(true);
     let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     let connector = Connector { https: https.enable_http1().enable_http2().wrap_connector(tcp) };
-    let client = Client::builder(TokioExecutor::new())
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
@@ -76,9 +86,10 @@ pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
         .http1_ignore_invalid_headers_in_responses(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_header_list_size(HEAD)
-        .build(connector);
-    Ok(client)
+        .http2_max_header_list_size(HEAD);
+    let keeping = builder.build(connector.clone());
+    let fresh = builder.pool_max_idle_per_host(0).build(connector);
+    Ok(Clients { keeping, fresh })
 }
 
 /// Opens connections.

@@ -1,6 +1,7 @@
 //! The guarded client against destinations that misbehave.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -349,6 +350,87 @@ async fn a_head_that_cannot_be_read_leaves_its_status_and_a_fault() {
         let answer = client(&["127.0.0.0/8"]).call(call(&answering(nothing.into(), true).await, LONG)).await;
         assert!(matches!(answer, Err(CallError::Broken(_))), "{nothing:?}: {answer:?}");
     }
+}
+
+/// What a destination does with the second request of a connection.
+#[derive(Clone, Copy, Debug)]
+enum Second {
+    /// It closes the connection before it comes.
+    Unawaited,
+    /// It reads it, and closes the connection.
+    Unanswered,
+    /// It resets the connection, without reading it.
+    Unread,
+    /// It begins an answer, and closes the connection.
+    Begun,
+}
+
+/// A destination that answers one request of a connection, as long as it answers; the channel has how many requests were read.
+async fn closing(second: Second) -> (String, tokio::sync::watch::Sender<bool>, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (answers, read) = (tokio::sync::watch::Sender::new(true), Arc::new(AtomicUsize::new(0)));
+    let (answering, reading) = (answers.clone(), Arc::clone(&read));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (answering, reading) = (answering.subscribe(), Arc::clone(&reading));
+            tokio::spawn(async move {
+                let _ = stream.read(&mut [0; 4096]).await.unwrap();
+                reading.fetch_add(1, Relaxed);
+                if !*answering.borrow() {
+                    return;
+                }
+                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                match second {
+                    Second::Unawaited => return,
+                    Second::Unread => return stream.readable().await.unwrap(),
+                    Second::Unanswered | Second::Begun => {}
+                }
+                if stream.read(&mut [0; 4096]).await.is_ok_and(|bytes| bytes > 0) {
+                    reading.fetch_add(1, Relaxed);
+                    if let Second::Begun = second {
+                        stream.write_all(b"HTTP/1.1 2").await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    (url, answers, read)
+}
+
+#[tokio::test]
+async fn a_call_on_a_kept_connection_that_was_closed_is_made_at_once_on_a_new_one() {
+    for second in [Second::Unawaited, Second::Unanswered, Second::Unread] {
+        let (url, ..) = closing(second).await;
+        let client = client(&["127.0.0.0/8"]);
+        // several connections are kept, all of which end
+        for _ in 0..20 {
+            let calls = (0..4).map(|_| client.call(call(&url, LONG)));
+            for answer in futures::future::join_all(calls).await {
+                assert_eq!(answer.unwrap().status, 204, "{second:?}");
+            }
+            assert_eq!(client.open(call(&url, LONG)).await.unwrap().status(), 204, "{second:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_repeated_once_and_only_if_no_byte_of_an_answer_came() {
+    let (url, answers, read) = closing(Second::Unanswered).await;
+    let client = client(&["127.0.0.0/8"]);
+    assert_eq!(client.call(call(&url, LONG)).await.unwrap().status, 204);
+    answers.send_replace(false);
+    let error = client.call(call(&url, LONG)).await.unwrap_err();
+    assert!(matches!(error, CallError::Broken(_)), "{error:?}");
+    assert_eq!(read.load(Relaxed), 3, "over the kept connection, and over a new one");
+    assert!(client.call(call(&url, LONG)).await.is_err());
+    assert_eq!(read.load(Relaxed), 4, "no connection was kept");
+
+    let (url, _, read) = closing(Second::Begun).await;
+    assert_eq!(client.call(call(&url, LONG)).await.unwrap().status, 204);
+    let error = client.call(call(&url, LONG)).await.unwrap_err();
+    assert!(matches!(error, CallError::Broken(_)), "{error:?}");
+    assert_eq!(read.load(Relaxed), 2);
 }
 
 #[tokio::test]

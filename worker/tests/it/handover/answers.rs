@@ -111,11 +111,12 @@ async fn a_call_whose_answer_is_lost_is_made_again_with_its_number(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let depot = Depot::new(&options).await;
+    let mut depot = Depot::new(&options).await;
     let faults = [Mischief::DoneCut, Mischief::Cut, Mischief::DoneHang, Mischief::DoneStatus(500)];
     for (n, fault) in faults.into_iter().enumerate() {
         let order = depot.send(&n.to_string()).await;
         depot.system.misbehave(On::Any, fault);
+        depot.disconnect();
         depot.drain().await;
         depot.must_be(order, "awaiting_processing", Some("sending")).await;
         let record = depot.record(order).await;

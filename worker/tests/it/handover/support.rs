@@ -77,6 +77,11 @@ impl Depot {
         shown
     }
 
+    /// Makes the next call over a new connection: one that ends on a kept connection is made again at once.
+    pub(super) fn disconnect(&mut self) {
+        self.worker.client = Client::new(&self.place.world.services.outbound).unwrap();
+    }
+
     /// A worker that is started anew, as if the first had died.
     pub(super) fn other_worker(&self) -> HandoverContext {
         let services = self.place.world.services.clone();

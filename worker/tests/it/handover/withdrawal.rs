@@ -151,10 +151,11 @@ async fn a_withdrawal_follows_the_call_that_is_under_way(_: PgPoolOptions, optio
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_withdrawal_follows_a_call_that_broke_off(_: PgPoolOptions, options: PgConnectOptions) {
-    let depot = Depot::new(&options).await;
+    let mut depot = Depot::new(&options).await;
     for (n, fault) in [Mischief::DoneHang, Mischief::DoneCut, Mischief::Overtaken].into_iter().enumerate() {
         let order = depot.send(&n.to_string()).await;
         depot.system.misbehave(On::Put, fault);
+        depot.disconnect();
         depot.drain().await;
         depot.command(order, &CANCEL).await.unwrap();
         depot.must_be(order, "waiting_for_cancel", Some("withdrawing")).await;

@@ -68,13 +68,14 @@ async fn a_test_says_why_a_partner_cannot_be_used_and_does_not_repeat_itself(
     let world = world_with_feed(&options, &fake, json!({})).await;
     let web_site = "<!DOCTYPE html>\n<html>\n<body>welcome</body>\n</html>\n";
     let turns = [
+        // over a new connection; on a kept one, it would be repeated
+        (Answer::Cut, "could not be read"),
         (Answer::Status(401), "refuses the credentials (HTTP 401)"),
         (Answer::Status(503), "HTTP 503"),
         (Answer::Status(404), "was not found (HTTP 404)"),
         (Answer::Redirect("http://127.0.0.1:1/".to_owned()), "redirect"),
         (Answer::Document(document(web_site)), "a page of HTML"),
         (Answer::Document(document("{\"name\":\"Mug\"}\n")), "none of its first 1 row has a productSku"),
-        (Answer::Cut, "could not be read"),
     ];
     let count = turns.len();
     for (answer, says) in turns {

@@ -271,6 +271,23 @@ async fn a_success_that_cannot_be_read_to_its_end_is_delivered_with_a_remark(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_kept_connection_that_the_destination_closed_costs_no_attempt(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    let answers = vec![Answer::Status(204), Answer::Cut, Answer::Status(204)];
+    world.receiver.answer("/hook", Answer::Sequence(answers));
+    world.events(&hook, 2).await;
+    world.drain(&hook).await;
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "delivered").await), (0, 2));
+    let ids: Vec<_> =
+        world.receiver.receipts().iter().map(|r| r.header("webhook-id").map(str::to_owned)).collect();
+    assert_eq!((ids.len(), &ids[1]), (3, &ids[2]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_connection_that_is_cut_and_a_port_without_a_listener_are_failures(
     _: PgPoolOptions,
     options: PgConnectOptions,
