@@ -239,7 +239,7 @@ pub fn request_headers(data: &[u8]) {
 pub fn retry_after(data: &[u8]) {
     let Ok(header) = std::str::from_utf8(data) else { return };
     let now = DateTime::<Utc>::from_timestamp(1_800_000_000, 0).unwrap();
-    let asked = schedule::retry_after(header, now);
+    let asked = longshore_http_time::retry_after(header, now);
     for attempts in 0..=schedule::ATTEMPTS {
         for lot in [-1.0, 0.0, 1.0] {
             if let Some(wait) = schedule::wait(attempts, asked, lot) {

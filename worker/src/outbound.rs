@@ -22,6 +22,7 @@
 mod head;
 mod local;
 mod resolve;
+mod time;
 mod traffic;
 mod transport;
 
@@ -42,6 +43,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use self::resolve::Forbidden;
+pub use self::time::{date, retry_after};
 use self::traffic::{BEFORE_BODY, Flooded, Traffic};
 use self::transport::{Clients, Http, NoConnection};
 

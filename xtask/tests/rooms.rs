@@ -30,6 +30,7 @@ const CRATES: &[&str] = &[
     "shared/kernel",
     "shared/domain",
     "shared/operate",
+    "shared/http-time",
     "api",
     "api/cli",
     "api/client",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::Utc;
+use longshore_http_time::retry_after;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::error::{Error, Problem};
-use crate::retry::{RetryPolicy, retry_after};
+use crate::retry::RetryPolicy;
 use crate::rows::Rows;
 
 /// The header of idempotency keys.

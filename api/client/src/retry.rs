@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use reqwest::StatusCode;
 use uuid::Uuid;
 
@@ -93,17 +92,6 @@ impl Waits {
     }
 }
 
-/// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date, which counts from `now`.
-pub(crate) fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let header = header.trim();
-    if !header.is_empty() && header.bytes().all(|b| b.is_ascii_digit()) {
-        // more digits than a number holds: a very long time, which the policy bounds
-        return Some(Duration::from_secs(header.parse().unwrap_or(u64::from(u32::MAX))));
-    }
-    let at = DateTime::parse_from_rfc2822(header).ok()?;
-    Some((at.to_utc() - now).to_std().unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,18 +121,5 @@ mod tests {
         assert!(late.iter().all(|wait| *wait >= policy.max / 2 && *wait <= policy.max), "{late:?}");
         waits.reset();
         assert!(waits.next() <= policy.initial * 3 / 2);
-    }
-
-    #[test]
-    fn retry_after_is_read_as_seconds_or_as_a_date() {
-        let now = DateTime::from_timestamp(1_445_412_420, 0).unwrap();
-        let seconds = |header| retry_after(header, now).map(|wait| wait.as_secs());
-        assert_eq!(seconds(" 120 "), Some(120));
-        assert_eq!(seconds("Wed, 21 Oct 2015 07:28:00 GMT"), Some(60));
-        assert_eq!(seconds("Wed, 21 Oct 2015 07:00:00 GMT"), Some(0));
-        assert_eq!(seconds("99999999999999999999999"), Some(u64::from(u32::MAX)));
-        for nonsense in ["", "-1", "1.5", "soon", "\u{663}"] {
-            assert_eq!(seconds(nonsense), None, "{nonsense:?}");
-        }
     }
 }

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_domain::calling::signature::Signer;
 use longshore_domain::expedition::handover::call::{Ask, Due};
 use longshore_domain::expedition::handover::lane::Lease;
 use longshore_domain::expedition::handover::outcome::{Answer, Outcome};
 use longshore_domain::expedition::handover::{refusal, schedule};
-use longshore_domain::webhook::schedule::retry_after;
 use longshore_kernel::crypto::random_offset;
 use serde_json::Value;
 use url::Url;
 
 use super::HandoverContext;
-use crate::outbound::{Call, CallError, Client, Reply};
+use crate::outbound::{Call, CallError, Client, Reply, retry_after};
 
 /// The time limit of a whole exchange.
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
@@ -155,8 +154,7 @@ impl Target {
             (Ask::GiveBack, 200 | 204 | 404 | 410) => Answer::GivenBack,
             (Ask::GiveBack, 409) => Answer::Kept,
             (_, status) => {
-                let asked = reply.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-                let asked = asked.and_then(|value| retry_after(value, self.lease.time.now()));
+                let asked = retry_after(&reply.headers, self.lease.time.now());
                 // only these speak of the system rather than of this call
                 let hold = asked.filter(|wait| matches!(status, 429 | 503) && !wait.is_zero());
                 let is_ours = (300..500).contains(&status) && !matches!(status, 408 | 425 | 429);

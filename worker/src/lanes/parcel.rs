@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, SET_COOKIE};
+use http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_domain::webhook::lane::{Attempt, Due, End, Lease, Outcome};
 use longshore_domain::webhook::schedule;
@@ -20,7 +20,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::LaneContext;
-use crate::outbound::{Call, CallError, Client, Reply};
+use crate::outbound::{Call, CallError, Client, Reply, retry_after};
 
 /// The time limit of a whole exchange (`docs/reference/deliveries.md#attempts`).
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
@@ -186,9 +186,8 @@ impl Target {
         let end = if verdict.is_delivered {
             End::Delivered
         } else {
-            let asked = answer.as_ref().ok().and_then(|reply| {
-                schedule::retry_after(reply.headers.get(RETRY_AFTER)?.to_str().ok()?, self.lease.time.now())
-            });
+            let reply = answer.as_ref().ok();
+            let asked = reply.and_then(|reply| retry_after(&reply.headers, self.lease.time.now()));
             // only these statuses speak of the destination rather than of this delivery
             hold = asked
                 .filter(|wait| matches!(verdict.status, Some(429 | 503)) && !wait.is_zero())

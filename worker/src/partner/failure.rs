@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use longshore_domain::job::execution::Fate;
-use longshore_domain::webhook::schedule::retry_after;
 
-use crate::outbound::CallError;
+use crate::outbound::{CallError, retry_after};
 
 /// The longest wait between attempts that a partner may ask for.
 const LONGEST_WISH: Duration = Duration::from_hours(1);
@@ -82,7 +80,7 @@ impl PartnerError {
             )),
             408 | 425 | 429 | 500..=599 => Self::Transient {
                 reason: format!("{partner} answers HTTP {}", status.as_u16()),
-                wait: wish(headers, now).map(|wait| wait.min(LONGEST_WISH)),
+                wait: retry_after(headers, now).map(|wait| wait.min(LONGEST_WISH)),
             },
             other => Self::Permanent(format!("{partner} refuses the request (HTTP {other})")),
         }
@@ -101,17 +99,10 @@ impl PartnerError {
     }
 }
 
-/// How long the partner asks to wait. A date is compared with the partner's own clock, if it sends it, since
-/// clocks differ.
-fn wish(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
-    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-    let now =
-        text(DATE).and_then(|date| DateTime::parse_from_rfc2822(date).ok()).map_or(now, |date| date.to_utc());
-    retry_after(text(RETRY_AFTER)?, now)
-}
-
 #[cfg(test)]
 mod tests {
+    use http::header::{DATE, RETRY_AFTER};
+
     use super::*;
 
     fn status(status: u16, headers: &[(http::HeaderName, &str)]) -> PartnerError {

@@ -1,9 +1,7 @@
 //! When a failed delivery is tried again: the schedule of `docs/reference/deliveries.md#retries` as data. Pure; the caller
-//! provides the randomness and the clock.
+//! provides the randomness.
 
 use std::time::Duration;
-
-use chrono::{DateTime, Utc};
 
 const SECOND: u64 = 1;
 const MINUTE: u64 = 60 * SECOND;
@@ -45,18 +43,6 @@ pub fn hold(retry_after: Duration) -> Duration {
     retry_after.min(LONGEST_HOLD)
 }
 
-/// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date, which counts from `now`.
-#[must_use]
-pub fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let header = header.trim();
-    if !header.is_empty() && header.bytes().all(|b| b.is_ascii_digit()) {
-        // more digits than a number holds: a very long time, which the schedule bounds
-        return Some(Duration::from_secs(header.parse().unwrap_or(u64::from(u32::MAX))));
-    }
-    let at = DateTime::parse_from_rfc2822(header).ok()?;
-    Some((at.to_utc() - now).to_std().unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -94,18 +80,6 @@ mod tests {
         assert_eq!(Some(LONGEST_HOLD), PAUSES.last().copied().map(Duration::from_secs_f64));
     }
 
-    #[test]
-    fn retry_after_is_read_as_seconds_or_as_a_date() {
-        let now = DateTime::from_timestamp(1_445_412_420, 0).unwrap();
-        assert_eq!(retry_after(" 120 ", now), seconds(120));
-        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now), seconds(60));
-        assert_eq!(retry_after("Wed, 21 Oct 2015 07:00:00 GMT", now), seconds(0));
-        assert_eq!(retry_after("99999999999999999999999", now), seconds(u64::from(u32::MAX)));
-        for nonsense in ["", "-1", "1.5", "soon", "\u{663}"] {
-            assert_eq!(retry_after(nonsense, now), None, "{nonsense:?}");
-        }
-    }
-
     proptest! {
         #[test]
         fn a_wait_is_its_step_within_the_jitter_and_never_past_the_next(
@@ -122,11 +96,6 @@ mod tests {
             if let Some(asked) = asked {
                 prop_assert!(waited >= asked.min(next));
             }
-        }
-
-        #[test]
-        fn any_header_is_read_without_a_panic(header in ".{0,60}", at in 0i64..4_000_000_000) {
-            let _ = retry_after(&header, DateTime::from_timestamp(at, 0).unwrap());
         }
     }
 }

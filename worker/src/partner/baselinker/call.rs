@@ -13,7 +13,7 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::{Baselinker, NAME};
-use crate::outbound::{Call, Reply};
+use crate::outbound::{Call, Reply, date};
 use crate::partner::PartnerError;
 
 /// Slots that catalogues leave to stocks: sold quantities must not wait until a catalogue has been read.
@@ -85,10 +85,9 @@ impl Baselinker {
             Ok(read) => Ok(read),
             Err(_) if reply.body.len() >= ANSWER_BYTES => Err(Refused::TooLong),
             Err(Unanswered::Blocked(message)) => {
-                let wait = release::wait(
-                    &message,
-                    clock_of(&reply.headers).unwrap_or_else(|| self.services.clock.now()),
-                );
+                // the end of a block is given by the partner's clock, if it sends it
+                let now = self.services.clock.now();
+                let wait = release::wait(&message, date(&reply.headers, &DATE, now).unwrap_or(now));
                 let until = block::record(db, self.hash, wait, &message)
                     .await
                     .map_err(|_| PartnerError::Busy(wait))?;
@@ -161,10 +160,4 @@ fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
         until.format("%Y-%m-%d %H:%M:%S UTC")
     );
     PartnerError::Blocked { reason, until }
-}
-
-/// The partner's clock, if it sends it; the end of a block is given by that clock.
-fn clock_of(headers: &HeaderMap) -> Option<DateTime<Utc>> {
-    let date = headers.get(DATE)?.to_str().ok()?;
-    DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())
 }
