@@ -6,7 +6,7 @@
 //!   scheduled sync, a setting without inventories reads `<baseUrl>` itself.
 //! - Rows are those of the push form. A row that is not JSON, or breaks a rule, is refused by itself.
 //! - `ETag` and `Last-Modified` are stored: a feed that has not changed since its last complete fetch costs
-//!   one request.
+//!   one request. A `Last-Modified` alone counts only if it is [some seconds](SETTLED) older than the answer.
 //! - Stocks are sent as NDJSON, with `{"productSku", "quantity"}` on every line, to
 //!   `<baseUrl>?warehouse=<warehouseId>`.
 //!
@@ -21,10 +21,12 @@ mod unfold;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use futures::stream;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_domain::job::payload::BYTES_PER_CHUNK;
@@ -40,12 +42,15 @@ use self::unfold::Unfolder;
 use super::{
     Abilities, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Row, Start, StockCount, Taken, Tools,
 };
-use crate::outbound::{Call, Client, Opened};
+use crate::outbound::{Call, Client, Opened, date};
 
 /// The name of the partner in messages for an operator.
 const NAME: &str = "the feed";
 /// How long sending stocks may take.
 const SEND_PATIENCE: Duration = Duration::from_mins(1);
+/// How much older than the answer a `Last-Modified` must be: the feed may be written again in the second that it names, and a
+/// clock of a server may be a little behind that of its files (RFC 9110, section 8.8.2.2).
+const SETTLED: TimeDelta = TimeDelta::seconds(5);
 /// How often a fetch starts again because its feed has changed. Then it continues at the row where it was: what that passes over,
 /// the next fetch finds.
 const RESTARTS: u32 = 3;
@@ -133,9 +138,15 @@ struct Version {
 }
 
 impl Version {
-    fn of(headers: &HeaderMap) -> Self {
+    fn of(headers: &HeaderMap, now: DateTime<Utc>) -> Self {
         let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).map(str::to_owned);
-        Self { etag: text(ETAG), modified: text(LAST_MODIFIED) }
+        let is_settled = || {
+            let [answered, modified] = [DATE, LAST_MODIFIED].map(|name| date(headers, &name, now));
+            answered.zip(modified).is_some_and(|(answered, modified)| answered - modified >= SETTLED)
+        };
+        let etag = text(ETAG);
+        let modified = text(LAST_MODIFIED).filter(|_| etag.is_some() || is_settled());
+        Self { etag, modified }
     }
 
     fn is_known(&self) -> bool {
@@ -259,7 +270,7 @@ impl Feed {
         if !answer.status().is_success() {
             return Err(self.refusal(answer.status(), answer.headers()));
         }
-        let version = Version::of(answer.headers());
+        let version = Version::of(answer.headers(), self.tools.services.clock.now());
         let mut body = Box::new(Body {
             answer,
             pending: Bytes::new(),

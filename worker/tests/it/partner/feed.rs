@@ -1,4 +1,4 @@
-use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::header::{CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED};
 use longshore_domain::job::control;
 use longshore_domain::partner::pull;
 use longshore_domain::partner::push::Push;
@@ -67,6 +67,36 @@ async fn an_unchanged_feed_costs_one_request_and_a_changed_one_is_read(
     let job = pull(&world).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), [0, 2, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_date_alone_is_a_version_only_if_its_second_is_over(_: PgPoolOptions, options: PgConnectOptions) {
+    // decades before our clock, which it is not compared with
+    const MODIFIED: &str = "Wed, 21 Oct 2015 07:28:00 GMT";
+    for (dated, is_asked) in [
+        (MODIFIED, false),
+        ("Wed, 21 Oct 2015 07:28:04 GMT", false),
+        ("Wed, 21 Oct 2015 07:27:00 GMT", false),
+        ("soon", false),
+        ("Wed, 21 Oct 2015 07:28:05 GMT", true),
+        ("Wednesday, 21-Oct-15 08:28:00 GMT", true),
+    ] {
+        let fake = Fake::start(move |asked| {
+            if asked.header("if-modified-since") == Some(MODIFIED) {
+                return Answer::Status(304);
+            }
+            let headers = vec![(LAST_MODIFIED, MODIFIED.to_owned()), (DATE, dated.to_owned())];
+            Answer::Document(Document { headers, ..document(lines(2)) })
+        })
+        .await;
+        let world = world_with_feed(&options, &fake, json!({})).await;
+        let again = if is_asked { [0, 0, 0] } else { [0, 2, 0] };
+        for counts in [[2, 0, 0], again] {
+            let job = pull(&world).await;
+            world.drain().await;
+            assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), counts), "{dated}");
+        }
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
