@@ -6,6 +6,7 @@ mod edited;
 mod history;
 mod import;
 mod kill;
+mod locks;
 mod news;
 mod parcels;
 mod polling;

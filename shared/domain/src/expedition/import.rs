@@ -2,7 +2,8 @@
 //! in one transaction, in their order, and sent exactly as sending does.
 //!
 //! The stocks that new orders lack are made for the whole chunk before its first lock, so that they wait for nobody who waits for
-//! the chunk.
+//! the chunk. Rows of one order (a create and a cancel) are taken by different statements: then all orders and stocks of the chunk
+//! are locked before the first of them.
 //!
 //! A row is matched by its `orderNumber` in the e-shop. The digest of the row that was last taken is kept, so that the same row
 //! changes nothing when it comes again, even where a person has corrected the order since.
@@ -10,7 +11,7 @@
 mod group;
 mod row;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -18,13 +19,15 @@ use uuid::Uuid;
 
 use self::group::Group;
 pub use self::row::{Row, read_row, schema};
-use super::order::Place;
+use super::order::{self, Place};
 use super::stocks::{self, Wanted};
 use crate::job::halving::{Refused, Statement, halve};
+use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{EshopId, OrganisationId, ProductId};
+use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, StockId};
 use longshore_kernel::metrics::OrderCounts;
+use longshore_kernel::pool::Pool;
 use longshore_kernel::problem::Violation;
 use longshore_kernel::queue::Hint;
 use longshore_kernel::services::Services;
@@ -47,6 +50,12 @@ pub struct Import<'i> {
     pub accepted_at: DateTime<Utc>,
 }
 
+impl Import<'_> {
+    fn scope(&self) -> Scope {
+        Scope::Eshop { organisation: self.organisation, eshop: self.eshop }
+    }
+}
+
 /// What came of rows.
 #[derive(Debug, Default)]
 pub struct Applied {
@@ -57,13 +66,19 @@ pub struct Applied {
     /// Webhooks that have something due.
     lanes: Vec<Hint>,
     counts: OrderCounts,
+    /// Orders that were created.
+    created: Vec<(String, Known)>,
 }
 
-/// A row, and its position in the job.
+/// An order, and the digest of the row that it was last taken from.
+type Known = (ExpeditionId, Option<Vec<u8>>);
+
+/// A row, its position in the job, and the stocks that its order may be booked in.
 #[derive(Clone, Copy, Debug)]
 struct Placed<'r> {
     row: &'r Row,
     index: i32,
+    stocks: &'r [StockId],
 }
 
 /// Takes over rows; `indexes` are their positions in the job.
@@ -73,23 +88,31 @@ pub async fn apply(
     rows: &[Row],
     indexes: &[i32],
 ) -> Result<Applied, sqlx::Error> {
-    let placed: Vec<Placed<'_>> =
-        rows.iter().zip(indexes).map(|(row, index)| Placed { row, index: *index }).collect();
-    let Survey { parts, lacking } = survey(change.connection(), import, rows).await?;
-    if !lacking.is_empty() {
-        stocks::make(&change.services().db.main, &lacking).await?;
-    }
-    let taking = Taking { import, services: change.services() };
+    let known = known(change.connection(), import.eshop, rows).await?;
+    let mut survey = survey(change.connection(), import, rows, &known).await?;
+    survey.make_lacking(&change.services().db.main).await?;
+    let parts = &survey.parts;
+    let placed: Vec<Placed<'_>> = rows
+        .iter()
+        .zip(indexes)
+        .zip(&survey.stocks)
+        .map(|((row, index), stocks)| Placed { row, index: *index, stocks })
+        .collect();
+    let mut taking = Taking { import, services: change.services(), known };
     let mut applied = Applied::default();
     let mut start = 0;
     while start < rows.len() {
         let count = group(&rows[start..], &parts[start..]);
+        if start == 0 && count < rows.len() {
+            taking.lock(change.connection(), &placed).await?;
+        }
         let halved = halve(change.connection(), &placed[start..start + count], &taking).await?;
         for (part, done) in halved.applied {
             let start = start + part.start;
             let refused = done.refused.into_iter().map(|(at, violations)| (start + at, violations));
             applied.refused.extend(refused);
             applied.changed += done.changed;
+            taking.known.extend(done.created);
             change.note_lanes(done.lanes);
             change.note_orders(done.counts);
         }
@@ -99,6 +122,35 @@ pub async fn apply(
         start += count;
     }
     Ok(applied)
+}
+
+/// The orders of the e-shop that rows name, by their numbers.
+async fn known(
+    connection: &mut PgConnection,
+    eshop: EshopId,
+    rows: &[Row],
+) -> Result<HashMap<String, Known>, sqlx::Error> {
+    let numbers: Vec<&str> = rows.iter().map(|row| row.order_number.as_str()).collect();
+    let rows = sqlx::query!(
+        // each by its key, independent of the statistics
+        "SELECT d.id, d.order_number, d.digest
+         FROM unnest($2::text[]) AS g (number)
+         CROSS JOIN LATERAL (
+             SELECT id, order_number, digest FROM expedition_detail
+             WHERE eshop_id = $1 AND order_number = g.number LIMIT 1
+         ) d",
+        eshop.get(),
+        &numbers as &[&str],
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.order_number, (row.id.into(), row.digest))).collect())
+}
+
+/// The known orders that rows may change.
+fn touched(rows: &[Placed<'_>], known: &HashMap<String, Known>) -> Vec<ExpeditionId> {
+    let other = rows.iter().map(|placed| placed.row).filter(|row| !row.is_same(known));
+    other.filter_map(|row| known.get(&row.order_number)).map(|(id, _)| *id).collect()
 }
 
 /// How many of the first rows are taken over together. Each number is among them once, since an order may be created and
@@ -119,24 +171,43 @@ fn group(rows: &[Row], parts: &[usize]) -> usize {
 struct Survey {
     /// How many items each row has in the place of its bundles.
     parts: Vec<usize>,
-    /// The stocks that new orders will be booked in, and that are not there yet.
-    lacking: Vec<Wanted>,
+    /// The stocks that the order of each row may be booked in.
+    stocks: Vec<Vec<StockId>>,
+    /// The stocks that new orders will be booked in, and that are not there yet, each with the place of its row.
+    lacking: Vec<(usize, Wanted)>,
+}
+
+impl Survey {
+    /// Makes the stocks that new orders lack. The caller holds no locks.
+    async fn make_lacking(&mut self, pool: &Pool) -> Result<(), sqlx::Error> {
+        if self.lacking.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<Wanted> = self.lacking.iter().map(|(_, wanted)| *wanted).collect();
+        stocks::make(pool, &wanted).await?;
+        let made = stocks::find(pool, &wanted).await?;
+        for (row, Wanted { product, place, .. }) in &self.lacking {
+            self.stocks[*row].extend(made.get(&(*product, *place)));
+        }
+        Ok(())
+    }
 }
 
 async fn survey(
     connection: &mut PgConnection,
     import: Import<'_>,
     rows: &[Row],
+    known: &HashMap<String, Known>,
 ) -> Result<Survey, sqlx::Error> {
-    let (mut of, mut products, mut skus, mut numbers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut of, mut products, mut skus, mut orders) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut warehouses, mut wms, mut sends) = (Vec::new(), Vec::new(), Vec::new());
-    for (row, at) in rows.iter().zip(0_i64..) {
+    for (row, at) in rows.iter().zip(0_i64..).filter(|(row, _)| !row.is_same(known)) {
         let (warehouse, of_wms) = row.place();
         for item in row.items() {
             of.push(at);
             products.push(item.product);
             skus.push(item.product_sku.as_deref());
-            numbers.push(row.order_number.as_str());
+            orders.push(known.get(&row.order_number).map(|(id, _)| id.get()));
             warehouses.push(warehouse);
             wms.push(of_wms);
             sends.push(row.sends(import.send));
@@ -149,9 +220,10 @@ async fn survey(
                FROM eshop s LEFT JOIN warehouse w ON w.id = ANY (ARRAY[s.default_warehouse_id]) WHERE s.id = $2
            )
            SELECT g.row AS "row!", l.warehouse AS "warehouse?", l.wms AS "wms?", count(c.product_id) AS "parts!",
+                  array_remove(array_agg(k.id), NULL) AS "stocks!",
                   array_remove(array_agg(CASE WHEN m.lacks THEN coalesce(c.product_id, p.id) END), NULL) AS "lacking!"
-           FROM unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::uuid[], $8::uuid[], $9::boolean[])
-               AS g (row, product, sku, number, warehouse, wms, sends)
+           FROM unnest($3::bigint[], $4::uuid[], $5::text[], $6::uuid[], $7::uuid[], $8::uuid[], $9::boolean[])
+               AS g (row, product, sku, known, warehouse, wms, sends)
            CROSS JOIN shop
            CROSS JOIN LATERAL (
                (SELECT id, type, active FROM product WHERE id = g.product AND organisation_id IS NOT DISTINCT FROM $1)
@@ -162,53 +234,58 @@ async fn survey(
            LEFT JOIN LATERAL (
                SELECT product_id FROM product_child WHERE bundle_id = p.id AND p.type = 'bundle' OFFSET 0
            ) c ON true
+           LEFT JOIN LATERAL (
+               SELECT warehouse_id AS warehouse, wms_id AS wms FROM expedition WHERE id = g.known OFFSET 0
+           ) e ON true
            CROSS JOIN LATERAL (
-               SELECT coalesce(g.warehouse, shop.warehouse) AS warehouse,
-                      coalesce(g.wms, CASE WHEN g.warehouse IS NULL THEN shop.wms
+               SELECT coalesce(g.warehouse, e.warehouse, shop.warehouse) AS warehouse,
+                      coalesce(g.wms, CASE WHEN g.warehouse IS NULL THEN coalesce(e.wms, shop.wms)
                                       ELSE (SELECT default_wms_id FROM warehouse WHERE id = g.warehouse) END) AS wms
                OFFSET 0
            ) l
+           LEFT JOIN LATERAL (
+               SELECT id FROM product_stock
+               WHERE product_id = coalesce(c.product_id, p.id) AND warehouse_id = l.warehouse AND wms_id = l.wms
+                 AND coalesce(g.sends, shop.sends)
+               OFFSET 0
+           ) k ON true
            CROSS JOIN LATERAL (
                -- an order that is known, or refused, gets no stock by this
                SELECT CASE
-                   WHEN p.type NOT IN ('physical', 'bundle') OR NOT coalesce(g.sends, shop.sends) THEN false
-                   WHEN EXISTS (SELECT FROM product_stock
-                                WHERE product_id = coalesce(c.product_id, p.id) AND warehouse_id = l.warehouse
-                                  AND wms_id = l.wms) THEN false
+                   WHEN k.id IS NOT NULL OR g.known IS NOT NULL OR p.type NOT IN ('physical', 'bundle')
+                        OR NOT coalesce(g.sends, shop.sends) THEN false
                    ELSE p.active
                         AND EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2)
                         AND EXISTS (SELECT FROM eshop_warehouse WHERE eshop_id = $2 AND warehouse_id = l.warehouse)
                         AND EXISTS (SELECT FROM warehouse_wms WHERE warehouse_id = l.warehouse AND wms_id = l.wms)
-                        AND NOT EXISTS (SELECT FROM expedition_detail WHERE eshop_id = $2 AND order_number = g.number)
                    END AS lacks
                OFFSET 0
            ) m
            GROUP BY g.row, l.warehouse, l.wms
-           HAVING count(c.product_id) > 0 OR bool_or(m.lacks)"#,
+           HAVING count(c.product_id) > 0 OR count(k.id) > 0 OR bool_or(m.lacks)"#,
         import.organisation.get(),
         import.eshop.get(),
         &of,
         &products as &[Option<Uuid>],
         &skus as &[Option<&str>],
-        &numbers as &[&str],
+        &orders as &[Option<Uuid>],
         &warehouses as &[Option<Uuid>],
         &wms as &[Option<Uuid>],
         &sends as &[Option<bool>],
     )
     .fetch_all(connection)
     .await?;
-    let mut survey = Survey { parts: vec![0; rows.len()], lacking: Vec::new() };
+    let mut survey =
+        Survey { parts: vec![0; rows.len()], stocks: vec![Vec::new(); rows.len()], lacking: Vec::new() };
     for found in found {
-        let place = usize::try_from(found.row).ok();
-        if let Some(parts) = place.and_then(|place| survey.parts.get_mut(place)) {
-            *parts = usize::try_from(found.parts).unwrap_or(usize::MAX);
-        }
+        let Some(row) = usize::try_from(found.row).ok().filter(|row| *row < rows.len()) else { continue };
+        survey.parts[row] = usize::try_from(found.parts).unwrap_or(usize::MAX);
+        survey.stocks[row] = found.stocks.into_iter().map(StockId::from).collect();
         if let (Some(warehouse), Some(wms)) = (found.warehouse, found.wms) {
             let place = Place { warehouse: warehouse.into(), wms: wms.into() };
-            let wanted = |product| Wanted {
-                organisation: import.organisation,
-                product: ProductId::from(product),
-                place,
+            let wanted = |product| {
+                let product = ProductId::from(product);
+                (row, Wanted { organisation: import.organisation, product, place })
             };
             survey.lacking.extend(found.lacking.into_iter().map(wanted));
         }
@@ -220,12 +297,25 @@ async fn survey(
 struct Taking<'i> {
     import: Import<'i>,
     services: &'i Services,
+    /// The orders that rows name, by their numbers: those that were there when the chunk began, and those that it has created.
+    known: HashMap<String, Known>,
 }
 
 impl<'r> Statement<Placed<'r>> for Taking<'_> {
     type Out = Applied;
 
     async fn apply(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<Applied, sqlx::Error> {
-        Group { import: self.import, services: self.services, rows }.apply(tx).await
+        let scope = self.import.scope();
+        Group { import: self.import, services: self.services, scope: &scope, known: &self.known, rows }
+            .apply(tx)
+            .await
+    }
+
+    async fn lock(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<(), sqlx::Error> {
+        let orders = order::lock(tx, &self.import.scope(), &touched(rows, &self.known)).await?;
+        let mut stocks = stocks::of(&orders);
+        stocks.extend(rows.iter().flat_map(|placed| placed.stocks));
+        let locked = stocks::lock_ids(tx, &stocks).await?;
+        stocks::turned(tx, &locked).await.map(|_| ())
     }
 }

@@ -1,6 +1,8 @@
 //! What a warehouse reports of orders (`docs/reference/orders.md#news`): the reports of a chunk are taken in one transaction, in
 //! their order.
 //!
+//! Orders that are too large to be taken together are taken by several statements: what all of these lock is locked before the first.
+//!
 //! Each report has an id that is unique in its wms, and takes effect once. `row` reads it, `subject` reads what is known of the
 //! orders, under their locks; `fold` is pure, and makes of both what the orders are then; `write` writes that by a few statements
 //! for all of them.
@@ -86,6 +88,9 @@ pub async fn apply(
     let mut start = 0;
     while start < rows.len() {
         let count = group(start, rows.len(), &found);
+        if start == 0 && count < rows.len() {
+            taking.lock(change.connection(), &placed).await?;
+        }
         let halved = halve(change.connection(), &placed[start..start + count], &taking).await?;
         for (part, done) in halved.applied {
             let start = start + part.start;
@@ -129,7 +134,7 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
     async fn apply(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<Applied, sqlx::Error> {
         let Reporter { origin, wms, at, .. } = self.reporter;
         let mut known = taken(tx, wms, rows).await?;
-        let orders = self.lock(tx, rows, &known).await?;
+        let orders = self.orders(tx, rows, &known).await?;
         let mut folds = folds(tx, &orders, rows).await?;
         let mut applied = Applied::default();
         let mut remembered: Vec<(&Row, ExpeditionId)> = Vec::new();
@@ -174,11 +179,25 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
         write::remember(tx, wms, &remembered).await?;
         Ok(applied)
     }
+
+    async fn lock(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<(), sqlx::Error> {
+        let known = taken(tx, self.reporter.wms, rows).await?;
+        let orders = self.orders(tx, rows, &known).await?;
+        let moving: HashSet<ExpeditionId> =
+            rows.iter().filter(|placed| placed.row.may_move()).filter_map(|placed| placed.order).collect();
+        let mut stocks = BTreeSet::new();
+        for fold in folds(tx, &orders, rows).await? {
+            if moving.contains(&fold.order.id) {
+                stocks.extend(fold.items().filter_map(|item| item.stock));
+            }
+        }
+        stocks::lock_ids(tx, &stocks.into_iter().collect::<Vec<_>>()).await.map(|_| ())
+    }
 }
 
 impl Taking<'_> {
     /// Locks and reads the orders of reports that were not taken before.
-    async fn lock<'r>(
+    async fn orders<'r>(
         &self,
         tx: &mut PgConnection,
         rows: &[Placed<'r>],

@@ -1,6 +1,7 @@
 //! The stocks that orders are booked in: made before they are locked, and locked by id (`docs/reference/orders.md#booking`).
 //!
-//! Locks are taken in one order everywhere: orders by id, stocks by id, then the products whose stock is all zeros, by id.
+//! Locks are taken in one order everywhere: orders by id, stocks by id, then the products whose stock is all zeros, by id. A
+//! transaction that works in several steps takes those of all steps before the first.
 //!
 //! Stocks are made on a connection of their own, whose wait for a product Postgres does not see as one of the transaction that
 //! needs them. So that transaction must hold no locks yet, or the wait must be short: else two would wait for each other until
@@ -16,6 +17,7 @@ use super::order::{Order, Place};
 use longshore_kernel::ids::{ExpeditionId, OrganisationId, ProductId, StockId};
 use longshore_kernel::pool::{BEGIN_BRIEF, Pool};
 use longshore_kernel::services::Services;
+use longshore_kernel::sqlstate::Overtaken;
 
 /// A product in a place, which is to have a stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,21 +98,36 @@ pub(super) async fn lock(connection: &mut PgConnection, orders: &[Order]) -> Res
     lock_ids(connection, &of(orders)).await
 }
 
-/// The same without waiting; returns those that were free, and are locked now.
-pub(super) async fn lock_free(
+/// Locks the stocks of orders where those that were `foreseen` are locked, or may be waited for: the others are out of order, and
+/// are not waited for. One that another transaction has is contention.
+pub(super) async fn lock_foreseen(
     connection: &mut PgConnection,
     orders: &[Order],
+    foreseen: &HashSet<StockId>,
+) -> Result<Locked, sqlx::Error> {
+    let mut others = of(orders);
+    others.retain(|stock| !foreseen.contains(stock));
+    if !others.is_empty() && lock_free(connection, &others).await?.len() < others.len() {
+        return Err(Overtaken("a stock that nobody foresaw is locked").into());
+    }
+    lock(connection, orders).await
+}
+
+/// Locks those of the stocks that are free; returns them.
+pub(super) async fn lock_free(
+    connection: &mut PgConnection,
+    stocks: &[StockId],
 ) -> Result<Vec<StockId>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT id AS "id: StockId" FROM product_stock WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED"#,
-        &of(orders) as &[StockId],
+        stocks as &[StockId],
     )
     .fetch_all(connection)
     .await
 }
 
 /// The stocks of orders, by id.
-fn of(orders: &[Order]) -> Vec<StockId> {
+pub(super) fn of(orders: &[Order]) -> Vec<StockId> {
     let mut ids: Vec<StockId> = orders.iter().flat_map(|o| &o.items).filter_map(|item| item.stock).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_domain::job::halving::{Refused, Statement, halve};
@@ -19,6 +20,54 @@ impl Statement<i32> for Insert {
             sqlx::query("INSERT INTO numbers SELECT unnest($1::int[])").bind(items).execute(tx).await?;
         Ok(inserted.rows_affected())
     }
+    async fn lock(&self, _: &mut PgConnection, _: &[i32]) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+}
+
+/// Writes down what it is asked for; the database refuses the number 3.
+#[derive(Default)]
+struct Note(Mutex<Vec<String>>);
+
+impl Statement<i32> for Note {
+    type Out = ();
+    async fn apply(&self, tx: &mut PgConnection, items: &[i32]) -> Result<(), sqlx::Error> {
+        self.0.lock().unwrap().push(format!("apply {items:?}"));
+        sqlx::query("SELECT 1 / (n - 3) FROM unnest($1::int[]) AS n")
+            .bind(items)
+            .execute(tx)
+            .await
+            .map(|_| ())
+    }
+    async fn lock(&self, _: &mut PgConnection, items: &[i32]) -> Result<(), sqlx::Error> {
+        self.0.lock().unwrap().push(format!("lock {items:?}"));
+        Ok(())
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_parts_will_lock_is_locked_once_before_the_first_of_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let mut tx = world.owner.begin().await.unwrap();
+    let note = Note::default();
+    let halved = halve(&mut tx, &[1, 2, 3, 4], &note).await.unwrap();
+    assert_eq!(halved.refused.len(), 1);
+    let asked = [
+        "apply [1, 2, 3, 4]",
+        "lock [1, 2, 3, 4]",
+        "apply [1, 2]",
+        "apply [3, 4]",
+        "apply [3]",
+        "apply [3]",
+        "apply [4]",
+    ];
+    assert_eq!(*note.0.lock().unwrap(), asked);
+    let note = Note::default();
+    halve(&mut tx, &[1, 2], &note).await.unwrap();
+    assert_eq!(*note.0.lock().unwrap(), ["apply [1, 2]"], "by itself, a statement locks in order");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

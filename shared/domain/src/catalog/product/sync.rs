@@ -132,6 +132,13 @@ impl Statement<SyncRow> for Quoted<'_> {
         }
         Ok((recorded, refused))
     }
+
+    async fn lock(&self, tx: &mut PgConnection, rows: &[SyncRow]) -> Result<(), sqlx::Error> {
+        let sync = self.sync;
+        let skus: Vec<&str> = rows.iter().map(|row| row.product_sku.as_str()).collect();
+        let stored = by_sku(tx, sync.organisation, sync.eshop, &skus).await?;
+        lock(tx, &sync.differing(rows, &stored)).await
+    }
 }
 
 /// A stored product as a row would have it.
@@ -163,6 +170,21 @@ struct Plan {
 }
 
 impl Sync<'_> {
+    /// The stored products that rows would change, by id.
+    fn differing<'r>(
+        &self,
+        rows: impl IntoIterator<Item = &'r SyncRow>,
+        stored: &HashMap<String, Product>,
+    ) -> Vec<Uuid> {
+        let differing = rows.into_iter().filter_map(|row| {
+            let product = stored.get(&row.product_sku).filter(|product| self.may_change(product))?;
+            (self.beside.marks || self.alters(product, row)).then_some(product.id)
+        });
+        let mut differing: Vec<Uuid> = differing.collect();
+        differing.sort_unstable();
+        differing
+    }
+
     /// Finds what the rows would change. What differs is locked by id, and looked at again under the lock.
     async fn plan(
         &self,
@@ -171,16 +193,8 @@ impl Sync<'_> {
         pending: &[usize],
         mut stored: HashMap<String, Product>,
     ) -> Result<Plan, sqlx::Error> {
-        let mut differing: Vec<Uuid> = pending
-            .iter()
-            .filter_map(|&position| {
-                let row = rows.get(position)?;
-                let product = stored.get(&row.product_sku).filter(|product| self.may_change(product))?;
-                (self.beside.marks || self.alters(product, row)).then_some(product.id)
-            })
-            .collect();
+        let differing = self.differing(pending.iter().filter_map(|&position| rows.get(position)), &stored);
         if !differing.is_empty() {
-            differing.sort_unstable();
             lock(tx, &differing).await?;
             // one may have got another SKU since
             stored.retain(|_, product| differing.binary_search(&product.id).is_err());

@@ -1,13 +1,13 @@
 //! Rows of different orders, all or none: what is planned for each of them, and how it is written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::Duration;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::row::{Asked, Row};
-use super::{Applied, Import, Placed};
+use super::{Applied, Import, Known, Placed, touched};
 use crate::expedition::body::Body;
 use crate::expedition::choice::choose;
 use crate::expedition::create::{self, New};
@@ -20,18 +20,18 @@ use crate::expedition::tally;
 use crate::expedition::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::ids::{ExpeditionId, StockId};
 use longshore_kernel::problem::{ALREADY_TAKEN, QUOTA_REACHED, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
-
-/// An order, and the digest of the row that it was last taken from.
-type Known = (ExpeditionId, Option<Vec<u8>>);
+use longshore_kernel::sqlstate::Overtaken;
 
 /// Rows of different orders.
 pub(super) struct Group<'g> {
     pub(super) import: Import<'g>,
     pub(super) services: &'g Services,
+    pub(super) scope: &'g Scope,
+    pub(super) known: &'g HashMap<String, Known>,
     pub(super) rows: &'g [Placed<'g>],
 }
 
@@ -49,37 +49,15 @@ enum Plan {
 
 impl Group<'_> {
     pub(super) async fn apply(&self, tx: &mut PgConnection) -> Result<Applied, sqlx::Error> {
-        let mut looks_again = true;
-        loop {
-            if let Some(applied) = self.attempt(tx, looks_again).await? {
-                return Ok(applied);
-            }
-            looks_again = false;
-        }
-    }
-
-    /// Nothing if an order was created since its number was looked up, and this `looks_again`: then it is known.
-    async fn attempt(
-        &self,
-        tx: &mut PgConnection,
-        looks_again: bool,
-    ) -> Result<Option<Applied>, sqlx::Error> {
-        let scope = Scope::Eshop { organisation: self.import.organisation, eshop: self.import.eshop };
-        let known = self.known(tx).await?;
-        let is_same = |row: &Row| match (&row.asked, known.get(&row.order_number)) {
-            (Asked::Take { digest, .. }, Some((_, last))) => last.as_deref() == Some(digest),
-            _ => false,
-        };
-        // what was said before needs no lock, and no look at the rest of it
-        let touched = self.rows().filter(|row| !is_same(row));
-        let ids: Vec<ExpeditionId> =
-            touched.filter_map(|row| known.get(&row.order_number)).map(|(id, _)| *id).collect();
-        let stored = edit::lock(tx, &scope, &ids).await?;
+        let stored = edit::lock(tx, self.scope, &touched(self.rows, self.known)).await?;
+        let mut foreseen: HashSet<StockId> =
+            stored.iter().flat_map(|stored| &stored.order.items).filter_map(|item| item.stock).collect();
+        foreseen.extend(self.rows.iter().flat_map(|placed| placed.stocks));
         let mut by_number: HashMap<String, Stored> =
             stored.into_iter().map(|stored| (stored.order.order_number.clone(), stored)).collect();
         let (mut plans, mut drafts, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for row in self.rows() {
-            if is_same(row) {
+            if row.is_same(self.known) {
                 plans.push(Plan::Unchanged);
                 continue;
             }
@@ -108,12 +86,12 @@ impl Group<'_> {
                     let eshop = self.import.eshop;
                     let given = stored.news(body);
                     let choice = stored.order.shipper.choice.filter(|_| !body.names_carrier());
-                    drafts.push(Draft { id, eshop, scope: &scope, detail, given, choice, is_new: false });
+                    drafts.push(Draft { id, eshop, scope: self.scope, detail, given, choice, is_new: false });
                     known.push((stored.order.clone(), Some(stored)));
                     Plan::Edit
                 }
                 (Asked::Take { body, .. }, None) => {
-                    let mut draft = create::draft(ExpeditionId::new(), self.import.eshop, &scope, body);
+                    let mut draft = create::draft(ExpeditionId::new(), self.import.eshop, self.scope, body);
                     let missing = missing(body);
                     if !missing.is_empty() {
                         let given = draft.given.to_mut();
@@ -125,10 +103,9 @@ impl Group<'_> {
             });
         }
         let resolved = resolve(tx, drafts).await?;
-        if looks_again
-            && resolved.iter().any(|order| order.as_ref().is_err_and(|found| is_number_taken(found)))
-        {
-            return Ok(None);
+        if resolved.iter().any(|order| order.as_ref().is_err_and(|found| is_number_taken(found))) {
+            // it would be locked out of order now
+            return Err(Overtaken("an order of the chunk was created since its number was looked up").into());
         }
         let mut resolved = resolved.into_iter();
         let mut stored = known.into_iter();
@@ -159,8 +136,13 @@ impl Group<'_> {
         }
         self.keep_to_quota(tx, &mut work, &mut applied).await?;
         applied.changed += work.news.len() + work.edits.len();
-        self.write(tx, work, &mut applied).await?;
-        Ok(Some(applied))
+        let created = |(_, new): &(usize, New)| {
+            let order = &new.resolved.order;
+            (order.order_number.clone(), (order.id, new.digest.map(Vec::from)))
+        };
+        applied.created = work.news.iter().map(created).collect();
+        self.write(tx, work, &foreseen, &mut applied).await?;
+        Ok(applied)
     }
 
     fn rows(&self) -> impl Iterator<Item = &Row> {
@@ -204,30 +186,12 @@ impl Group<'_> {
         }
     }
 
-    /// The orders of the e-shop that the rows name, by their numbers, and the digests of the rows that they were last taken from.
-    async fn known(&self, connection: &mut PgConnection) -> Result<HashMap<String, Known>, sqlx::Error> {
-        let numbers: Vec<&str> = self.rows().map(|row| row.order_number.as_str()).collect();
-        let rows = sqlx::query!(
-            // each by its key, independent of the statistics
-            "SELECT d.id, d.order_number, d.digest
-             FROM unnest($2::text[]) AS g (number)
-             CROSS JOIN LATERAL (
-                 SELECT id, order_number, digest FROM expedition_detail
-                 WHERE eshop_id = $1 AND order_number = g.number LIMIT 1
-             ) d",
-            self.import.eshop.get(),
-            &numbers as &[&str],
-        )
-        .fetch_all(connection)
-        .await?;
-        Ok(rows.into_iter().map(|row| (row.order_number, (row.id.into(), row.digest))).collect())
-    }
-
     /// Writes what was planned; what can no longer be cancelled is refused.
     async fn write(
         &self,
         tx: &mut PgConnection,
         work: Work,
+        foreseen: &HashSet<StockId>,
         applied: &mut Applied,
     ) -> Result<(), sqlx::Error> {
         let mut news: Vec<New> = work.news.into_iter().map(|(_, new)| new).collect();
@@ -247,7 +211,7 @@ impl Group<'_> {
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
         let cancelled = cancels.iter().map(|(_, order)| order);
         let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();
-        let mut locked = stocks::lock(tx, &all).await?;
+        let mut locked = stocks::lock_foreseen(tx, &all, foreseen).await?;
         let turned = stocks::turned(tx, &locked).await?;
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         sent.chain(&mut again).for_each(|order| turned.judge(order));

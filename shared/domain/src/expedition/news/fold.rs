@@ -103,6 +103,11 @@ impl<'o> Fold<'o> {
             || !self.detailed.is_empty()
     }
 
+    /// Its items, and those that it had before and that may be packed yet.
+    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.order.items.iter().chain(self.fixed.former.values().flatten())
+    }
+
     /// Whether it gives its pieces back.
     pub(super) fn gives_back(&self) -> bool {
         self.order.state.status.is_booked() && !self.state.status.is_booked() && self.left.is_none()

@@ -94,6 +94,11 @@ impl Row {
         self.status.is_some_and(Status::is_packed)
     }
 
+    /// Whether pieces may leave a stock by it, or be given back.
+    pub(super) fn may_move(&self) -> bool {
+        self.is_packed() || self.status == Some(Status::Incorrect) || self.cancel == Some(Cancel::Accepted)
+    }
+
     /// What the audit keeps of it.
     pub(super) fn kept(&self) -> Value {
         let mut kept = Map::new();

@@ -129,6 +129,10 @@ impl Statement<StockRow> for SetQuantities<'_> {
     async fn apply(&self, tx: &mut PgConnection, rows: &[StockRow]) -> Result<Self::Out, sqlx::Error> {
         set_quantities(tx, self, rows).await
     }
+
+    async fn lock(&self, tx: &mut PgConnection, rows: &[StockRow]) -> Result<(), sqlx::Error> {
+        lock(tx, self, rows).await.map(|_| ())
+    }
 }
 
 /// Compares and writes until nothing differs: once, unless a stock is created in the meantime (by a new stock advice), or a

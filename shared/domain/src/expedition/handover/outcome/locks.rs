@@ -63,7 +63,8 @@ impl Locks {
         if self == Self::Await {
             return Ok(HashSet::new());
         }
-        let free: HashSet<StockId> = stocks::lock_free(connection, orders).await?.into_iter().collect();
+        let free: HashSet<StockId> =
+            stocks::lock_free(connection, &stocks::of(orders)).await?.into_iter().collect();
         let waits = |order: &&Order| {
             order.items.iter().filter_map(|item| item.stock).any(|stock| !free.contains(&stock))
         };
