@@ -84,7 +84,6 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
         "UPDATE webhook_lane SET probe_at = now() WHERE probe_at > now()",
         "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued' AND next_attempt_at > now()",
         "UPDATE job SET out_of_line_until = now() WHERE out_of_line_until > now()",
-        "UPDATE job SET receiving_until = now() WHERE state = 'receiving' AND receiving_until > now()",
         // not while a call may be under way
         "UPDATE expedition_handover SET handover_next_attempt_at = now()
          WHERE id = ANY (ARRAY(SELECT id FROM expedition_handover

@@ -1,12 +1,10 @@
 //! The sync operations. The push form contains rows, as JSON or as NDJSON of any length; the pull form
 //! names what the worker should fetch.
 
-use std::time::Duration;
-
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use longshore_domain::job::receiving::{Gathering, Receiving};
+use longshore_domain::job::receiving::{Gathering, RENEWAL, Receiving};
 use longshore_domain::partner::pull;
 use longshore_domain::partner::push::{self, Push};
 use longshore_http::app::App;
@@ -24,9 +22,6 @@ use crate::routes::job::answer::{Patience, answer, answer_all, answer_news};
 
 /// The largest sync as one JSON document, in bytes; NDJSON has no limit.
 const JSON_LIMIT: usize = 32 * 1024 * 1024;
-
-/// How often the job of a slow sender is renewed.
-const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// `POST /api/partner-integration/eshop/sync/products`.
 pub async fn sync_products(
@@ -235,7 +230,7 @@ fn headless(push: Push, problem: Problem) -> Problem {
 }
 
 async fn take_rows(receiving: &mut Receiving<'_>, lines: &mut Lines) -> Result<(), Problem> {
-    let mut renew = tokio::time::interval(RENEW_EVERY);
+    let mut renew = tokio::time::interval(RENEWAL);
     renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let line: Option<Bytes> = tokio::select! {

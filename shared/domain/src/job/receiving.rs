@@ -4,7 +4,10 @@
 //! The job is `receiving` from the first row on; full chunks are staged in short transactions of their own while
 //! the rest arrives; the last transaction gives it its acceptance number and makes it due. A stream that breaks off takes
 //! its job with it: at once where the process lives (also where the request is dropped because its client hung up), by the
-//! upkeep where it died.
+//! upkeep where it died: a process that lives renews itself, also while the last transaction runs.
+
+use std::convert::Infallible;
+use std::time::Duration;
 
 use serde::Deserialize;
 use sqlx::{PgConnection, PgPool};
@@ -28,9 +31,10 @@ use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
 
-/// How long it may take to accept what arrived, in seconds: to find equal keys among five million rows takes a quarter of a minute.
-const ACCEPTED_WITHIN_SECONDS: f64 = 900.0;
-/// The same for each statement of that.
+/// How often a receiver says that it is still there.
+pub const RENEWAL: Duration = Duration::from_secs(10);
+
+/// How long each statement of the acceptance may take: to find equal keys among five million rows takes a quarter of a minute.
 const STATEMENT_PATIENCE: &str = "15min";
 
 /// What a sync is for.
@@ -245,19 +249,27 @@ impl<'s> Receiving<'s> {
 
     /// Says that the sender is still there, although no chunk is full.
     pub async fn renew(&self) -> Result<(), Problem> {
-        self.renew_for(PATIENCE_SECONDS).await
-    }
-
-    // Here and below, by its key alone: by its state it might be looked for among all that is received, dead entries included.
-    async fn renew_for(&self, seconds: f64) -> Result<(), Problem> {
+        // Here and below, by its key alone: by its state it might be looked for among all that is received, dead entries included.
         let alive = sqlx::query!(
             "UPDATE job SET receiving_until = now() + make_interval(secs => $2) WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id.get(),
-            seconds,
+            PATIENCE_SECONDS,
         )
-        .execute(&self.services.db.main)
+        // a place of its request may be what the acceptance waits for
+        .execute(&self.leftover.db)
         .await?;
         if alive.rows_affected() == 1 { Ok(()) } else { Err(lost()) }
+    }
+
+    /// Renews itself for as long as this is polled. A renewal may wait for the acceptance, which locks the job: poll both.
+    async fn stay(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(RENEWAL).await;
+            // whether the job is lost is seen when it is accepted
+            if let Err(problem) = self.renew().await {
+                tracing::debug!(job.id = %self.job.id, error = %problem, "a job that is being accepted was not renewed");
+            }
+        }
     }
 
     /// Everything arrived: the job is accepted, in one transaction with its idempotent answer. If it cannot be, no job stays.
@@ -278,7 +290,15 @@ impl<'s> Receiving<'s> {
         if let Some(packed) = self.gathering.rest() {
             self.chunk(packed).await?;
         }
-        self.renew_for(ACCEPTED_WITHIN_SECONDS).await?;
+        self.renew().await?;
+        tokio::select! {
+            accepted = self.commit(body_hash) => accepted,
+            never = self.stay() => match never {},
+        }
+    }
+
+    /// The last transaction.
+    async fn commit(&self, body_hash: Option<&[u8]>) -> Result<Answer, Problem> {
         let answer = Answer::accepted_job(self.job.id);
         let mut change = Change::begin(self.services).await?;
         let tx = change.connection();

@@ -73,7 +73,10 @@ async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_l
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_that_takes_long_to_accept_is_accepted(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_stream_that_takes_long_to_accept_is_renewed_and_accepted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     // the second row of the first chunk names the SKU of the first
     let receiving = begin_with(&world, |row| row.max(1)).await;
@@ -84,8 +87,16 @@ async fn a_stream_that_takes_long_to_accept_is_accepted(_: PgPoolOptions, option
         done = &mut finishing => panic!("{done:?}"),
         () = world.until_locked() => {}
     }
-    // as if it had looked for equal keys for ten minutes
-    world.execute("UPDATE job SET receiving_until = receiving_until - interval '10 minutes'").await;
+    // if its process died now, it would be removed within two minutes (docs/limits.md#disconnected-clients)
+    let lasts = "SELECT count(*) FROM job WHERE receiving_until > now() + interval '1 minute'";
+    assert_eq!(world.count(lasts).await, 0);
+    // as if it had looked for equal keys for nearly as long
+    world.execute("UPDATE job SET receiving_until = now() + interval '30 seconds'").await;
+    let renewed = "SELECT count(*) FROM job WHERE receiving_until > now() + interval '45 seconds'";
+    tokio::select! {
+        done = &mut finishing => panic!("{done:?}"),
+        () = world.until(renewed, 1) => {}
+    }
     assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 0);
     gate.rollback().await.unwrap();
     let job = finishing.await.unwrap().job.unwrap();
