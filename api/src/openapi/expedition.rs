@@ -31,14 +31,14 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_expeditions, &EXPEDITION, "Lists orders"),
         operation(edits::create_expedition, "Creates an order")
             .says(
-                "`orderNumber` must be unique in the e-shop; otherwise 400 `already_taken`. With `send`, the order is sent in the same transaction. Bundles are taken apart into their parts; virtual products are put into `removedVirtualProducts`.",
+                "`orderNumber` must be unique in the e-shop; otherwise 400 `already_taken`. With `send`, the order is sent in the same transaction. Bundles are taken apart into their parts; virtual products are put into `removedVirtualProducts`. An empty string is null wherever a field may be null.",
             )
             .body("ExpeditionToCreate", to_create(), creation())
             .created(&EXPEDITION),
         read(handlers::get_expedition, &EXPEDITION, "Reads an order"),
         operation(edits::update_expedition, "Changes an order")
             .says(
-                "Changes the given fields of an order that is `on_hold` or `incorrect`; null clears a nullable field. `items` replaces all items. `eshop` and `orderNumber` cannot be changed. `errors` stay until the order is sent again.",
+                "Changes the given fields of an order that is `on_hold` or `incorrect`; null, or an empty string, clears a nullable field. `items` replaces all items. `eshop` and `orderNumber` cannot be changed. `errors` stay until the order is sent again.",
             )
             .says(wrong)
             .body("ExpeditionToUpdate", to_update(), json!({"carrier": CARRIER, "deliveryStreet": "Quay Street"}))

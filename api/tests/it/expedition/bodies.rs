@@ -76,7 +76,8 @@ fn refused() -> Vec<(&'static str, Value, String)> {
         for value in [json!(-1), json!("-0.01"), json!(1_000_000.01), json!("1000001"), json!(1e300)] {
             add(field, value, "out_of_range");
         }
-        for value in [json!(0.00001), json!("1,5"), json!(""), json!("1.00001"), json!("NaN"), json!("1e3")] {
+        for value in [json!(0.00001), json!("1,5"), json!(" "), json!("1.00001"), json!("NaN"), json!("1e3")]
+        {
             add(field, value, "invalid_amount");
         }
         for value in [json!(true), json!([1]), json!({})] {
@@ -84,7 +85,7 @@ fn refused() -> Vec<(&'static str, Value, String)> {
         }
     }
     for field in ["currency", "codCurrency", "deliveryCostCurrency"] {
-        for value in ["eur", "EURO", "", "E R", "€€€"] {
+        for value in ["eur", "EURO", " ", "E R", "€€€"] {
             add(field, json!(value), "unknown_currency");
         }
         add(field, json!(978), "wrong_type");
@@ -94,7 +95,6 @@ fn refused() -> Vec<(&'static str, Value, String)> {
             add(field, json!(value), "unknown_country");
         }
         add(field, json!("GBR"), "invalid_length");
-        add(field, json!(""), "invalid_length");
         add(field, json!(1), "wrong_type");
     }
     for field in ["billingEmail", "deliveryEmail"] {
@@ -142,7 +142,8 @@ fn refused() -> Vec<(&'static str, Value, String)> {
         add("orderNumber", json!(number), code);
     }
     add("orderNumber", json!(1), "wrong_type");
-    add("externalId", json!(""), "invalid_length");
+    add("value", json!(""), "invalid_amount");
+    add("currency", json!(""), "unknown_currency");
     add("externalId", json!("x".repeat(256)), "invalid_length");
     add("externalId", json!(7), "wrong_type");
     add("codVariableSymbol", json!("x"), "invalid_character");
@@ -371,6 +372,84 @@ async fn what_a_create_requires_is_named_all_at_once() {
     assert_eq!(problem["violations"][0]["propertyPath"], "value");
     assert_eq!(problem["violations"][0]["parameters"], json!({"{{ value }}": "-1"}));
     assert_eq!(reply.violations().len(), 2);
+}
+
+/// Every field that may be null, empty.
+fn emptied() -> Map<String, Value> {
+    let further = [
+        "externalId",
+        "carrier",
+        "carrierService",
+        "carrierPickupPlace",
+        "externalCarrierPickupPlace",
+        "billingCountry",
+        "billingEmail",
+        "deliveryCountry",
+        "deliveryEmail",
+        "codValue",
+        "codVariableSymbol",
+        "requiredExpeditionDate",
+        "eshopOrderDate",
+        "deliveryCost",
+        "deliveryCostCurrency",
+        "partner",
+    ];
+    TEXTS.iter().map(|(field, _)| *field).chain(further).map(|field| (field.to_owned(), json!(""))).collect()
+}
+
+#[tokio::test]
+async fn an_empty_text_is_null_in_a_create_an_update_and_a_row() {
+    let world = World::new(&strangers().await).await;
+    let mut body = world.order_with("empty", &Value::Object(emptied()));
+    // null stands for that of the order
+    body["codCurrency"] = json!("");
+    body["items"][0]["lot"] = json!("");
+    body["items"][0]["productValueCurrency"] = json!("");
+    let mut row = body.clone();
+    row.as_object_mut().unwrap().remove("eshop");
+    assert_eq!(read_row(row).unwrap().violations(), []);
+    let created = world.made(body).await;
+    assert_eq!(
+        (&created["items"][0]["lot"], &created["differentDeliveryAddress"]),
+        (&Value::Null, &json!(false))
+    );
+    let full: Map<_, _> =
+        every_field(&world).into_iter().map(|(name, given, _)| (name.to_owned(), given)).collect();
+    let full = world.made(world.order_with("full", &Value::Object(full))).await;
+    let cleared = world.act(&full, "", Value::Object(emptied())).await.expect(200).json();
+    for field in emptied().keys() {
+        assert_eq!((&created[field], &cleared[field]), (&Value::Null, &Value::Null), "{field}");
+    }
+}
+
+#[tokio::test]
+async fn addresses_that_differ_by_what_is_empty_are_the_same() {
+    let world = World::new(&strangers().await).await;
+    let billing = json!({
+        "billingLastName": "Byron", "billingStreet": "Quay Street", "billingCity": "Bristol", "billingZip": "1",
+        "billingCountry": "GB", "billingEmail": "ann@example.com", "billingPhone": "7",
+    });
+    let with = |number: &str, delivery: Value| {
+        let mut fields = billing.clone();
+        fields.as_object_mut().unwrap().extend(delivery.as_object().unwrap().clone());
+        world.order_with(number, &fields)
+    };
+    let same = json!({
+        "deliveryLastName": "Byron", "deliveryStreet": "Quay Street", "deliveryCity": "Bristol", "deliveryZip": "1",
+        "deliveryCountry": "GB", "deliveryEmail": "", "deliveryPhone": "",
+    });
+    let empty: Map<_, _> = emptied().into_iter().filter(|(name, _)| name.starts_with("delivery")).collect();
+    for (number, delivery) in [("some", same), ("all", Value::Object(empty))] {
+        let order = world.made(with(number, delivery)).await;
+        assert_eq!(order["differentDeliveryAddress"], false, "{number}");
+        for field in ["LastName", "Street", "Email", "Phone"] {
+            assert_eq!(
+                order[format!("delivery{field}")],
+                billing[format!("billing{field}")],
+                "{number}: {field}"
+            );
+        }
+    }
 }
 
 /// A create with every field, as clients send it, and what the record shows of each.

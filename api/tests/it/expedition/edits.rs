@@ -103,11 +103,13 @@ async fn references_change_in_any_status_and_nothing_else_does() {
     let again = patch(json!({"ref1": "a"})).await.expect(200).json();
     assert_eq!(again, now);
     assert_eq!(patch(json!({})).await.expect(200).json(), now);
+    let emptied = patch(json!({"externalId": "", "ref3": ""})).await.expect(200).json();
+    assert_eq!([&emptied["externalId"], &emptied["ref3"]], [&Value::Null; 2]);
     for (body, violation) in [
         (json!({"note": "x"}), "note unknown_field"),
         (json!({"ref1": 1}), "ref1 wrong_type"),
         (json!({"ref1": "x".repeat(256)}), "ref1 invalid_length"),
-        (json!({"externalId": ""}), "externalId invalid_length"),
+        (json!({"externalId": "x".repeat(256)}), "externalId invalid_length"),
         (json!({"status": "canceled"}), "status unknown_field"),
     ] {
         assert_eq!(patch(body).await.expect(400).violations(), [violation]);

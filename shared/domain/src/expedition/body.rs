@@ -291,6 +291,7 @@ impl Body {
         is_new: bool,
         rest: impl FnOnce(&mut Object<'_>, &mut Self) -> T,
     ) -> (Self, T) {
+        object.empty_is_null();
         let required = if is_new { REQUIRED_TO_CREATE } else { &[] };
         let mut read = Self {
             fields: <Detail as crate::record::Record>::read(object, required),

@@ -57,6 +57,7 @@ fn members(object: &mut Object<'_>) -> (Echo, Option<EshopId>) {
 /// The body of a `PATCH`.
 pub fn patch_body() -> impl Rule<Out = DetailFields> {
     object(|object| {
+        object.empty_is_null();
         let reference = || input::text(0..=255);
         Some(DetailFields {
             ref1: object.nullable("ref1", reference()),

@@ -14,6 +14,7 @@ pub struct Object<'r> {
     /// Names that were asked for.
     known: Vec<&'static str>,
     holds_secrets: bool,
+    empty_is_null: bool,
     /// What it was asked for, where it is asked for its schema.
     noted: Option<Vec<Member>>,
 }
@@ -58,7 +59,7 @@ impl<T> Given<T> {
 impl<'r> Object<'r> {
     /// An object before anything was read.
     pub(super) fn new(reader: &'r mut Reader, members: Map<String, Value>) -> Self {
-        Self { reader, members, known: Vec::new(), holds_secrets: false, noted: None }
+        Self { reader, members, known: Vec::new(), holds_secrets: false, empty_is_null: false, noted: None }
     }
 }
 
@@ -120,13 +121,16 @@ impl Object<'_> {
 
     /// A member that may be absent or null.
     pub fn nullable<R: Rule>(&mut self, name: &'static str, rule: R) -> Given<R::Out> {
+        let empty_is_null = self.empty_is_null;
         self.note(|| {
-            let schema = Schema::OrNull(Box::new(rule.schema()));
+            let schema = if empty_is_null { rule.schema().or_empty() } else { rule.schema() };
+            let schema = Schema::OrNull(Box::new(schema));
             Member { name, schema, is_required: false, default: None }
         });
         match self.take(name) {
             None => Given::Absent,
             Some(Value::Null) => Given::Null,
+            Some(Value::String(text)) if empty_is_null && text.is_empty() => Given::Null,
             Some(value) => self.apply(name, rule, value).map_or(Given::Absent, Given::Value),
         }
     }
@@ -155,6 +159,11 @@ impl Object<'_> {
             std::mem::take(&mut self.members).into_iter().partition(|(name, _)| is_wanted(name));
         self.members = left;
         taken
+    }
+
+    /// Says that in members that may be null, an empty string is null: some clients send every field, the empty ones as `""`.
+    pub fn empty_is_null(&mut self) {
+        self.empty_is_null = true;
     }
 
     /// Says that a member that is unknown may be a secret whose name was misspelt.

@@ -60,6 +60,17 @@ pub struct Member {
 }
 
 impl Schema {
+    /// The same, where any text may also be empty.
+    #[must_use]
+    pub(super) fn or_empty(self) -> Self {
+        match self {
+            Self::Text { length, pattern: None, format } if *length.start() == 1 => {
+                Self::Text { length: 0..=*length.end(), pattern: None, format }
+            }
+            other => other,
+        }
+    }
+
     /// The object, where members that may be absent have these values by default.
     #[must_use]
     pub fn with_defaults<'d>(mut self, defaults: impl IntoIterator<Item = (&'d str, Value)>) -> Self {

@@ -30,6 +30,7 @@ const ITEM_IGNORES: &[&str] = &[
 ];
 
 fn item(object: &mut Object<'_>) -> NewItem {
+    object.empty_is_null();
     object.take_others(|name| ITEM_IGNORES.contains(&name));
     let names_product = object.has("product") || object.has("productSku");
     let product = object.optional("product", id());
