@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, World};
+use super::{MIGRATIONS, STATUSES, World};
 use crate::support::strangers;
 
 #[tokio::test]
@@ -114,6 +114,36 @@ async fn references_change_in_any_status_and_nothing_else_does() {
     ] {
         assert_eq!(patch(body).await.expect(400).violations(), [violation]);
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let note = || json!({"note": "ring twice"});
+    for (number, status) in STATUSES.into_iter().enumerate().skip(2) {
+        let order = world.at(status, &number.to_string()).await;
+        let detail = world.act(&order, "", note()).await.expect(409).json()["detail"].clone();
+        let detail =
+            detail.as_str().unwrap().strip_prefix(&format!("the order is {status}: ")).unwrap().to_owned();
+        println!("{status}: {detail}");
+        if detail == "hold it first (PUT …/rollback)" {
+            world.act(&order, "rollback", Value::Null).await.expect(200);
+            world.act(&order, "", note()).await.expect(200);
+        } else if detail == "it has ended: delete it, or use another number" {
+            world.on(Method::DELETE, &order, "", Value::Null).await.expect(204);
+        } else {
+            assert!(detail.ends_with("only ref1–3 and externalId can be changed"), "{detail}");
+            world.act(&order, "rollback", Value::Null).await.expect(409);
+            let body = json!({"ref1": "a", "ref2": "b", "ref3": "c", "externalId": status});
+            world.on(Method::PATCH, &order, "", body).await.expect(200);
+        }
+    }
+    // what the warehouse had is kept
+    let order = world.at("waiting_for_cancel", "kept").await;
+    let canceled = world.report(&order, json!({"status": "canceled"})).await.expect(200).json();
+    let detail = world.act(&canceled, "", note()).await.expect(409).json()["detail"].clone();
+    assert_eq!(detail, "the order is canceled: it has ended: use another number");
+    world.on(Method::DELETE, &canceled, "", Value::Null).await.expect(409);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -10,6 +10,8 @@ use longshore_kernel::sqlstate::Overtaken;
 
 /// Why nothing else is done of an order.
 const CANCELLING: &str = "the warehouse is being asked to cancel it";
+/// What is possible while an order can be held.
+const HOLD_FIRST: &str = "hold it first (PUT …/rollback)";
 
 /// What a caller asks of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ impl Command {
         match self {
             Self::Send { .. } if status.is_editable() => send(order, ledger).map_err(Problem::from),
             Self::Send { .. } if status == Status::Canceled => {
-                Err(wrong_status(status, "a canceled expedition does not come back; create a new one"))
+                Err(wrong_status(status, "it has ended; create one with another number"))
             }
             Self::Send { rebook: true } => Self::Rebook.decide(order, ledger),
             Self::Send { rebook: false } => same(),
@@ -83,9 +85,7 @@ impl Command {
                 Status::OnHold => same(),
                 Status::WaitingForCancel => Err(wrong_status(status, CANCELLING)),
                 Status::AwaitingProcessing if order.is_handed_over() => Ok(withdraw(order, status)),
-                _ if status == Status::Canceled || order.is_handed_over() => {
-                    Err(wrong_status(status, "it can no longer be held"))
-                }
+                _ if !can_be_held(order) => Err(wrong_status(status, "it can no longer be held")),
                 _ => Ok(leave(order, ledger, Status::OnHold)),
             },
             Self::Cancel { .. } => match status {
@@ -96,12 +96,12 @@ impl Command {
                     Ok(withdraw(order, Status::WaitingForCancel))
                 }
                 _ if order.is_handed_over() => {
-                    Err(wrong_status(status, "it can no longer be cancelled; ask for a return"))
+                    Err(wrong_status(status, "it has left, and can no longer be cancelled"))
                 }
                 _ => Ok(leave(order, ledger, Status::Canceled)),
             },
             Self::Rebook => {
-                is_bookable(status)?;
+                is_bookable(order)?;
                 release(order, ledger);
                 let state = book(order, ledger)?;
                 let kept = matches!(state.status, Status::StockOk | Status::AwaitingProcessing);
@@ -110,7 +110,7 @@ impl Command {
                 Ok(if is_same { order.state.clone() } else { state })
             }
             Self::Unbook => {
-                is_bookable(status)?;
+                is_bookable(order)?;
                 if order.state.is_paused {
                     return same();
                 }
@@ -177,15 +177,45 @@ fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {
     State { status, waits_for: None, is_paused: false, ..order.state.clone() }
 }
 
-fn is_bookable(status: Status) -> Result<(), Problem> {
-    if status.is_waiting() || status == Status::StockOk {
-        return Ok(());
-    }
-    let first = if status.is_editable() { "send it first" } else { "it is no longer possible" };
+fn is_bookable(order: &Order) -> Result<(), Problem> {
+    let status = order.state.status;
+    let first = match status {
+        _ if status.is_waiting() || status == Status::StockOk => return Ok(()),
+        _ if status.is_editable() => "send it first",
+        _ if can_be_held(order) => HOLD_FIRST,
+        Status::WaitingForCancel => CANCELLING,
+        Status::Canceled => "it has ended",
+        _ => "it has left",
+    };
     Err(wrong_status(status, first))
 }
 
-/// 409: names the status, and what to do first.
+/// Whether an order can be held, or asked back to be held; one that is on hold is.
+fn can_be_held(order: &Order) -> bool {
+    match order.state.status {
+        Status::AwaitingProcessing => true,
+        Status::Canceled => false,
+        _ => !order.is_handed_over(),
+    }
+}
+
+/// 409 for a body that would change an order that is neither on hold nor incorrect: it says what is possible instead. One that is
+/// `kept` is never deleted.
+pub(super) fn not_editable(order: &Order, is_kept: bool) -> Problem {
+    let status = order.state.status;
+    let instead = match status {
+        Status::Canceled if is_kept => "it has ended: use another number",
+        Status::Canceled => "it has ended: delete it, or use another number",
+        _ if can_be_held(order) => HOLD_FIRST,
+        Status::WaitingForCancel => {
+            "the warehouse is being asked to cancel it; only ref1–3 and externalId can be changed"
+        }
+        _ => "it has left; only ref1–3 and externalId can be changed",
+    };
+    wrong_status(status, instead)
+}
+
+/// 409: names the status, and what to do first, which must be possible.
 pub(super) fn wrong_status(status: Status, first: &str) -> Problem {
     Problem::new(&WRONG_STATUS, format!("the order is {status}: {first}"))
 }

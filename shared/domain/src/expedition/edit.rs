@@ -7,11 +7,11 @@ mod write;
 use serde_json::Value;
 
 use super::body::{Body, DetailFields};
-use super::decision::wrong_status;
+use super::decision::not_editable;
 use super::references::{Draft, resolve};
 use super::write::{ENTITY, is_taken, location};
 use crate::list;
-use crate::list::fields::expedition::EXPEDITION;
+use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
@@ -24,6 +24,7 @@ use longshore_kernel::sqlstate::is_contention;
 use longshore_kernel::tombstone;
 
 pub use self::delete::delete;
+pub(super) use self::delete::kept;
 pub(super) use self::stored::{Stored, lock};
 pub(super) use self::write::{Edited, differences, write};
 
@@ -149,7 +150,9 @@ async fn attempt(
     check(stored.order.version)?;
     let status = stored.order.state.status;
     if !any_status && !status.is_editable() {
-        return Err(wrong_status(status, "roll it back first").into());
+        let canceled = Some(id).filter(|_| status == Status::Canceled);
+        let kept = kept(change.connection(), canceled.as_slice()).await?;
+        return Err(not_editable(&stored.order, !kept.is_empty()).into());
     }
     let mut detail = stored.detail.clone();
     detail.take(given.body.fields.clone());

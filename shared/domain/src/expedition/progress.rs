@@ -48,15 +48,16 @@ pub async fn report(
         return Err(Problem::invalid(with_found(refused, strangers(&order, &report))));
     }
     let is_reported = is_reported(change.connection(), &order).await?;
-    if !report.force && is_reported {
-        let first = "the system of its warehouse reports on it; with `force` it is moved by hand";
-        return Err(wrong_status(order.state.status, first));
-    }
     let times = times(change.connection(), id.get()).await?;
     let known = Known::read(change.connection(), id.get(), &report).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
     let asks_back = is_reported && is_asked_back(&order, &report);
     let mut step = decide(&order, &report, asks_back, now, times, &known, locked.ledger)?;
+    // only now: what is not possible at all is not possible with `force`
+    if !report.force && is_reported {
+        let first = "the system of its warehouse reports on it; with `force` it is moved by hand";
+        return Err(wrong_status(order.state.status, first));
+    }
     if step.is_change(&order) {
         let lanes = write::write(change.connection(), &context.origin, &order, &mut step).await?;
         change.note_lanes(lanes);
@@ -291,7 +292,9 @@ fn answer(order: &Order, report: &Report) -> Result<Option<State>, Problem> {
             Ok(Some(handover::given_back(state)))
         }
         (None, Some(Status::Canceled)) if status == Status::Canceled => Ok(Some(state.clone())),
-        (None, Some(Status::Canceled)) => Err(wrong_status(status, "cancel it first")),
+        (None, Some(Status::Canceled)) => {
+            Err(wrong_status(status, "its warehouse was not asked to cancel it"))
+        }
         _ => Ok(None),
     }
 }

@@ -160,6 +160,20 @@ async fn each_row_is_judged_by_what_the_order_is(_: PgPoolOptions, options: PgCo
     );
     assert_eq!(place.stock(0).await, (50, 4, 0));
     place.must_hold().await;
+    let mut gone = row(&place, "gone", &[(1, 1)]);
+    gone["note"] = json!("too late");
+    import(&place, &[gone]).await;
+    let messages: Vec<String> = sqlx::query_scalar(
+        "SELECT i.message FROM job_item_error i WHERE i.code = 'wrong_status' ORDER BY i.job_id",
+    )
+    .fetch_all(&place.world.owner)
+    .await
+    .unwrap();
+    let expected = [
+        "the order is awaiting_processing: hold it first (PUT …/rollback)",
+        "the order is canceled: it has ended: delete it, or use another number",
+    ];
+    assert_eq!(messages, expected);
     let versions =
         "SELECT version FROM expedition JOIN expedition_detail USING (id) WHERE order_number = 'incorrect'";
     assert_eq!(place.world.count(versions).await, 2, "changed and sent in one transaction");

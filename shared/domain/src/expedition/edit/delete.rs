@@ -1,5 +1,7 @@
 //! Deleting an order.
 
+use std::collections::HashSet;
+
 use sqlx::PgConnection;
 
 use crate::expedition::decision::wrong_status;
@@ -30,14 +32,11 @@ pub async fn delete(
     };
     check(order.version)?;
     let status = order.state.status;
-    if !status.is_editable() && status != Status::Canceled {
-        return Err(wrong_status(
-            status,
-            "an order is deleted while it is on hold or incorrect, or once it is canceled",
-        ));
-    }
-    if was_handed_over(change.connection(), id).await? {
+    if !kept(change.connection(), &[id]).await?.is_empty() {
         return Err(wrong_status(status, "an order that was handed over to its warehouse is kept"));
+    }
+    if !status.is_editable() && status != Status::Canceled {
+        return Err(wrong_status(status, "hold or cancel it first"));
     }
     invoice::discard(change.connection(), id).await?;
     let recorded = record_change!(
@@ -64,16 +63,29 @@ pub async fn delete(
     change.answer(context.claim, Answer::done()).await
 }
 
-/// Whether its warehouse has ever reported on it, or it was ever handed over.
-async fn was_handed_over(connection: &mut PgConnection, id: ExpeditionId) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"SELECT EXISTS (
-               SELECT FROM audit
-               WHERE entity_type = $2 AND entity_id = $1 AND action IN ('expedition.status', 'expedition.news'))
-               OR EXISTS (SELECT FROM expedition_handover WHERE id = $1) AS "was!""#,
-        id.get(),
+/// Orders that are never deleted: their warehouse has reported on them, or they were handed over.
+pub(in crate::expedition) async fn kept(
+    connection: &mut PgConnection,
+    orders: &[ExpeditionId],
+) -> Result<HashSet<ExpeditionId>, sqlx::Error> {
+    if orders.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let kept = sqlx::query_scalar!(
+        // each by its key, independent of the statistics
+        r#"SELECT g.id AS "id!: ExpeditionId"
+           FROM unnest($1::uuid[]) AS g (id)
+           CROSS JOIN LATERAL (
+               SELECT EXISTS (
+                   SELECT FROM audit
+                   WHERE entity_type = $2 AND entity_id = g.id AND action IN ('expedition.status', 'expedition.news'))
+                   OR EXISTS (SELECT FROM expedition_handover WHERE id = g.id) AS is_kept
+           ) AS k
+           WHERE k.is_kept"#,
+        orders as &[ExpeditionId],
         ENTITY,
     )
-    .fetch_one(connection)
-    .await
+    .fetch_all(connection)
+    .await?;
+    Ok(kept.into_iter().collect())
 }

@@ -53,6 +53,8 @@ impl Group<'_> {
         let mut foreseen: HashSet<StockId> =
             stored.iter().flat_map(|stored| &stored.order.items).filter_map(|item| item.stock).collect();
         foreseen.extend(self.rows.iter().flat_map(|placed| placed.stocks));
+        let canceled = stored.iter().filter(|stored| stored.order.state.status == Status::Canceled);
+        let kept = edit::kept(tx, &canceled.map(|stored| stored.order.id).collect::<Vec<_>>()).await?;
         let mut by_number: HashMap<String, Stored> =
             stored.into_iter().map(|stored| (stored.order.order_number.clone(), stored)).collect();
         let (mut plans, mut drafts, mut known) = (Vec::new(), Vec::new(), Vec::new());
@@ -75,7 +77,7 @@ impl Group<'_> {
                     Plan::Unchanged
                 }
                 (Asked::Take { .. }, Some(stored)) if !stored.order.state.status.is_editable() => {
-                    let problem = decision::wrong_status(stored.order.state.status, "roll it back first");
+                    let problem = decision::not_editable(&stored.order, kept.contains(&stored.order.id));
                     let violation = Violation::new("", "wrong_status", problem.detail());
                     Plan::Refused(with_found(row.violations().to_vec(), vec![violation]))
                 }
