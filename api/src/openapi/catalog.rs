@@ -122,7 +122,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("workAroundEanSticker", "The product must be labelled with EAN barcodes."),
     ("workAroundWarrantyInf", "Warranty must be checked."),
     ("workAroundLot", "Lot and batch must be checked."),
-    ("countryOfOrigin", "ISO 3166-1 alpha-2 country code, for customs clearance."),
+    ("countryOfOrigin", "ISO 3166-1 alpha-2 country code, or `XK` (Kosovo), for customs clearance."),
     ("hsCode", "Harmonized System code."),
     ("type", "The default is physical."),
     (

@@ -169,7 +169,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("code", "Unique."),
     ("organisations", "The organisations that may use the carrier."),
     ("services", "Its shipping options."),
-    ("countriesOfOperation", "ISO 3166-1 alpha-2 country code."),
+    ("countriesOfOperation", "ISO 3166-1 alpha-2 country code, or `XK` (Kosovo)."),
 ];
 
 /// Carriers.

@@ -1,11 +1,11 @@
-//! Countries: the codes of ISO 3166-1 alpha-2, and the rule that reads one.
+//! Countries: the codes of ISO 3166-1 alpha-2 with that of Kosovo, and the rule that reads one.
 
 use serde_json::Value;
 
 use super::input::{Reader, Rule, Schema, custom};
 
-/// Every officially assigned code, in alphabetical order.
-const CODES: [&str; 249] = [
+/// Every officially assigned code, in alphabetical order, and `XK`: Kosovo has none, and the EU, carriers and shops use that.
+const CODES: [&str; 250] = [
     "AD", "AE", "AF", "AG", "AI", "AL", "AM", "AO", "AQ", "AR", "AS", "AT", "AU", "AW", "AX", "AZ", "BA",
     "BB", "BD", "BE", "BF", "BG", "BH", "BI", "BJ", "BL", "BM", "BN", "BO", "BQ", "BR", "BS", "BT", "BV",
     "BW", "BY", "BZ", "CA", "CC", "CD", "CF", "CG", "CH", "CI", "CK", "CL", "CM", "CN", "CO", "CR", "CU",
@@ -20,7 +20,7 @@ const CODES: [&str; 249] = [
     "RE", "RO", "RS", "RU", "RW", "SA", "SB", "SC", "SD", "SE", "SG", "SH", "SI", "SJ", "SK", "SL", "SM",
     "SN", "SO", "SR", "SS", "ST", "SV", "SX", "SY", "SZ", "TC", "TD", "TF", "TG", "TH", "TJ", "TK", "TL",
     "TM", "TN", "TO", "TR", "TT", "TV", "TW", "TZ", "UA", "UG", "UM", "US", "UY", "UZ", "VA", "VC", "VE",
-    "VG", "VI", "VN", "VU", "WF", "WS", "YE", "YT", "ZA", "ZM", "ZW",
+    "VG", "VI", "VN", "VU", "WF", "WS", "XK", "YE", "YT", "ZA", "ZM", "ZW",
 ];
 
 /// Whether these are the two uppercase letters of a country.
@@ -29,7 +29,7 @@ pub fn is_country(code: &str) -> bool {
     CODES.binary_search(&code).is_ok()
 }
 
-/// A country, as it is written in ISO 3166-1 alpha-2.
+/// A country, as it is written in ISO 3166-1 alpha-2; Kosovo is `XK`.
 pub fn country() -> impl Rule<Out = String> + Clone {
     custom(Schema::Text { length: 2..=2, pattern: Some("^[A-Z]{2}$"), format: None }, read)
 }
@@ -39,7 +39,8 @@ fn read(reader: &mut Reader, value: Value) -> Option<String> {
         Value::String(code) if is_country(&code) => Some(code),
         Value::String(code) => {
             if code.chars().count() == 2 {
-                reader.refuse("unknown_country", "must be an ISO 3166-1 alpha-2 country code");
+                reader
+                    .refuse("unknown_country", "must be an ISO 3166-1 alpha-2 country code, or XK (Kosovo)");
             } else {
                 reader.refuse("invalid_length", "must have exactly 2 characters");
             }
@@ -65,6 +66,7 @@ mod tests {
             .filter(|code| is_country(code))
             .collect();
         assert_eq!(found, CODES);
+        assert!(is_country("XK"), "Kosovo");
         for wrong in ["", "C", "cz", "CZE", "Cz", "XX", "UK", "ÄÖ", "D "] {
             assert!(!is_country(wrong), "{wrong}");
         }
