@@ -120,7 +120,7 @@ pub fn product_body(data: &[u8]) {
 pub fn order_body(data: &[u8]) {
     let Ok(body) = json::parse(data) else { return };
     let is_number = |number: &str| {
-        let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
+        let is_known = |b: u8| b.is_ascii_alphanumeric() || b"_/-.#".contains(&b);
         (1..=32).contains(&number.len()) && number.bytes().all(is_known)
     };
     for OrderBody { fields, items, violations, .. } in [create::read(body.clone()), edit::read(body.clone())]

@@ -107,7 +107,7 @@ FROM unnest(ARRAY['canceled', 'incorrect', 'awaiting_processing', 'take_out', 'c
 CREATE TABLE expedition_detail (
     id uuid PRIMARY KEY REFERENCES expedition ON DELETE CASCADE,
     eshop_id uuid NOT NULL,
-    order_number text NOT NULL CONSTRAINT order_number_is_spelt_right CHECK (order_number ~ '^[A-Za-z0-9_/-]{1,32}$'),
+    order_number text NOT NULL CONSTRAINT order_number_is_spelt_right CHECK (order_number ~ '^[A-Za-z0-9_/.#-]{1,32}$'),
     external_id text CONSTRAINT external_id_has_a_length CHECK (char_length(external_id) BETWEEN 1 AND 255),
     -- who created it, and, of one that was imported, SHA-256 of the row that was last taken
     user_id uuid,

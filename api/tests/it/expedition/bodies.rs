@@ -136,7 +136,7 @@ fn refused() -> Vec<(&'static str, Value, String)> {
         ("", "invalid_length"),
         ("123456789012345678901234567890123", "invalid_length"),
         ("A 1", "invalid_character"),
-        ("A#1", "invalid_character"),
+        ("A&1", "invalid_character"),
         ("č", "invalid_character"),
     ] {
         add("orderNumber", json!(number), code);
@@ -518,7 +518,7 @@ async fn every_field_comes_back_as_it_was_given_and_null_clears_it() {
         "expedition": "any", "booked": 7, "id": "any",
     });
     let plain = json!({"productSku": "LAMP", "quantity": 2, "lifo": "false"});
-    let mut body = world.order_with("A-z_0/9", &Value::Object(given));
+    let mut body = world.order_with("#A-z_0/9.1", &Value::Object(given));
     body["items"] = json!([item, plain]);
     let order = world.made(body).await;
     let shown: Map<_, _> =
@@ -552,7 +552,7 @@ async fn every_field_comes_back_as_it_was_given_and_null_clears_it() {
         ("eshop", json!(tenant.eshop)),
         ("warehouse", json!(tenant.warehouse)),
         ("wms", json!(tenant.wms)),
-        ("orderNumber", json!("A-z_0/9")),
+        ("orderNumber", json!("#A-z_0/9.1")),
         ("status", json!("on_hold")),
         ("errors", Value::Null),
         ("expeditedCompletely", Value::Null),

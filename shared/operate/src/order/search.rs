@@ -267,12 +267,14 @@ async fn named(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Option<V
 }
 
 /// What a typed number or SKU may stand for: the same in capital and in small letters, without blanks around it. Lists of shops show
-/// a `#` before the number of an order, which no number has.
+/// a `#` before the number of an order, which some numbers have.
 pub(crate) fn spellings(typed: &str) -> Vec<String> {
     let typed = typed.trim();
     let number = typed.trim_start_matches('#').trim_start();
-    let mut spellings =
-        vec![typed.to_owned(), number.to_owned(), number.to_uppercase(), number.to_lowercase()];
+    let cases = [number.to_owned(), number.to_uppercase(), number.to_lowercase()];
+    let mut spellings: Vec<String> =
+        cases.iter().map(|number| format!("#{number}")).chain([typed.to_owned()]).collect();
+    spellings.extend(cases);
     spellings.sort_unstable();
     spellings.dedup();
     spellings
@@ -374,9 +376,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_meant_in_either_case_without_blanks_and_number_signs() {
-        assert_eq!(spellings(" h-1\n"), ["H-1", "h-1"]);
-        assert_eq!(spellings("1001"), ["1001"]);
-        assert_eq!(spellings("# Shop-7"), ["# Shop-7", "SHOP-7", "Shop-7", "shop-7"]);
+    fn a_number_is_meant_in_either_case_without_blanks_and_with_or_without_a_number_sign() {
+        assert_eq!(spellings(" h-1\n"), ["#H-1", "#h-1", "H-1", "h-1"]);
+        assert_eq!(spellings("1001"), ["#1001", "1001"]);
+        assert_eq!(spellings("#1001"), spellings("1001"));
+        assert_eq!(
+            spellings("# Shop-7"),
+            ["# Shop-7", "#SHOP-7", "#Shop-7", "#shop-7", "SHOP-7", "Shop-7", "shop-7"]
+        );
     }
 }

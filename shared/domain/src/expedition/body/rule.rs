@@ -88,12 +88,12 @@ pub(super) fn digits() -> impl Rule<Out = String> + Clone {
 
 /// The number of an order.
 pub(in crate::expedition) fn order_number() -> impl Rule<Out = String> + Clone {
-    text_like(1..=NUMBER_LENGTH, "^[A-Za-z0-9_/-]+$").then(|reader: &mut Reader, number: String| {
-        let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
+    text_like(1..=NUMBER_LENGTH, "^[A-Za-z0-9_/.#-]+$").then(|reader: &mut Reader, number: String| {
+        let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-' | b'.' | b'#');
         if number.bytes().all(is_known) {
             return Some(number);
         }
-        reader.refuse("invalid_character", "must consist of letters, digits, _, / and -");
+        reader.refuse("invalid_character", "must consist of letters, digits, _, /, -, . and #");
         None
     })
 }
