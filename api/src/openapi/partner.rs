@@ -60,7 +60,9 @@ pub(super) fn operations() -> Vec<Operation> {
     let reports = body_of(&push::news_header())
         .about("The reports of a wms.")
         .required("news", about(array(0..=ROWS, named("NewsRow")), OF_ROWS));
-    let count = body_of(&stock::row()).about("A row of a stock sync.");
+    let count = body_of(&stock::row())
+        .about("A row of a stock sync.")
+        .explain(&[("quantity", "Pieces in stock. A negative number is taken as 0, with a notice.")]);
     let mut operations = setting::operations();
     operations.extend(wms_setting::operations());
     operations.extend([

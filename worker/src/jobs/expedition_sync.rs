@@ -1,6 +1,6 @@
 //! `expedition.sync`: takes over the orders that an e-shop sends (`docs/reference/orders.md#import`).
 
-use longshore_domain::expedition::import::{self, Import, read_row};
+use longshore_domain::expedition::import::{self, Import, Row, read_row};
 use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::execution::Fate;
 use longshore_domain::job::inspection;
@@ -13,7 +13,7 @@ use super::{Body, Done};
 impl Body for SyncExpeditions {
     /// Executes a chunk: rows that break a rule become item errors, the others are created, changed or cancelled.
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
-        let rows = ReadRows::read(claim, read_row)?;
+        let rows = ReadRows::read(claim, read_row)?.noticing(Row::notices);
         let import = Import {
             origin: &claim.origin,
             organisation: shop.organisation,

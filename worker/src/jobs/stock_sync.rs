@@ -6,7 +6,7 @@ use longshore_domain::job::kind::{Shop, SyncStocks};
 use longshore_domain::job::mark::Beside;
 use longshore_domain::job::row::ReadRows;
 use longshore_domain::partner::push::Push;
-use longshore_domain::warehouse::stock::sync::{self, Place};
+use longshore_domain::warehouse::stock::sync::{self, Place, StockRow};
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
 
@@ -19,7 +19,7 @@ impl Body for SyncStocks {
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
         let Self { scope_eshop, warehouse, wms } = *self;
         let organisation = shop.organisation;
-        let rows = ReadRows::read(claim, sync::read_row)?;
+        let rows = ReadRows::read(claim, sync::read_row)?.noticing(StockRow::notices);
         let beside = Beside::look(change.connection(), claim, organisation).await?;
         let place = Place { organisation, warehouse, wms };
         let applied = sync::apply(change, &claim.origin, place, scope_eshop, beside, &rows.good).await?;

@@ -184,7 +184,7 @@ fn refused_items(product: &str) -> Vec<(Value, String)> {
         }
         cases.push((item, violation.to_owned()));
     };
-    add(json!({"quantity": 0}), "quantity out_of_range");
+    add(json!({"quantity": -1}), "quantity out_of_range");
     add(json!({"quantity": 1_000_001}), "quantity out_of_range");
     add(json!({"quantity": 1.5}), "quantity wrong_type");
     add(json!({"quantity": "1"}), "quantity wrong_type");
@@ -420,6 +420,29 @@ async fn an_empty_text_is_null_in_a_create_an_update_and_a_row() {
     for field in emptied().keys() {
         assert_eq!((&created[field], &cleared[field]), (&Value::Null, &Value::Null), "{field}");
     }
+}
+
+#[tokio::test]
+async fn a_line_of_no_pieces_is_left_out() {
+    let world = World::new(&strangers().await).await;
+    let refunded = json!({"productSku": "GONE", "quantity": 0});
+    let kept = json!({"product": world.mug, "quantity": 2, "lot": "7"});
+    let order = world.made(world.order_with("1", &json!({"items": [refunded, kept, refunded]}))).await;
+    let items = order["items"].as_array().unwrap();
+    assert_eq!((items.len(), &items[0]["position"], &items[0]["quantity"]), (1, &json!(0), &json!(2)));
+    let same = world.act(&order, "", json!({"items": [refunded, kept]})).await.expect(200).json();
+    assert_eq!(same, order, "the same items");
+    // what is wrong with another line is named by its place in the body
+    let unknown = json!({"items": [refunded, {"productSku": "NONE", "quantity": 1}]});
+    let violations = ["items[1].productSku unknown_reference"];
+    assert_eq!(world.place(world.order_with("2", &unknown)).await.expect(400).violations(), violations);
+    assert_eq!(world.act(&order, "", unknown).await.expect(400).violations(), violations);
+    let nothing = json!({"items": [refunded, {"product": world.mug, "quantity": 0}]});
+    assert_eq!(
+        world.place(world.order_with("2", &nothing)).await.expect(400).violations(),
+        ["items required"]
+    );
+    assert_eq!(world.act(&order, "", nothing).await.expect(400).violations(), ["items required"]);
 }
 
 #[tokio::test]

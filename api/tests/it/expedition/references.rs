@@ -64,7 +64,7 @@ async fn unknown_and_foreign_references_are_named() {
         assert_eq!(world.place(body).await.expect(400).violations(), [format!("{field} {value}")]);
     }
     // what is not there is found with what is wrong otherwise
-    let members = json!({"value": -1, "carrier": unknown, "items": [{"product": unknown, "quantity": 0}]});
+    let members = json!({"value": -1, "carrier": unknown, "items": [{"product": unknown, "quantity": -1}]});
     let refused = world.place(world.order_with("1", &members)).await.expect(400).violations();
     assert!(
         refused.contains(&"value out_of_range".to_owned())
@@ -80,7 +80,7 @@ async fn a_malformed_item_hides_no_unknown_product() {
     let unknown = Uuid::nil();
     let items = json!({"items": [
         {"product": unknown, "quantity": 1},
-        {"product": world.mug, "quantity": 0},
+        {"product": world.mug, "quantity": -1},
         {"product": "x", "quantity": 1},
         {"product": unknown, "quantity": "2", "colour": "red"},
         "mug",
@@ -111,7 +111,7 @@ async fn a_malformed_item_hides_no_unknown_product() {
         assert_eq!(placed.violations(), [violation], "{members}");
         assert_eq!(world.act(&stored, "", members).await.expect(400).violations(), [violation]);
     }
-    let members = json!({"eshop": "x", "items": [{"product": unknown, "quantity": 0}]});
+    let members = json!({"eshop": "x", "items": [{"product": unknown, "quantity": -1}]});
     let placed = world.place(world.order_with("1", &members)).await.expect(400);
     let mut violations = placed.violations();
     violations.sort();

@@ -240,6 +240,8 @@ pub struct NewItem {
     pub product_sku: Option<String>,
     /// Pieces.
     pub quantity: i32,
+    /// It is of no pieces, as what a shop has refunded: the order does not have it.
+    pub is_left_out: bool,
     /// Everything else, by column.
     pub columns: Map<String, Value>,
 }

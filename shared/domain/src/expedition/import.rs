@@ -158,7 +158,7 @@ fn touched(rows: &[Placed<'_>], known: &HashMap<String, Known>) -> Vec<Expeditio
 fn group(rows: &[Row], parts: &[usize]) -> usize {
     let (mut numbers, mut external_ids, mut items) = (HashSet::new(), HashSet::new(), 0);
     for (count, (row, parts)) in rows.iter().zip(parts).enumerate() {
-        items += row.items().len() + parts;
+        items += row.items().count() + parts;
         let is_new = row.external_id().is_none_or(|id| external_ids.insert(id));
         if !(numbers.insert(&row.order_number) && is_new) || (items > ITEMS && count > 0) {
             return count;

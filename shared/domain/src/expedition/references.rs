@@ -206,6 +206,9 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
             // refused where it was read
             continue;
         }
+        if given.is_left_out {
+            continue;
+        }
         if let Err((name, code, message)) = take_item(&mut items, &draft, given, found) {
             violations.push(Violation::new(format!("items[{index}].{name}"), code, message));
         }
@@ -214,7 +217,7 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
     let gives_items = draft.given.items.is_some();
     if gives_items && is_known && violations.is_empty() {
         let (code, message) = if items.list.is_empty() {
-            ("required", "must have a physical product".to_owned())
+            ("required", "must have a physical product, and at least one piece of it".to_owned())
         } else if items.list.len() > MAX_ITEMS {
             ("invalid_count", format!("must come to at most {MAX_ITEMS} items, bundles taken apart"))
         } else if pieces > MAX_PIECES {

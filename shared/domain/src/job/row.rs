@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::Value;
 
-use self::form::{Form, Remarks};
+use self::form::{Form, Notice, Remarks};
 use super::chunk::{Claim, Count};
 use super::execution::Outcome;
 use super::item_error::ItemError;
@@ -66,6 +66,17 @@ impl<'c, R> ReadRows<'c, R> {
         Ok(Self { claim, stored, good, named, errors })
     }
 
+    /// Adds what reading the good rows did to them.
+    #[must_use]
+    pub fn noticing(mut self, notices: impl Fn(&R) -> Vec<Notice>) -> Self {
+        for (row, (position, _)) in self.good.iter().zip(&self.named) {
+            if let Some((remarks, _)) = self.stored.get_mut(*position) {
+                remarks.notices.extend(notices(row));
+            }
+        }
+        self
+    }
+
     /// The position in the job of each good row.
     #[must_use]
     pub fn indexes(&self) -> Vec<i32> {
@@ -89,13 +100,15 @@ impl<'c, R> ReadRows<'c, R> {
         let [changed, failed] = [changed, errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
         let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
         let refused: HashSet<i32> = errors.iter().map(|error| error.index).collect();
-        for (position, (Remarks { item, notices, .. }, body)) in stored.iter().enumerate() {
+        for (position, key) in named {
+            let Some((Remarks { item, notices, .. }, body)) = stored.get(position) else { continue };
             if notices.is_empty() || refused.contains(&claim.index(position)) {
                 continue;
             }
             let sentences: Vec<String> =
                 notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
-            let notice = error(claim, position, body, item.clone(), ("notice", sentences.join("; ")));
+            let key = item.clone().or(key);
+            let notice = error(claim, position, body, key, ("notice", sentences.join("; ")));
             errors.push(ItemError { notice: true, ..notice });
         }
         Outcome { count, errors }

@@ -180,6 +180,30 @@ async fn each_row_is_judged_by_what_the_order_is(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn lines_of_no_pieces_are_left_out_with_a_notice(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 2).await;
+    place.count(&[(0, 5)]).await;
+    let refunded = row(&place, "A", &[(0, 1), (1, 0)]);
+    let nothing = row(&place, "B", &[(0, 0)]);
+    assert_eq!(import(&place, &[refunded, nothing]).await, (1, 0, 1));
+    let came: Vec<(String, String, String)> =
+        sqlx::query_as("SELECT key, code, message FROM job_item_error ORDER BY index")
+            .fetch_all(&place.world.owner)
+            .await
+            .unwrap();
+    let expected = [
+        ("A", "notice", "items[1] is left out: its quantity is 0"),
+        ("B", "required", "items must have a physical product, and at least one piece of it"),
+    ];
+    assert_eq!(
+        came,
+        expected.map(|(key, code, message)| (key.to_owned(), code.to_owned(), message.to_owned()))
+    );
+    assert_eq!(place.world.count("SELECT count(*) FROM expedition_item").await, 1);
+    assert_eq!(place.world.count("SELECT count(*) FROM product_stock").await, 1, "none for what is left out");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_person_who_corrects_an_order_is_not_set_back_by_the_same_row(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -46,7 +46,7 @@ async fn a_retry_does_the_refused_items_and_only_those(_: PgPoolOptions, options
     let rows = [
         r#"{"productSku":"P0","quantity":5}"#.to_owned(),
         r#"{"productSku":"NEW","quantity":7}"#.to_owned(),
-        r#"{"productSku":"P1","quantity":-1}"#.to_owned(),
+        r#"{"productSku":"P1","quantity":2000000000}"#.to_owned(),
         r#"{"productSku":"P0","quantity":9}"#.to_owned(),
     ];
     let job = world.sync(Stocks, rows).await;

@@ -33,6 +33,22 @@ async fn only_differences_are_written_and_sent(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn fewer_pieces_than_none_are_none_with_a_notice(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.products(2).await;
+    world.sync(Stocks, [row(0, 5), row(1, 5)]).await;
+    world.drain().await;
+    let job = world.sync(Stocks, [row(0, -3), row(1, 0)]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!(world.errors(job).await, ["0 P0 notice"]);
+    let message: String =
+        sqlx::query_scalar("SELECT message FROM job_item_error").fetch_one(&world.owner).await.unwrap();
+    assert_eq!(message, "quantity was -3, and is taken as 0");
+    assert_eq!(world.count("SELECT sum(quantity)::bigint FROM product_stock").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_eshop_gets_an_event_at_the_end_of_a_sync(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.webhook("sync_finished").await;

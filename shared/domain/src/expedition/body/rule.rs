@@ -35,7 +35,7 @@ fn item(object: &mut Object<'_>) -> NewItem {
     let names_product = object.has("product") || object.has("productSku");
     let product = object.optional("product", id());
     let product_sku = object.optional("productSku", text(1..=255));
-    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY)).unwrap_or_default();
+    let quantity = object.required("quantity", int32(0..=MAX_QUANTITY));
     let columns = [
         ("product_value", json!(object.nullable("productValue", amount()).value())),
         ("product_value_currency", json!(object.nullable("productValueCurrency", currency()).value())),
@@ -53,7 +53,8 @@ fn item(object: &mut Object<'_>) -> NewItem {
     if !names_product {
         object.refuse("product", "required", "is required, or productSku");
     }
-    NewItem { product, product_sku, quantity, columns }
+    let is_left_out = quantity == Some(0);
+    NewItem { product, product_sku, quantity: quantity.unwrap_or_default(), is_left_out, columns }
 }
 
 fn advices() -> impl Rule<Out = Vec<Value>> + Clone {

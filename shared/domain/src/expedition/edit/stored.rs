@@ -43,7 +43,8 @@ impl Stored {
     /// what could no longer be given.
     pub(in crate::expedition) fn news<'b>(&self, body: &'b Body) -> Cow<'b, Body> {
         let mut body = Cow::Borrowed(body);
-        let items = body.items.iter().flatten().enumerate().map(|(position, item)| {
+        let items = body.items.iter().flatten().filter(|item| !item.is_left_out);
+        let items = items.enumerate().map(|(position, item)| {
             let is_named_so = |sku: &String| {
                 self.order.items.get(position).is_some_and(|stored| stored.product_sku == *sku)
             };

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::Known;
 use crate::expedition::body::{self, Body, NewItem};
 use crate::expedition::write::detail::digest;
+use crate::job::row::form::Notice;
 use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, int32};
 use longshore_kernel::problem::Violation;
 
@@ -34,8 +35,21 @@ impl Row {
         }
     }
 
-    pub(super) fn items(&self) -> &[NewItem] {
+    pub(super) fn items(&self) -> impl Iterator<Item = &NewItem> {
+        self.given_items().iter().filter(|item| !item.is_left_out)
+    }
+
+    fn given_items(&self) -> &[NewItem] {
         self.body().and_then(|body| body.items.as_deref()).unwrap_or_default()
+    }
+
+    /// What is done to its fields.
+    #[must_use]
+    pub fn notices(&self) -> Vec<Notice> {
+        let left_out = self.given_items().iter().enumerate().filter(|(_, item)| item.is_left_out);
+        left_out
+            .map(|(index, _)| Notice::new(format!("items[{index}]"), "is left out: its quantity is 0"))
+            .collect()
     }
 
     /// Whether it is the row that its order was last taken from: that needs no lock, and no look at the rest of it.

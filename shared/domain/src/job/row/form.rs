@@ -66,6 +66,13 @@ pub struct Notice {
     pub message: String,
 }
 
+impl Notice {
+    /// What was done to a field.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
 /// A row from a partner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -115,7 +122,7 @@ impl Row {
     /// Adds notices: the field of each, and what was done to it.
     #[must_use]
     pub fn noticing<'f>(mut self, notices: impl IntoIterator<Item = (&'f str, String)>) -> Self {
-        let notices = notices.into_iter().map(|(field, message)| Notice { field: field.to_owned(), message });
+        let notices = notices.into_iter().map(|(field, message)| Notice::new(field, message));
         self.remarks.notices.extend(notices);
         self
     }

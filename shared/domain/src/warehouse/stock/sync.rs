@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::job::halving::{Refused, Statement, halve};
 use crate::job::mark::Beside;
+use crate::job::row::form::Notice;
 use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Origin;
@@ -29,8 +30,22 @@ pub const LARGEST_QUANTITY: i32 = 1_000_000_000;
 pub struct StockRow {
     /// SKU of the product, in the organisation of the e-shop.
     pub product_sku: String,
-    /// Pieces in stock.
+    /// Pieces in stock, as they were given: shops that have sold more than they had count fewer than none.
     pub quantity: i32,
+}
+
+impl StockRow {
+    /// Pieces that are there. To refuse a row would leave the former ones on sale.
+    fn pieces(&self) -> i32 {
+        self.quantity.max(0)
+    }
+
+    /// What is done to its fields.
+    #[must_use]
+    pub fn notices(&self) -> Vec<Notice> {
+        let taken = || Notice::new(QUANTITY, format!("was {}, and is taken as 0", self.quantity));
+        if self.quantity < 0 { vec![taken()] } else { Vec::new() }
+    }
 }
 
 /// Reads one row of a sync.
@@ -42,7 +57,7 @@ pub fn read_row(value: Value) -> Result<StockRow, Vec<Violation>> {
 pub fn row() -> impl Rule<Out = StockRow> {
     object(|row| {
         let product_sku = row.required("productSku", text(1..=255));
-        let quantity = row.required("quantity", int32(0..=LARGEST_QUANTITY));
+        let quantity = row.required("quantity", int32(-LARGEST_QUANTITY..=LARGEST_QUANTITY));
         Some(StockRow { product_sku: product_sku?, quantity: quantity? })
     })
 }
@@ -227,7 +242,7 @@ async fn look(
     rows: &[StockRow],
 ) -> Result<Differing, sqlx::Error> {
     let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
-    let quantities: Vec<i32> = rows.iter().map(|r| r.quantity).collect();
+    let quantities: Vec<i32> = rows.iter().map(StockRow::pieces).collect();
     // each by its key, as the first in the order of SKUs: see the product sync, which reads them so, too
     let differing = sqlx::query!(
         r#"SELECT i.position AS "position!", p.id AS "product?", p.type AS "kind?"
