@@ -57,8 +57,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ),
     // an order is written with its hand-over, which is a step of that writing
     ("shared/domain", "expedition/handover expedition/write"),
-    // a constant
-    ("shared/operate", "attention/lines attention/noisy"),
 ];
 
 /// Imports from one room to another, each with a file that has it.

@@ -29,6 +29,9 @@ use longshore_kernel::words;
 use serde_json::{Value, json};
 use uuid::{Builder, Uuid};
 
+/// Something is late after it has been due for this many seconds.
+const LATE: f64 = 60.0;
+
 words! {
     /// What a line is about.
     pub enum Kind ("kind of line") {

@@ -10,8 +10,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
 
-use super::service::LATE;
-use super::{Kind, Line, Owner, Page, Severity};
+use super::{Kind, LATE, Line, Owner, Page, Severity};
 use crate::standing::Standing;
 
 /// An organisation has a line if at least half of what waits is its own, and at least so much.

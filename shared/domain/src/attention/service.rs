@@ -7,11 +7,9 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
 
-use super::{Kind, Line, Owner, Page, Severity, noisy};
+use super::{Kind, LATE, Line, Owner, Page, Severity, noisy};
 use crate::standing::{Shown, Standing, Verdict};
 
-/// Something is late after it has been due for this many seconds.
-pub(super) const LATE: f64 = 60.0;
 /// Lines about the service, and about the organisations that fill its queues.
 pub async fn lines(services: &Services, scope: &Scope, stands: &Standing) -> Result<Vec<Line>, Problem> {
     let (horizon, noisy) = tokio::try_join!(vacuum(services, scope), noisy::lines(services, scope, stands))?;
