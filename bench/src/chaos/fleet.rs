@@ -267,11 +267,10 @@ impl State {
         }
         match how {
             Some(Misbehaviour::Hang) => return Answer::Hang,
-            Some(Misbehaviour::Drip) => return Answer::Drip,
             Some(Misbehaviour::Redirect) => return Answer::Redirect(self.elsewhere.clone()),
             Some(Misbehaviour::Reset) => return Answer::Cut,
             Some(Misbehaviour::Fail) => return Answer::Status(500),
-            Some(Misbehaviour::Large | Misbehaviour::Clock) | None => {}
+            Some(Misbehaviour::Drip | Misbehaviour::Large | Misbehaviour::Clock) | None => {}
         }
         let id = receipt.header("webhook-id").and_then(|id| id.parse::<Uuid>().ok());
         if id.is_some_and(|id| lock(&self.refusals).takes_in(id)) {
@@ -291,6 +290,8 @@ impl State {
         }
         let takes = *lock(&self.takes);
         match how {
+            // these are successes
+            Some(Misbehaviour::Drip) => Answer::Drip,
             Some(Misbehaviour::Large) => Answer::Large(LARGE),
             _ if takes.is_zero() => Answer::Status(204),
             _ => Answer::After(takes, Box::new(Answer::Status(204))),

@@ -39,13 +39,11 @@ pub(super) async fn drip(site: &Site) -> anyhow::Result<Vec<Row>> {
     let mut psql = connect(site).await?;
     let until = Instant::now() + HUNG;
     let attempts = loop {
-        let attempts: Option<Value> = sqlx::query_scalar(
-            "SELECT attempts FROM delivery d JOIN webhook w ON w.id = d.webhook_id
-             WHERE w.organisation_id = $1 AND d.attempt_count > 0",
-        )
-        .bind(scene.tenant.organisation)
-        .fetch_optional(&mut psql)
-        .await?;
+        let attempts: Option<Value> =
+            sqlx::query_scalar("SELECT attempts FROM delivery_history WHERE organisation_id = $1")
+                .bind(scene.tenant.organisation)
+                .fetch_optional(&mut psql)
+                .await?;
         if let Some(attempts) = attempts {
             break attempts;
         }
