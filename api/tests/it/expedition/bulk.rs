@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, path};
 use crate::support::Reply;
-use crate::support::strangers;
 
 /// Does a job of orders to its end.
 pub(super) async fn work(world: &World, job: &Value) {
@@ -81,9 +80,12 @@ async fn together(world: &World, operation: &str, ids: Value) -> Reply {
     tokio::join!(call, work).0
 }
 
-#[tokio::test]
-async fn a_bulk_answers_204_where_all_is_done_and_the_job_where_some_is_refused() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_bulk_answers_204_where_all_is_done_and_the_job_where_some_is_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let held = [world.at("on_hold", "1").await, world.at("on_hold", "2").await];
     let canceled = world.at("canceled", "3").await;
     let delivered = world.at("delivered", "4").await;

@@ -1,7 +1,9 @@
 //! Choosing a carrier for an order that is sent without one (`docs/reference/orders.md#choice-of-a-carrier`).
 
+use crate::product::MIGRATIONS;
 use http::Method;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{PATH, World, path};
 use crate::support::strangers;
@@ -47,9 +49,12 @@ impl World {
     }
 }
 
-#[tokio::test]
-async fn the_first_preference_that_can_be_used_is_that_of_the_eshop_then_that_of_the_organisation() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_first_preference_that_can_be_used_is_that_of_the_eshop_then_that_of_the_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     assert_eq!(world.chosen("0", json!({})).await, Value::Null);
     let of_all = world.prefer(&world.carrier, 0, &json!({"carrierService": world.service})).await;
     let order = world.sent("1", &json!({"carrier": null})).await;
@@ -155,9 +160,12 @@ async fn each_condition_holds_on_its_own_side_of_its_bound() {
     world.must_hold().await;
 }
 
-#[tokio::test]
-async fn a_choice_ends_with_a_rollback_and_is_made_anew_by_each_sending() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_choice_ends_with_a_rollback_and_is_made_anew_by_each_sending(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let preference = world.prefer(&world.carrier, 0, &json!({})).await;
     let held =
         world.made(world.order_with("1", &json!({"carrier": null, "waitBeforeProcessing": true}))).await;
@@ -270,9 +278,12 @@ async fn a_body_makes_a_carrier_its_own_and_a_record_that_is_sent_back_does_not(
     world.must_hold().await;
 }
 
-#[tokio::test]
-async fn a_given_carrier_that_does_not_serve_the_country_is_incorrect() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_given_carrier_that_does_not_serve_the_country_is_incorrect(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let abroad = world.carrier(21, &json!({"countriesOfOperation": ["CZ", "SK"]})).await;
     world.prefer(&world.carrier, 0, &json!({})).await;
     let order = world.sent("1", &json!({"carrier": abroad})).await;
@@ -300,9 +311,12 @@ async fn a_given_carrier_that_does_not_serve_the_country_is_incorrect() {
     assert_eq!(world.sent("2", &anywhere).await["status"], "awaiting_processing");
 }
 
-#[tokio::test]
-async fn orders_that_are_sent_at_once_each_get_their_own_carrier() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_that_are_sent_at_once_each_get_their_own_carrier(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let other = world.carrier(21, &json!({})).await;
     world.prefer(&other, 0, &json!({"conditions": {"cod": true}})).await;
     world.prefer(&world.carrier, 1, &json!({})).await;

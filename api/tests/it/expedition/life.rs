@@ -1,9 +1,10 @@
 //! An order from its creation to its delivery, and the events that its e-shop gets.
 
+use crate::product::MIGRATIONS;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::World;
-use crate::support::strangers;
 
 /// Every event that is to be delivered, in order: its type, whose it is, and its data.
 async fn events(world: &World) -> Vec<(String, String, Value)> {
@@ -16,9 +17,12 @@ async fn events(world: &World) -> Vec<(String, String, Value)> {
     .unwrap()
 }
 
-#[tokio::test]
-async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     let other = world.eshop().await;
     world.webhook(other, "expedition_status_change").await;
@@ -113,9 +117,9 @@ async fn an_order_waits_is_booked_packed_and_delivered_and_its_eshop_is_told() {
     assert_eq!(world.contradictions().await, 0);
 }
 
-#[tokio::test]
-async fn an_event_of_many_items_stays_below_its_limit() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_event_of_many_items_stays_below_its_limit(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     world.webhook(world.api.tenant.eshop.get(), "*").await;
     let items = json!(vec![json!({"product": world.mug, "quantity": 1}); 1_000]);
     let order = world.sent("1", &json!({"items": items})).await;

@@ -1,5 +1,6 @@
 //! `POST /api/partner-integration/wms/sync/news` (`docs/reference/orders.md#news`). The test does the jobs, like a worker.
 
+use crate::product::MIGRATIONS;
 use http::Method;
 use longshore_domain::expedition::news::{self, Reporter, read_row};
 use longshore_domain::job::chunk::{self, Claimed};
@@ -12,6 +13,7 @@ use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::World;
 use crate::support::Reply;
@@ -54,9 +56,12 @@ fn of(world: &World, news: &[Value]) -> Value {
     json!({"wms": world.api.tenant.wms, "news": news})
 }
 
-#[tokio::test]
-async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
     let order = world.at("awaiting_processing", "1").await;
     let token = world.api.tenant.token(&world.api.services, Role::Warehouse).await.unwrap();
     let body = of(
@@ -121,9 +126,9 @@ async fn many_reports_are_answered_at_once_and_shown_by_the_same_key() {
     post(&world, &token, &few, &[("prefer", "respond-async")]).await.expect(202);
 }
 
-#[tokio::test]
-async fn a_program_reports_for_its_own_wms_only() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_program_reports_for_its_own_wms_only(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let api = &world.api;
     let order = world.at("awaiting_processing", "1").await;
     let async_ = [("prefer", "respond-async")];

@@ -1,8 +1,10 @@
 //! Receipts of what left for an order, and of what came of a stock advice (`docs/reference/orders.md#receipts`).
 
+use crate::product::MIGRATIONS;
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::World;
 use crate::support::strangers;
@@ -107,9 +109,9 @@ async fn each_time_that_goods_come_is_one_receipt() {
     world.must_hold().await;
 }
 
-#[tokio::test]
-async fn receipts_are_read_by_those_of_their_scope() {
-    let world = World::new(&strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn receipts_are_read_by_those_of_their_scope(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
     let api = &world.api;
     let tenant = &api.tenant;
     let order = world.at("delivered", "1").await;
