@@ -259,7 +259,7 @@ impl<'t> Crate<'t> {
     }
 
     /// A path in a file as it is from the root; nothing if it leads out of the crate.
-    fn from_root(&self, file: &[&'t str], path: &[&'t str]) -> Option<Place<'t>> {
+    fn rooted(&self, file: &[&'t str], path: &[&'t str]) -> Option<Place<'t>> {
         let up = path.iter().take_while(|part| **part == "super").count();
         let (first, rest) = path.split_first()?;
         Some(match *first {
@@ -269,7 +269,7 @@ impl<'t> Crate<'t> {
             _ if self.0.contains_key(&[file, &[*first]].concat()) => [file, path].concat(),
             _ => {
                 let import = self.0.get(file)?.imports.get(first).filter(|import| import[0] != *first)?;
-                [&self.from_root(file, import)?, rest].concat()
+                [&self.rooted(file, import)?, rest].concat()
             }
         })
     }
@@ -278,7 +278,7 @@ impl<'t> Crate<'t> {
     fn home(&self, path: &[&'t str]) -> Option<Place<'t>> {
         let depth = (0..=path.len()).take_while(|depth| self.0.contains_key(&path[..*depth])).last()?;
         let (file, item) = (&path[..depth], path.get(depth)?);
-        let import = self.0[file].imports.get(item).and_then(|import| self.from_root(file, import));
+        let import = self.0[file].imports.get(item).and_then(|import| self.rooted(file, import));
         match import.map(|import| [&import, &path[depth + 1..]].concat()).filter(|further| further != path) {
             Some(further) => self.home(&further),
             None => Some(file.to_vec()),
@@ -288,7 +288,7 @@ impl<'t> Crate<'t> {
     /// The circles among some of the files.
     fn circles(&self, among: &BTreeSet<Place<'t>>) -> Vec<BTreeSet<Place<'t>>> {
         let arrows = |from: &Place<'t>| -> BTreeSet<Place<'t>> {
-            let named = self.0[from].paths.iter().filter_map(|path| self.home(&self.from_root(from, path)?));
+            let named = self.0[from].paths.iter().filter_map(|path| self.home(&self.rooted(from, path)?));
             named.filter(|to| to != from && among.contains(to)).collect()
         };
         let arrows: BTreeMap<_, _> = among.iter().map(|file| (file, arrows(file))).collect();

@@ -63,7 +63,7 @@ const QUICK: [&str; 5] = ["formatting", "shell", "migrations", "clippy", "tests"
 
 /// Tests that run at once in a program. Most of the time they wait, for a lease or for a deadline; each has a dozen connections to
 /// Postgres, and some have many more.
-const TESTS_ABREAST: &str = "6";
+const TESTS_ABREAST: &str = "4";
 
 /// Postgres for tests: they are not about durability, and use many connections at once.
 const POSTGRES: [(&str, &str); 4] = [

@@ -256,7 +256,7 @@ async fn each_field_refuses_what_it_is_not_in_a_create_an_update_and_a_row(
 #[tokio::test]
 async fn a_number_that_is_a_sum_of_floats_is_the_amount_it_is_close_to_in_each_field() {
     let world = World::new(&strangers().await).await;
-    let sum = 22.200000000000003;
+    let sum = 22.200_000_000_000_003;
     let mut members = json!({
         "value": sum, "codValue": sum, "deliveryCost": sum, "deliveryCostCurrency": "EUR",
         "items": [{"product": world.mug, "quantity": 1, "productValue": sum, "productValueCurrency": "EUR"}],
@@ -268,13 +268,13 @@ async fn a_number_that_is_a_sum_of_floats_is_the_amount_it_is_close_to_in_each_f
         assert_eq!(shown.to_string(), "22.2");
     }
     members.as_object_mut().unwrap().remove("items");
-    members["value"] = json!(59.980000000000004);
+    members["value"] = json!(59.980_000_000_000_004);
     let changed = world.act(&order, "", members).await.expect(200).json();
     assert_eq!(changed["value"].to_string(), "59.98");
-    let criteria = json!({"criteria": {"value": {"eq": 59.980000000000004}, "codValue": {"in": [sum]}}});
+    let criteria = json!({"criteria": {"value": {"eq": 59.980_000_000_000_004}, "codValue": {"in": [sum]}}});
     let found = world.api.post(&world.api.user, &format!("{PATH}/list"), criteria).await.expect(200).json();
     assert_eq!(found["paging"]["total"], 1);
-    let exact = world.order_with("2", &json!({"value": "22.200000000000003"}));
+    let exact = world.order_with("2", &json!({"value": "22.200_000_000_000_003"}));
     assert_eq!(world.place(exact).await.expect(400).violations(), ["value invalid_amount"]);
 }
 

@@ -140,7 +140,8 @@ async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: Pg
     }
     // what the warehouse had is kept
     let order = world.at("waiting_for_cancel", "kept").await;
-    let canceled = world.report(&order, json!({"status": "canceled", "force": true})).await.expect(200).json();
+    let canceled =
+        world.report(&order, json!({"status": "canceled", "force": true})).await.expect(200).json();
     let detail = world.act(&canceled, "", note()).await.expect(409).json()["detail"].clone();
     assert_eq!(detail, "the order is canceled: it has ended: use another number");
     world.on(Method::DELETE, &canceled, "", Value::Null).await.expect(409);

@@ -139,7 +139,7 @@ impl World {
             runs += due.len();
             assert!(runs < 10_000, "the same chunks are due again and again");
             for (_, name) in due {
-                chunk::run(self.worker.clone(), name).await;
+                Box::pin(chunk::run(self.worker.clone(), name)).await;
             }
         }
     }

@@ -38,7 +38,9 @@ pub(crate) async fn store_setting(world: &World, url: &str, fields: Value) {
     for (name, value) in fields.as_object().into_iter().flatten() {
         body[name] = value.clone();
     }
-    store::store(&world.services, &world.context, world.tenant.eshop, body, |_| Ok(())).await.unwrap();
+    Box::pin(store::store(&world.services, &world.context, world.tenant.eshop, body, |_| Ok(())))
+        .await
+        .unwrap();
 }
 
 /// Accepts a pull of its products; returns the job.

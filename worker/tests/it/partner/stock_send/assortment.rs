@@ -26,7 +26,7 @@ const WITHDRAWN: &str = "SELECT count(*) FROM stock_withdrawn";
 
 /// A partner that took seven pieces of the only product.
 async fn start_with_seven(options: &PgConnectOptions) -> (World, BaseLinker) {
-    let (world, partner) = start(options, 1).await;
+    let (world, partner) = Box::pin(start(options, 1)).await;
     partner.put(2_000, "Q0", "Another", json!({}));
     count_stock(&world, &[(0, 7)]).await;
     assert_eq!(dispatch(&world).await, 1);

@@ -28,7 +28,7 @@ fn pages(partner: &BaseLinker) -> Vec<u64> {
 
 /// A world with the first and the last product of a list of three pages, both with five pieces to send.
 async fn start_with_three_pages(options: &PgConnectOptions) -> (World, BaseLinker) {
-    let (world, partner) = start(options, 2).await;
+    let (world, partner) = Box::pin(start(options, 2)).await;
     partner.fill(2_100);
     partner.put(LAST, "LAST", "The last", json!({}));
     world.execute("UPDATE product SET product_sku = 'LAST' WHERE product_sku = 'P1'").await;

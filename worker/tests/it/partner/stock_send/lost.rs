@@ -16,7 +16,7 @@ const THREE: &str = "SELECT count(*) FROM partner_stock WHERE taken = 3 AND refu
 
 /// A partner that took three pieces of the only product.
 async fn start_with_three(options: &PgConnectOptions) -> (World, BaseLinker) {
-    let (world, partner) = start(options, 1).await;
+    let (world, partner) = Box::pin(start(options, 1)).await;
     count_stock(&world, &[(0, 3)]).await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!((partner.stock(1_000), world.count(THREE).await), (Some(3), 1));
