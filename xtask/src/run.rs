@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use longshore_stack::process::{Signal, signal_group, wait_unreaped};
@@ -90,10 +90,8 @@ pub(crate) fn listen() -> anyhow::Result<()> {
             all(&now, signal);
         }
         main.unpark();
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            thread::sleep(LOOK_AGAIN);
-        }
+        // Nothing new is started from now on.
+        thread::sleep(PATIENCE);
         all(&now(), Signal::SIGKILL);
     });
     Ok(())
