@@ -28,8 +28,8 @@ pub struct JsonBody<const LIMIT: usize = DEFAULT_LIMIT> {
     pub hash: [u8; 32],
 }
 
-/// An optional JSON body. An operation that takes one takes no query parameters: `?limit=5` would be ignored, and the list answer with
-/// everything.
+/// An optional JSON body; `null`, which generated clients send for none, is none. An operation that takes one takes no query
+/// parameters: `?limit=5` would be ignored, and the list answer with everything.
 #[derive(Debug)]
 pub struct OptionalJson(pub Option<Value>);
 
@@ -88,7 +88,7 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
             return Ok(Self(None));
         }
         must_be(&headers, &["application/json"])?;
-        Ok(Self(Some(parse_within(&budget, &bytes)?)))
+        Ok(Self(Some(parse_within(&budget, &bytes)?).filter(|body| !body.is_null())))
     }
 }
 

@@ -43,7 +43,7 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
             _ if looks_like_json => return Ok(Self(Some(parse_within(&budget, &body)?))),
             Some(boundary) if is_multipart => parts(&body, boundary).await?,
             _ if is_form => fields(form_urlencoded::parse(&body).into_owned())?,
-            _ => return Ok(Self(Some(parse_within(&budget, &body)?))),
+            _ => return Ok(Self(Some(parse_within(&budget, &body)?).filter(|body| !body.is_null()))),
         };
         let fields = Value::Object(fields);
         if let Some(sent) = sent {

@@ -75,6 +75,24 @@ async fn the_service_enforces_every_bound_of_every_body(_: PgPoolOptions, option
     assert!(sent > 500, "{sent}");
 }
 
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn null_is_no_body_where_a_body_is_optional(_: PgPoolOptions, options: PgConnectOptions) {
+    let sample = Sample::new(&options).await;
+    let mut optional = 0;
+    for operation in sample.operations().into_iter().filter(|operation| operation.is_body_optional) {
+        let request = http::Request::builder()
+            .method(operation.method.clone())
+            .uri(&operation.path)
+            .header("authorization", format!("Bearer {}", sample.api.superadmin))
+            .header("prefer", "respond-async")
+            .header("content-type", "application/json");
+        let reply = sample.api.send(request.body(" null\n".into()).unwrap()).await;
+        assert_ne!(reply.status.as_u16(), 400, "{} {}: {}", operation.method, operation.path, reply.text);
+        optional += 1;
+    }
+    assert!(optional > 25, "{optional}");
+}
+
 async fn check(sample: &Sample, operation: &Operation, case: &Case) {
     let api = &sample.api;
     let prefer = [("prefer", "respond-async"), ("content-type", "application/json")];

@@ -32,6 +32,8 @@ pub struct Operation {
     pub roles: Vec<String>,
     /// Media type, schema and example of each form of its body.
     pub bodies: Vec<(String, Value, Value)>,
+    /// Whether it takes a body, and may be called without one.
+    pub is_body_optional: bool,
     pub answers: Vec<String>,
 }
 
@@ -188,6 +190,8 @@ impl Sample {
                     bodies: bodies
                         .map(|(media, c)| (media.clone(), c["schema"].clone(), c["example"].clone()))
                         .collect(),
+                    is_body_optional: operation["requestBody"].is_object()
+                        && operation["requestBody"]["required"] != true,
                     answers: operation["responses"].as_object().unwrap().keys().cloned().collect(),
                 });
             }
