@@ -331,6 +331,15 @@ impl Merchant {
     }
 }
 
+/// Whether the status of an order did not allow what was asked: an operation is then 409, a change of the record 400.
+fn is_wrong_status(reply: &Reply) -> bool {
+    match reply.status {
+        409 => reply.body["code"] == "wrong_status",
+        400 => reply.body["violations"][0]["code"] == "wrong_status",
+        _ => false,
+    }
+}
+
 /// An operation on many orders, as a job.
 fn bulk(operation: &str, ids: &[Uuid]) -> Request {
     Request::new(Method::PUT, format!("/api/expedition/{operation}"), json!(ids).to_string())

@@ -76,7 +76,7 @@ kinds! {
     QUOTA_REACHED = "quota_reached", 409, "Quota reached",
         "The organisation has reached its quota of this kind of record. The detail names the quota and its limit. An operator can raise it.";
     WRONG_STATUS = "wrong_status", 409, "Wrong status",
-        "The expedition has a status in which this operation is not possible. The detail names the status and what to do first.";
+        "The expedition has a status in which this operation is not possible. The detail names the status and what to do first. A PUT of the expedition itself is instead 400 invalid_data, with this code as a violation at status.";
     GONE = "gone", 410, "Gone",
         "The record was permanently deleted.";
     PRECONDITION_FAILED = "precondition_failed", 412, "Precondition failed",

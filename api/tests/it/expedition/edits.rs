@@ -122,9 +122,11 @@ async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: Pg
     let note = || json!({"note": "ring twice"});
     for (number, status) in STATUSES.into_iter().enumerate().skip(2) {
         let order = world.at(status, &number.to_string()).await;
-        let detail = world.act(&order, "", note()).await.expect(409).json()["detail"].clone();
+        let refused = world.act(&order, "", note()).await.expect(400);
+        assert_eq!(refused.violations(), ["status wrong_status"]);
+        let detail = refused.json()["detail"].clone();
         let detail =
-            detail.as_str().unwrap().strip_prefix(&format!("the order is {status}: ")).unwrap().to_owned();
+            detail.as_str().unwrap().strip_prefix(&format!("status is {status}: ")).unwrap().to_owned();
         println!("{status}: {detail}");
         if detail == "hold it first (PUT …/rollback)" {
             world.act(&order, "rollback", Value::Null).await.expect(200);
@@ -142,8 +144,8 @@ async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: Pg
     let order = world.at("waiting_for_cancel", "kept").await;
     let canceled =
         world.report(&order, json!({"status": "canceled", "force": true})).await.expect(200).json();
-    let detail = world.act(&canceled, "", note()).await.expect(409).json()["detail"].clone();
-    assert_eq!(detail, "the order is canceled: it has ended: use another number");
+    let detail = world.act(&canceled, "", note()).await.expect(400).json()["detail"].clone();
+    assert_eq!(detail, "status is canceled: it has ended: use another number");
     world.on(Method::DELETE, &canceled, "", Value::Null).await.expect(409);
 }
 

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{CANCELED, Fate, Merchant, ON_HOLD, SENT, bulk, wish};
+use super::{CANCELED, Fate, Merchant, ON_HOLD, SENT, bulk, is_wrong_status, wish};
 use crate::chaos::caller::{Caller, Request};
 use crate::chaos::load::{id_of, key, pause};
 
@@ -134,12 +134,12 @@ impl Merchant {
 
     /// Operates on an order; whether its status allowed it.
     async fn operate(&self, caller: &Caller, order: &mut Order, request: &Request) -> anyhow::Result<bool> {
-        let reply = caller.ask(request, &[200, 202, 409]).await?;
-        if reply.status != 409 {
+        let reply = caller.ask(request, &[200, 202, 400, 409]).await?;
+        if matches!(reply.status, 200 | 202) {
             self.learn(order, reply.body)?;
             return Ok(true);
         }
-        if reply.body["code"] != "wrong_status" {
+        if !is_wrong_status(&reply) {
             caller.violation(format!("{} {}: {}", request.method, request.path, reply.body));
         }
         self.book().refused += 1;

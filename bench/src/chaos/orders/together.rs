@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{BOOKED, CANCELED, COLD_PIECES, Fate, Merchant, ON_HOLD, SENT, WAITING, bulk};
+use super::{BOOKED, CANCELED, COLD_PIECES, Fate, Merchant, ON_HOLD, SENT, WAITING, bulk, is_wrong_status};
 use crate::chaos::caller::Request;
 use crate::chaos::load::pause;
 use crate::chaos::site::PROCESSES;
@@ -191,10 +191,10 @@ impl Merchant {
     /// Asks for something beside other calls, after which the status of the order may no longer allow it.
     async fn ask_beside(&self, call: &Request) -> anyhow::Result<()> {
         for _ in 0..TRIES {
-            let reply = self.caller.ask(call, &[200, 409]).await?;
+            let reply = self.caller.ask(call, &[200, 400, 409]).await?;
             match reply.body["code"].as_str() {
                 _ if reply.status == 200 => self.book().done += 1,
-                Some("wrong_status") => self.book().refused += 1,
+                _ if is_wrong_status(&reply) => self.book().refused += 1,
                 // a process that stands still may hold what others change
                 Some("conflict") => continue,
                 _ => self.caller.violation(format!("{} {}: {}", call.method, call.path, reply.body)),

@@ -199,9 +199,9 @@ fn can_be_held(order: &Order) -> bool {
     }
 }
 
-/// 409 for a body that would change an order that is neither on hold nor incorrect: it says what is possible instead. One that is
-/// `kept` is never deleted.
-pub(super) fn not_editable(order: &Order, is_kept: bool) -> Problem {
+/// What is said of a body that would change an order that is neither on hold nor incorrect: its status, and what is possible instead.
+/// One that is `kept` is never deleted.
+pub(super) fn not_editable(order: &Order, is_kept: bool) -> String {
     let status = order.state.status;
     let instead = match status {
         Status::Canceled if is_kept => "it has ended: use another number",
@@ -212,7 +212,7 @@ pub(super) fn not_editable(order: &Order, is_kept: bool) -> Problem {
         }
         _ => "it has left; only ref1–3 and externalId can be changed",
     };
-    wrong_status(status, instead)
+    format!("is {status}: {instead}")
 }
 
 /// 409: names the status, and what to do first, which must be possible.

@@ -18,7 +18,7 @@ use longshore_kernel::context::Context;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, ExpeditionId};
 use longshore_kernel::input::{self, Given, Object, Reader, Rule, Schema, object};
-use longshore_kernel::problem::{CONFLICT, Problem, Violation};
+use longshore_kernel::problem::{CONFLICT, Problem, Violation, WRONG_STATUS};
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
 use longshore_kernel::tombstone;
@@ -152,7 +152,9 @@ async fn attempt(
     if !any_status && !status.is_editable() {
         let canceled = Some(id).filter(|_| status == Status::Canceled);
         let kept = kept(change.connection(), canceled.as_slice()).await?;
-        return Err(not_editable(&stored.order, !kept.is_empty()).into());
+        let instead = not_editable(&stored.order, !kept.is_empty());
+        // no 409, which clients of this API family repeat
+        return Err(Problem::violation("status", WRONG_STATUS.code, instead).into());
     }
     let mut detail = stored.detail.clone();
     detail.take(given.body.fields.clone());

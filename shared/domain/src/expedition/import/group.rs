@@ -77,8 +77,8 @@ impl Group<'_> {
                     Plan::Unchanged
                 }
                 (Asked::Take { .. }, Some(stored)) if !stored.order.state.status.is_editable() => {
-                    let problem = decision::not_editable(&stored.order, kept.contains(&stored.order.id));
-                    let violation = Violation::new("", "wrong_status", problem.detail());
+                    let instead = decision::not_editable(&stored.order, kept.contains(&stored.order.id));
+                    let violation = Violation::new("", "wrong_status", format!("the order {instead}"));
                     Plan::Refused(with_found(row.violations().to_vec(), vec![violation]))
                 }
                 (Asked::Take { body, .. }, Some(stored)) => {
