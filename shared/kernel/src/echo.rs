@@ -1,7 +1,7 @@
-//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members are
-//! allowed as long as they equal the stored values.
+//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`), also when it has changed since: its
+//! read-only members are allowed as long as they equal the stored values, or the record was read at an earlier version.
 
-use chrono::SubsecRound as _;
+use chrono::{DateTime, SubsecRound as _, Utc};
 use serde_json::{Map, Value};
 
 use super::ids::parse_id;
@@ -12,12 +12,36 @@ use super::problem::{Problem, Violation};
 /// What a record says of its version. `If-Match` is for that, so these are never compared.
 const VERSION: [&str; 2] = ["changedAt", "version"];
 
+/// What the service stamps or observes by itself: never compared either, because most of it changes without a new version.
+const STAMPS: [&str; 13] = [
+    "audits",
+    "blockedUntil",
+    "handover",
+    "health",
+    "heldUntil",
+    "lastError",
+    "modifiedAt",
+    "nextProductSync",
+    "nextStockSync",
+    "oldestWaitingSince",
+    "statusSince",
+    "waiting",
+    "waitsFor",
+];
+
+/// What never changes: compared in any case, so that no record is written over another one.
+const IDENTITY: [&str; 2] = ["createdAt", "id"];
+
 /// What is wrong with a read-only member, for programs.
 const READ_ONLY: &str = "read_only";
 
 /// The read-only members that the body of an update gives.
 #[derive(Clone, Debug, Default)]
-pub struct Echo(Map<String, Value>);
+pub struct Echo {
+    members: Map<String, Value>,
+    /// what it says of its version
+    seen: Map<String, Value>,
+}
 
 impl Echo {
     /// Takes them, after the rules of the body took what they know; `is_shown` says what a record shows. A new record has
@@ -32,23 +56,21 @@ impl Echo {
             }
             return Self::default();
         }
-        let mut given = object.take_others(|name| VERSION.contains(&name) || is_shown(name));
-        for name in VERSION {
-            given.remove(name);
-        }
-        Self(given)
+        let given = object.take_others(|name| VERSION.contains(&name) || is_shown(name));
+        let (seen, members) = given.into_iter().partition(|(name, _)| VERSION.contains(&name.as_str()));
+        Self { members, seen }
     }
 
     /// Whether a member of that name is among them.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.members.contains_key(name)
     }
 
     /// Whether there is nothing to compare.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.members.is_empty()
     }
 
     /// Those that differ from the record as it is shown.
@@ -57,9 +79,26 @@ impl Echo {
             return Ok(Vec::new());
         }
         let record: Value = serde_json::from_str(record).map_err(Problem::internal)?;
-        let differing = self.0.iter().filter(|(name, given)| !is_same(given, &record[name.as_str()]));
+        let is_earlier = self.is_earlier_than(&record);
+        let is_compared = |name: &str| !STAMPS.contains(&name) && (!is_earlier || IDENTITY.contains(&name));
+        let differing = self
+            .members
+            .iter()
+            .filter(|(name, given)| is_compared(name) && !is_same(given, &record[name.as_str()]));
         let message = "is read-only: leave it out, or send the stored value";
         Ok(differing.map(|(name, _)| Violation::new(name, READ_ONLY, message)).collect())
+    }
+
+    /// Whether the record has changed since it was read. Clients that do not know `version` may know `changedAt`.
+    fn is_earlier_than(&self, record: &Value) -> bool {
+        if let Some(version) = self.seen.get("version") {
+            let versions = version.as_f64().zip(record["version"].as_f64());
+            return versions.is_some_and(|(seen, stored)| seen < stored);
+        }
+        let at =
+            |value: Option<&Value>| -> Option<DateTime<Utc>> { iso8601::timestamp(value?.as_str()?).ok() };
+        let times = at(self.seen.get("changedAt")).zip(at(record.get("changedAt")));
+        times.is_some_and(|(seen, stored)| seen < stored.trunc_subsecs(3))
     }
 }
 
@@ -94,8 +133,10 @@ mod tests {
     use crate::input::Reader;
 
     fn refused(given: Value) -> Vec<String> {
-        let record =
-            json!({"id": 1, "images": ["a"], "createdAt": "2026-01-02T03:04:05.123456+00:00", "error": null});
+        let record = json!({
+            "id": 1, "images": ["a"], "createdAt": "2026-01-02T03:04:05.123456+00:00", "error": null, "health": "healthy",
+            "version": 7, "changedAt": "2026-01-03T03:04:05.123456+00:00",
+        });
         let mut reader = Reader::default();
         let mut object = reader.object(given).unwrap();
         let echo = Echo::of(&mut object, false, |name| record.get(name).is_some());
@@ -129,6 +170,39 @@ mod tests {
                 "images read_only"
             ]
         );
+    }
+
+    #[test]
+    fn an_earlier_version_of_the_record_and_stamps_are_taken() {
+        let none: [&str; 0] = [];
+        let earlier = [
+            json!({"version": 6}),
+            json!({"version": 0}),
+            json!({"changedAt": "2026-01-03T03:04:05.122999Z"}),
+            json!({"version": 6, "changedAt": "2026-01-03T03:04:05.123456Z"}),
+        ];
+        for seen in earlier {
+            let with = |mut members: Value| {
+                members.as_object_mut().unwrap().extend(seen.as_object().unwrap().clone());
+                members
+            };
+            assert_eq!(refused(with(json!({"images": [], "error": "x", "health": "failing"}))), none);
+            assert_eq!(
+                refused(with(json!({"id": 2, "createdAt": "2026-01-02T03:04:06Z", "images": []}))),
+                ["createdAt read_only", "id read_only"]
+            );
+        }
+        let not_earlier = [
+            json!({"version": 7}),
+            json!({"version": 8, "changedAt": "2026-01-01T00:00:00Z"}),
+            json!({"version": "6"}),
+            json!({"changedAt": "2026-01-03T03:04:05.123Z"}),
+            json!({"changedAt": "x"}),
+        ];
+        for mut given in not_earlier {
+            (given["images"], given["health"]) = (json!([]), json!("failing"));
+            assert_eq!(refused(given.clone()), ["images read_only"], "{given}");
+        }
     }
 
     #[test]

@@ -23,7 +23,6 @@ async fn a_record_that_is_sent_back_changes_nothing_in_any_status_that_takes_it(
             ("status", json!("delivered")),
             ("id", json!(uuid::Uuid::nil())),
             ("user", json!(uuid::Uuid::nil())),
-            ("audits", json!([])),
             ("parcels", json!([{"extPackageNumber": "1"}])),
             ("bundles", json!([{}])),
             ("countOfItems", json!(9)),
@@ -34,6 +33,39 @@ async fn a_record_that_is_sent_back_changes_nothing_in_any_status_that_takes_it(
             assert_eq!(refused.violations(), [format!("{field} read_only")]);
         }
     }
+}
+
+#[tokio::test]
+async fn a_record_that_was_read_earlier_is_taken_whatever_happened_since() {
+    let world = World::new(&strangers().await).await;
+    let read = world.made(world.order_with("1", &json!({"carrier": null}))).await;
+    // it was sent, found incorrect, corrected, sent and held
+    let incorrect = world.act(&read, "send", Value::Null).await.expect(200).json();
+    assert_eq!(incorrect["status"], "incorrect");
+    let back = world.act(&read, "", read.clone()).await.expect(200).json();
+    assert_eq!(back, incorrect, "nothing that a body says has changed");
+    world.act(&read, "", json!({"carrier": world.carrier})).await.expect(200);
+    assert_eq!(
+        world.act(&read, "send", Value::Null).await.expect(200).json()["status"],
+        "awaiting_processing"
+    );
+    world.act(&read, "rollback", Value::Null).await.expect(200);
+    for earlier in [&read, &incorrect] {
+        let back = world.act(&read, "", earlier.clone()).await.expect(200).json();
+        assert_eq!(
+            (&back["status"], &back["carrier"], &back["items"]),
+            (&json!("on_hold"), &Value::Null, &read["items"])
+        );
+    }
+    // its stamps are passed over whatever they say
+    let stamps =
+        json!({"modifiedAt": "2020-01-01T00:00:00Z", "statusSince": null, "audits": [], "waitsFor": "x"});
+    world.act(&read, "", stamps).await.expect(200);
+    // a record of another order is not written over it
+    let other = world.made(world.order_with("2", &json!({"carrier": null}))).await;
+    let refused = world.act(&read, "", other).await.expect(400).violations();
+    assert!(refused.contains(&"id read_only".to_owned()), "{refused:?}");
+    world.must_hold().await;
 }
 
 #[tokio::test]

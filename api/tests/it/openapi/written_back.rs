@@ -1,5 +1,4 @@
-//! Every record that can be updated accepts its own representation unchanged, and refuses a changed read-only
-//! member.
+//! Every record that can be updated accepts its own representation, also an earlier one, and refuses a changed read-only member.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +9,24 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::sample::{Operation, Sample};
 use crate::product::MIGRATIONS;
 
-/// Members that are never compared.
-const VERSION: [&str; 2] = ["changedAt", "version"];
+/// Members that are never compared: the version, and what the service stamps or observes by itself.
+const NEVER_COMPARED: [&str; 15] = [
+    "audits",
+    "blockedUntil",
+    "changedAt",
+    "handover",
+    "health",
+    "heldUntil",
+    "lastError",
+    "modifiedAt",
+    "nextProductSync",
+    "nextStockSync",
+    "oldestWaitingSince",
+    "statusSince",
+    "version",
+    "waiting",
+    "waitsFor",
+];
 
 impl Sample {
     /// The operations that update a record with a body of its fields and the path of its look-up.
@@ -60,6 +75,9 @@ impl Sample {
     }
 }
 
+/// Members that are compared, however long ago a record was read.
+const IDENTITY: [&str; 2] = ["createdAt", "id"];
+
 /// A different value of the same kind, if there is one.
 fn another(value: &Value) -> Value {
     match value {
@@ -87,8 +105,10 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
     let updates = sample.updates();
     let ids: Vec<_> = updates.iter().map(|operation| operation.id.as_str()).collect();
     assert!(ids.len() >= 11, "{ids:?}");
+    let mut stamped = BTreeSet::new();
     for operation in &updates {
         let record = sample.read_back(operation).await;
+        stamped.extend(NEVER_COMPARED.into_iter().filter(|name| record.get(name).is_some()));
         let before = sample.audited().await;
         let reply = sample.write(operation, record.clone()).await;
         assert_eq!(reply.status.as_u16(), 200, "{}: {} of {record}", operation.id, reply.text);
@@ -98,7 +118,7 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
         let changeable = sample.changeable(operation);
         let (mut altered, mut expected) = (record.clone(), Vec::new());
         for (name, value) in record.as_object().unwrap() {
-            if VERSION.contains(&name.as_str()) || IGNORED.contains(&name.as_str()) {
+            if NEVER_COMPARED.contains(&name.as_str()) || IGNORED.contains(&name.as_str()) {
                 altered[name] = another(value);
             } else if !changeable.contains(name) {
                 altered[name] = another(value);
@@ -114,13 +134,41 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
         assert!(expected.len() >= 2, "{}: {expected:?}", operation.id);
         let refused = sample.write(operation, altered).await.expect(400).violations();
         assert_eq!(BTreeSet::from_iter(refused), BTreeSet::from_iter(expected), "{}", operation.id);
-        // the version is checked by If-Match
+        // the version is checked by If-Match, and stamps are never compared
         let mut passed = record.clone();
-        for name in IGNORED.iter().filter(|name| record.get(**name).is_some()) {
+        for name in IGNORED.iter().chain(&NEVER_COMPARED).filter(|name| record.get(**name).is_some()) {
             passed[*name] = another(&record[*name]);
         }
-        (passed["changedAt"], passed["version"]) = (json!("2020-02-02T02:02:02Z"), json!(0));
+        (passed["changedAt"], passed["version"]) = (record["changedAt"].clone(), record["version"].clone());
         assert_eq!(sample.write(operation, passed).await.expect(200).json(), record, "{}", operation.id);
+        // read before everything changed that the service changes
+        let mut earlier = record.clone();
+        for (name, value) in record.as_object().unwrap() {
+            if !changeable.contains(name) && !IDENTITY.contains(&name.as_str()) {
+                earlier[name] = another(value);
+            }
+        }
+        earlier["version"] = json!(record["version"].as_i64().unwrap() - 1);
+        assert_eq!(
+            sample.write(operation, earlier.clone()).await.expect(200).json(),
+            record,
+            "{}",
+            operation.id
+        );
+        // the same by a client that does not know the version
+        earlier.as_object_mut().unwrap().remove("version");
+        earlier["changedAt"] = json!("2020-02-02T02:02:02Z");
+        assert_eq!(
+            sample.write(operation, earlier.clone()).await.expect(200).json(),
+            record,
+            "{}",
+            operation.id
+        );
+        // but it is no other record
+        earlier["createdAt"] = json!("2020-02-02T02:02:02Z");
+        let refused = sample.write(operation, earlier).await.expect(400).violations();
+        assert_eq!(refused, ["createdAt read_only"], "{}", operation.id);
         assert_eq!(sample.audited().await, before, "{}", operation.id);
     }
+    assert_eq!(stamped, BTreeSet::from(NEVER_COMPARED));
 }
