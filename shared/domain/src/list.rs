@@ -38,7 +38,7 @@ pub mod stream;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ use self::sql::Sql;
 use self::statement::Statement;
 use self::stream::{Piece, Stream};
 use longshore_kernel::access::Scope;
-use longshore_kernel::input::{Reader, Schema, array, boolean, custom, integer, object};
+use longshore_kernel::input::{Reader, Rule as _, Schema, array, boolean, custom, integer, object};
 use longshore_kernel::problem::{Problem, UNAVAILABLE};
 use longshore_kernel::services::Services;
 
@@ -78,10 +78,18 @@ pub struct Request {
     nested: bool,
 }
 
+/// An object, where PHP writes an empty one as an empty array.
+fn or_empty_object(value: Value) -> Value {
+    match value {
+        Value::Array(empty) if empty.is_empty() => Value::Object(Map::new()),
+        other => other,
+    }
+}
+
 impl Request {
     /// Reads the body of a list operation; without one, every record is asked for.
     pub fn read(resource: &'static Resource, body: Option<Value>) -> Result<Self, Problem> {
-        let body = body.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        let body = or_empty_object(body.unwrap_or_else(|| Value::Object(Map::new())));
         // the API document describes these from the fields of the resource
         let by_hand = Schema::Anything;
         let criteria = custom(by_hand.clone(), |reader: &mut Reader, value: Value| {
@@ -91,10 +99,13 @@ impl Request {
             custom(by_hand.clone(), |reader: &mut Reader, value: Value| sort::read(reader, resource, value));
         let select =
             custom(by_hand, |reader: &mut Reader, value: Value| select::read(reader, resource, value));
-        let extra = object(|extra| {
+        let flags = object(|extra| {
             Some(criteria::flags(
                 resource.extras().filter(|field| extra.optional_or(field.name, boolean(), false)),
             ))
+        });
+        let extra = custom(flags.schema(), move |reader: &mut Reader, value: Value| {
+            flags.apply(reader, or_empty_object(value))
         });
         let rule = object(|object| {
             let criteria = object.optional("criteria", criteria);

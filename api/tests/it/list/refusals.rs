@@ -40,12 +40,31 @@ async fn a_value_outside_a_closed_list_is_refused_with_the_allowed_ones() {
 }
 
 #[tokio::test]
+async fn an_empty_array_is_an_empty_object_as_php_writes_it() {
+    let api = Api::new(&strangers().await).await;
+    for (path, body) in [
+        ("product", json!([])),
+        ("product", json!({"criteria": []})),
+        ("product", json!({"criteria": {"name": []}, "sort": [], "select": []})),
+        ("product", json!({"criteria": {"eshops.name": [], "createdAt": {"null": false}}})),
+        ("expedition", json!({"criteria": [], "extra": []})),
+    ] {
+        let empty = api.post(&api.user, &format!("/api/{path}/list"), json!({})).await.expect(200);
+        let listed = api.post(&api.user, &format!("/api/{path}/list"), body.clone()).await.expect(200);
+        assert_eq!(listed.json()["paging"], empty.json()["paging"], "{body}");
+    }
+    api.post(&api.user, "/api/audit", json!({"criteria": []})).await.expect(200);
+}
+
+#[tokio::test]
 async fn unknown_members_and_wrong_types_are_refused_with_their_path() {
     let api = Api::new(&strangers().await).await;
     let cases = [
-        (json!([]), " wrong_type"),
+        (json!([1]), " wrong_type"),
         (json!({"filter": {}}), "filter unknown_field"),
-        (json!({"criteria": []}), "criteria wrong_type"),
+        (json!({"criteria": [1]}), "criteria wrong_type"),
+        (json!({"criteria": {"name": [1]}}), "criteria.name wrong_type"),
+        (json!({"criteria": {"colour": []}}), "criteria.colour unknown_field"),
         (json!({"criteria": {"colour": {"eq": "red"}}}), "criteria.colour unknown_field"),
         (json!({"criteria": {"name": "x"}}), "criteria.name wrong_type"),
         (json!({"criteria": {"colour": {}}}), "criteria.colour unknown_field"),

@@ -9,6 +9,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::or_empty_object;
 use super::path::{Place, Step, resolve};
 use super::resource::{Field, Kind, Link, Resource};
 use super::sql::{Alias, Binder, Sql};
@@ -129,6 +130,7 @@ impl Operand {
 
 /// Reads `criteria`.
 pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Value) -> Option<Vec<Condition>> {
+    let value = or_empty_object(value);
     let Value::Object(paths) = value else {
         reader.wrong_type("an object", &value);
         return None;
@@ -158,6 +160,7 @@ fn condition(
     value: Value,
 ) -> Option<Condition> {
     let place = resolve(reader, resource, path)?;
+    let value = or_empty_object(value);
     let Value::Object(asked) = value else {
         reader.wrong_type("an object of operators, such as {\"eq\": …}", &value);
         return None;
