@@ -56,14 +56,12 @@ pub(super) fn compose(test: &mut Test) -> anyhow::Result<()> {
             command.args(&compose[1..]).args(arguments).current_dir(&folder);
             command
         };
-        let secrets = || run::command(folder.join("deploy/docker/secrets"));
-        run::run(&mut secrets())?;
+        run::run(&mut run::command(folder.join("deploy/docker/secrets")))?;
         run::run(&mut command(&["config", "--quiet"]))?;
         let monitoring = command(&["--profile", "monitoring", "config"]).output()?;
         let monitoring = String::from_utf8_lossy(&monitoring.stdout).contains("grafana/grafana");
         ensure!(monitoring, "the profile monitoring has no Grafana");
-        // Without secrets everything is refused, and they are never written over: no password is known.
-        ensure!(!run::succeeds(&mut secrets()), "the secrets were written over");
+        // Without secrets everything is refused: no password is known.
         let without = run::succeeds(&mut command(&["--env-file", "/dev/null", "config", "--quiet"]));
         ensure!(!without, "it starts without secrets");
         Ok(())
