@@ -49,12 +49,14 @@ impl Place {
             api: port("LONGSHORE_DEV_API_PORT", 8080)?,
             worker: port("LONGSHORE_DEV_WORKER_PORT", 8081)?,
         };
+        // A shell that sourced `.dev/env` has the URLs of the servers that `up` itself starts.
+        let given = |name, own| setting(name).filter(|url| !url.contains(&format!("@127.0.0.1:{own}")));
         Ok(Self {
             logs: dev.join("log"),
             target: root.join(setting("CARGO_TARGET_DIR").unwrap_or_else(|| "target".to_owned())),
+            database_url: given("DATABASE_URL", ports.postgres),
+            redis_url: given("REDIS_URL", ports.redis),
             ports,
-            database_url: setting("DATABASE_URL"),
-            redis_url: setting("REDIS_URL"),
             dev,
             root,
         })
@@ -62,6 +64,11 @@ impl Place {
 
     pub(crate) fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.api)
+    }
+
+    /// The file for a shell that describes what `up` started; it may be absent.
+    pub(crate) fn env_file(&self) -> PathBuf {
+        self.dev.join("env")
     }
 
     /// The file of a program.

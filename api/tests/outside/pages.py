@@ -1,16 +1,17 @@
 """Runs what a page of `docs/` shows, in order, beside a service of its own. Argument: the page.
 
     ```sh                           runs in the page's one shell; what fails ends the page
-    ```sh background=N wait=9090    "in another terminal": goes on until the page ends; waited for until it listens
+    ```sh background=N wait=9090    "in another terminal", a shell of its own: goes on until the page ends; waited for until it listens
     ```text                         after one of these: what it printed; `…` stands for anything, lines between may differ
     ```text of=N                    what the background command N prints, sooner or later
     ```LANGUAGE file=NAME           is written to that file
     ```text picture                 is only looked at; ```json is JSON
     ```console                      needs systemd or a Docker engine, or is `./dev`, which runs this: not run; it starts nothing else
+    ```sql                          for a superuser of Postgres, once: not run
 
-`needs=PROGRAM` passes a block over, loudly, where there is no such program. The shell starts in an empty folder with
-`.dev/env` as `./dev up` writes it, the settings of the service in its environment and its programs on the path; ports from
-9090 on are exchanged for free ones."""
+`needs=PROGRAM` passes a block over, loudly, where there is no such program. The shell is as new as that of a reader: its
+environment is what a login gives, and its folder a checkout with `.dev/env` as `./dev up` writes it (ENV_FILE names that file).
+Whatever else a page needs, it says. No block waits for ever. Ports from 9090 on are exchanged for free ones."""
 
 import json
 import os
@@ -27,8 +28,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PATIENCE = 120
-TOLD = ["BASE_URL", "WORKER_METRICS_URL", "DATABASE_URL", "REDIS_URL", "ORGANISATION_ID", "ESHOP_ID", "WAREHOUSE_ID",
-        "WMS_ID", "CARRIER_ID", "SUPERADMIN_TOKEN", "USER_TOKEN", "CONNECTOR_TOKEN"]
+CHECKOUT = ["docs", "deploy", "docker-compose.yml", "Dockerfile"]
+ENDLESS = re.compile(r"\buntil\b|\bwhile (?!.*\bread\b)")
 ELSEWHERE = {"docker", "docker-compose", "systemctl", "journalctl", "systemd-analyze", "sudo", "./dev"}
 
 
@@ -52,6 +53,13 @@ def blocks(text):
         yield text[: found.start()].count("\n") + 1, language, words, content
 
 
+def of_a_login():
+    """The environment of a shell that somebody has just opened."""
+    known = {"HOME": os.environ["HOME"], "TERM": "dumb"}
+    login = subprocess.run(["bash", "-lc", 'echo "$PATH"'], env=known, capture_output=True, text=True, check=True)
+    return {**known, "PATH": login.stdout.splitlines()[-1]}
+
+
 def as_pattern(expected):
     """Lines in this order; `…` in a line is anything in it, a line of it alone any lines."""
     lines = []
@@ -64,16 +72,18 @@ class Shell:
     """One bash for the whole page, which keeps its variables from block to block."""
 
     def __init__(self, folder):
-        self.folder, self.count = folder, 0
+        self.folder, self.count, self.shells = folder, 0, []
         (folder / "blocks").mkdir()
-        environment = {**os.environ, "PATH": os.environ["PROGRAMS"] + ":" + os.environ["PATH"], "TZ": "UTC", "HOME": str(folder / "work"), "NO_PROXY": "*"}
-        for name in TOLD[:2] + TOLD[4:]:
-            environment.pop(name)
-        self.bash = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"], cwd=folder / "work", env=environment, text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
+        self.environment = {**of_a_login(), "HOME": str(folder / "work")}
+        self.bash = self.open(stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
         self.say("set -euo pipefail")
+
+    def open(self, *script, **streams):
+        """A shell as somebody opens one in the checkout."""
+        shell = subprocess.Popen(["bash", "--noprofile", "--norc", *script], cwd=self.folder / "work", env=self.environment,
+                                 start_new_session=True, **streams)
+        self.shells.append(shell)
+        return shell
 
     def say(self, line):
         self.bash.stdin.write(line + "\n")
@@ -99,17 +109,19 @@ class Shell:
         return printed
 
     def start(self, content):
-        """Runs beside the page; the file of what it prints."""
+        """Runs beside the page, in a shell of its own; the file of what it prints."""
         script, out, _, _ = self.paths(content)
-        self.say(f"( . {shlex.quote(str(script))} ) >{out} 2>&1 </dev/null &")
+        with open(out, "w") as printed:
+            self.open(str(script), stdin=subprocess.DEVNULL, stdout=printed, stderr=printed)
         return out
 
     def end(self):
-        try:
-            os.killpg(self.bash.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
-        self.bash.wait()
+        for shell in self.shells:
+            try:
+                os.killpg(shell.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+            shell.wait()
 
 
 class Page:
@@ -118,11 +130,9 @@ class Page:
         self.folder, self.ports = folder, {}
         work = folder / "work"
         (work / ".dev").mkdir(parents=True)
-        (work / ".dev/env").write_text("".join(f"{name}={shlex.quote(os.environ[name])}\n" for name in TOLD))
-        for name in ["docs", "deploy", "docker-compose.yml", "Dockerfile"]:
+        shutil.copy(os.environ["ENV_FILE"], work / ".dev/env")
+        for name in CHECKOUT:
             (work / name).symlink_to(ROOT / name)
-        (work / "target").mkdir()
-        (work / "target/debug").symlink_to(os.environ["PROGRAMS"])
         self.shell = Shell(folder)
         self.background, self.printed, self.ran, self.passed_over = {}, None, 0, []
 
@@ -143,8 +153,9 @@ class Page:
             self.ran += 1
 
     def block(self, language, words, content):
+        assert language != "sh" or not ENDLESS.search(content), f"it may wait for ever:\n{content}"
         needed = words.get("needs")
-        if needed and not shutil.which(needed):
+        if needed and not shutil.which(needed, path=self.shell.environment["PATH"]):
             self.passed_over.append(needed)
             self.printed = None
         elif "file" in words:
@@ -165,14 +176,14 @@ class Page:
             printed = self.printed if self.printed.endswith("\n") else self.printed + "\n"
             assert as_pattern(content).search(printed), f"it printed:\n{printed}\ninstead of:\n{content}"
             self.printed = None
-        elif language == "text" and "picture" in words:
+        elif language == "sql" or language == "text" and "picture" in words:
             pass
         elif language == "json":
             json.loads(content)
         elif language == "console":
             for command in re.sub(r"\\\n", "", content).splitlines():
-                program = command.split("#")[0].split()
-                assert not program or program[0] in ELSEWHERE, f"{command} could be run here"
+                words = command.split("#")[0].split()
+                assert not words or ELSEWHERE.intersection(words), f"{command} could be run here"
         else:
             raise AssertionError(f"a block of {language} is neither run nor a file")
 

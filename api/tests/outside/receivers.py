@@ -1,4 +1,4 @@
-"""The receivers of docs/quick-start/eshop.md, which get the same changes in an order of their own: late, twice, shuffled, cut off
+"""The receivers of docs/quick-start/receivers, which get the same changes in an order of their own: late, twice, shuffled, cut off
 in the middle, and killed meanwhile. What each has kept in the end is what the service holds.
 
 The changes are real: syncs beside updates beside switches beside counts of stocks, as a webhook of the service tells of them."""
@@ -20,16 +20,16 @@ import urllib.error
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pages import ROOT, blocks, free_port, listens
+from pages import ROOT, free_port, listens
 from world import call
 
 PRODUCTS, SECONDS, PATIENCE = 30, 8, 60
 USER, SUPERADMIN = os.environ["USER_TOKEN"], os.environ["SUPERADMIN_TOKEN"]
 ORGANISATION, ESHOP, WAREHOUSE = os.environ["ORGANISATION_ID"], os.environ["ESHOP_ID"], os.environ["WAREHOUSE_ID"]
 RECEIVERS = {
-    "receiver.mjs": ("node", "9090", lambda program, port: ["node", program]),
-    "receiver.py": ("python3", "9091", lambda program, port: ["python3", program]),
-    "receiver.php": ("php", "9092", lambda program, port: ["php", "-S", f"127.0.0.1:{port}", program]),
+    "receiver.mjs": ("node", lambda program, port: ["node", program]),
+    "receiver.py": ("python3", lambda program, port: ["python3", program]),
+    "receiver.php": ("php", lambda program, port: ["php", "-S", f"127.0.0.1:{port}", program]),
 }
 PATHS = {"organization_change": "/api/organisation", "product_change": "/api/product",
          "product_stock_change": "/api/product-stock", "sync_finished": "/api/job",
@@ -154,13 +154,13 @@ class Program:
 
     def __init__(self, name, text, secret, folder):
         self.name, self.folder, self.secret = name, pathlib.Path(folder), secret
-        _, port, self.command = RECEIVERS[name]
+        _, self.command = RECEIVERS[name]
         self.port = free_port()
-        (self.folder / name).write_text(text.replace(port, str(self.port)))
+        (self.folder / name).write_text(text)
         self.running = None
 
     def start(self):
-        environment = {**os.environ, "WEBHOOK_SECRET": self.secret, "NO_PROXY": "*"}
+        environment = {**os.environ, "WEBHOOK_SECRET": self.secret, "PORT": str(self.port), "NO_PROXY": "*"}
         with open(self.folder / "log", "ab") as log:
             self.running = subprocess.Popen(self.command(self.name, self.port), cwd=self.folder, env=environment,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -229,8 +229,7 @@ def tell_all(program, deliveries, seed):
 
 
 def main():
-    page = (ROOT / "docs/quick-start/eshop.md").read_text()
-    programs = {words["file"]: text for _, _, words, text in blocks(page) if words.get("file") in RECEIVERS}
+    programs = {file.name: file.read_text() for file in (ROOT / "docs/quick-start/receivers").iterdir()}
     assert programs.keys() == RECEIVERS.keys(), programs.keys()
     recorder = Recorder()
     hook = call("POST", "/api/eshop-webhook", USER,

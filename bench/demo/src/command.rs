@@ -3,7 +3,6 @@
 #![expect(clippy::print_stdout, reason = "a program for people, who read it there")]
 
 mod demo;
-mod environment;
 mod seed;
 mod sink;
 mod wms;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use longshore_stack::environment::{Environment, OWNER_DATABASE_URL, PROGRAMS};
 use longshore_stack::port;
 use longshore_stack::postgres::{self, Cluster};
 use longshore_stack::process::{self, Kept, Signal, Watch, alive, end_of, pid_in};
@@ -120,8 +121,16 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
     }
 
     step("Creating demo data");
+    let file = place.env_file();
+    let mut environment = Environment::read(&file)?;
+    for (name, value) in &settings {
+        environment.set(name, value);
+    }
+    environment.set(OWNER_DATABASE_URL, &servers.database_as_owner);
+    environment.set(PROGRAMS, &place.program(DEV, "").display());
+    environment.write(&file)?;
     let mut seed = run::command(place.program(DEV, "longshore-demo"));
-    seed.arg("seed").arg("--env-file").arg(place.dev.join("env")).args(["--base-url", &place.base_url()]);
+    seed.arg("seed").arg("--env-file").arg(&file).args(["--base-url", &place.base_url()]);
     let metrics = format!("http://127.0.0.1:{}/metrics", place.ports.worker);
     run::run(seed.args(["--worker-metrics-url", &metrics]).envs(&settings))?;
     drop(lock);
@@ -409,34 +418,16 @@ pub(crate) fn reset(place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A value of `.dev/env`.
-fn value<'e>(environment: &'e BTreeMap<String, String>, name: &str) -> anyhow::Result<&'e str> {
-    environment.get(name).map(String::as_str).with_context(|| format!(".dev/env has no {name}"))
-}
-
-/// `.dev/env`, which `longshore-demo seed` writes: lines `NAME=value`, quoted for a shell where necessary.
-fn environment(place: &Place) -> anyhow::Result<BTreeMap<String, String>> {
-    let text = fs::read_to_string(place.dev.join("env"));
-    let text = text.context("nothing was started here; start it with ./dev up --detach")?;
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    Ok(pairs.map(|(name, value)| (name.to_owned(), unquoted(value))).collect())
-}
-
-fn unquoted(value: &str) -> String {
-    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
-    inner.map_or_else(|| value.to_owned(), |inner| inner.replace(r"'\''", "'"))
-}
-
 fn show_running(place: &Place, stop: &str) -> anyhow::Result<()> {
-    let environment = environment(place)?;
-    let value = |name| value(&environment, name);
+    let environment = Environment::read(&place.env_file())?;
+    let value = |name| environment.need(name);
     println!(
         "
   Console            {}
                      log in as {} with password {}
   API documentation  {}/docs
 
-  Everything else (tokens, ids, addresses) is in .dev/env:  . .dev/env
+  Everything else (programs, settings, tokens, ids) is in .dev/env:  . .dev/env
   Logs: ./dev logs   Proof: ./dev demo   Stop: {stop}",
         value("CONSOLE_URL")?,
         value("ADMIN_LOGIN")?,
@@ -447,8 +438,8 @@ fn show_running(place: &Place, stop: &str) -> anyhow::Result<()> {
 }
 
 pub(crate) fn psql(place: &Place, arguments: &[&str]) -> anyhow::Result<()> {
-    let environment = environment(place)?;
-    run::replace(Command::new("psql").arg(value(&environment, "DATABASE_URL")?).args(arguments))
+    let environment = Environment::read(&place.env_file())?;
+    run::replace(Command::new("psql").arg(environment.need("DATABASE_URL")?).args(arguments))
 }
 
 pub(crate) fn logs(place: &Place, names: &[&str]) -> anyhow::Result<()> {
@@ -484,11 +475,5 @@ mod tests {
         }
         assert_eq!(pauses, [200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
         assert_eq!(next_pause(pause, SOON), FIRST_PAUSE);
-    }
-
-    #[test]
-    fn values_of_the_environment_file_lose_the_quotes_of_the_shell() {
-        assert_eq!(unquoted("http://127.0.0.1:8080"), "http://127.0.0.1:8080");
-        assert_eq!(unquoted(r"'a:b'\''c?x=1&y=2'"), "a:b'c?x=1&y=2");
     }
 }

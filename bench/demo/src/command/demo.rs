@@ -11,10 +11,9 @@ use crate::site::{self, Site};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use longshore_kernel::access::Role;
+use longshore_stack::environment::Environment;
 use longshore_testkit::world::Tenant;
 use longshore_testkit::{process, services, stack};
-
-use super::environment::Environment;
 
 #[derive(Args, Debug)]
 pub(super) struct Demo {

@@ -26,11 +26,10 @@ use longshore_kernel::quota::Quotas;
 use longshore_kernel::refusals::Refusals;
 use longshore_kernel::rest::Rests;
 use longshore_kernel::services::Services;
+use longshore_stack::environment::Environment;
 use longshore_testkit::world::Tenant;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
-
-use super::environment::Environment;
 
 /// The shop of the shipped catalogue.
 const NAME: &str = "Harbour Gifts";
@@ -40,7 +39,7 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 #[derive(Args, Debug)]
 pub(super) struct Seed {
-    /// File with the ids and tokens, which is read before and written after.
+    /// File of `./dev up`, to which the ids and tokens are added.
     #[arg(long)]
     env_file: PathBuf,
     /// URL of the api.
@@ -69,8 +68,6 @@ impl Seed {
         environment.set("BASE_URL", &self.base_url);
         environment.set("CONSOLE_URL", &format!("{}/console", self.base_url));
         environment.set("WORKER_METRICS_URL", &self.worker_metrics_url);
-        environment.set("DATABASE_URL", &self.database.database_url);
-        environment.set("REDIS_URL", &self.redis.redis_url);
         let metrics = Metrics::new();
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-demo", Use::Work)?,
