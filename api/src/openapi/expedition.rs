@@ -38,8 +38,9 @@ pub(super) fn operations() -> Vec<Operation> {
         read(handlers::get_expedition, &EXPEDITION, "Reads an order"),
         operation(edits::update_expedition, "Changes an order")
             .says(
-                "Changes the given fields of an order that is `on_hold` or `incorrect`; null, or an empty string, clears a nullable field. `items` replaces all items. `eshop` and `orderNumber` cannot be changed. `errors` stay until the order is sent again. 400 `wrong_status` at `status` if the status does not allow it.",
+                "Changes the given fields of an order that is `on_hold` or `incorrect`; null, or an empty string, clears a nullable field. `items` replaces all items. `eshop` and `orderNumber` cannot be changed. `errors` stay until the order is sent again. Of an order that was sent and is not handed over, the addresses, the carrier, notes, references and `requiredExpeditionDate` can be changed: it keeps its pieces.",
             )
+            .says("400 with `wrong_status` at `status` if the status does not allow it.")
             .body("ExpeditionToUpdate", to_update(), json!({"carrier": CARRIER, "deliveryStreet": "Quay Street"}))
             .updated(&EXPEDITION)
             .refuses(&[409]),

@@ -336,3 +336,50 @@ async fn orders_that_are_sent_at_once_each_get_their_own_carrier(
     }
     world.must_hold().await;
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_carrier_that_was_chosen_is_chosen_again_for_another_address(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let gulls = world.carrier(world.code + 500_000, &json!({"countriesOfOperation": ["IE"]})).await;
+    let ireland =
+        world.prefer(&gulls, 0, &json!({"conditions": {"countries": ["IE"], "maxWeight": 500}})).await;
+    let britain = world.prefer(&world.carrier, 1, &json!({"conditions": {"countries": ["GB"]}})).await;
+    world
+        .api
+        .put(&world.api.user, &format!("/api/product/{}", world.mug), json!({"weight": 300}))
+        .await
+        .expect(200);
+    let order = world.sent("1", &json!({"carrier": null})).await;
+    assert_eq!(order["carrier"], world.carrier);
+    // what it is chosen by stays, and so does the choice, whatever became of the preference
+    world.change(&britain, json!({"active": false})).await;
+    let now = world.act(&order, "", json!({"billingStreet": "Mill Road"})).await.expect(200).json();
+    assert_eq!(now["carrierChoice"], order["carrierChoice"]);
+    let now = world.act(&order, "", json!({"billingCountry": "IE"})).await.expect(200).json();
+    assert_eq!((&now["carrier"], &now["carrierChoice"]["preference"]), (&json!(gulls), &ireland["id"]));
+    assert_eq!(now["status"], "awaiting_processing");
+    let (_, changes) = world.audited(order["id"].as_str().unwrap()).await;
+    assert_eq!(changes["carrier"], json!([world.carrier, gulls]));
+    // nobody would ship it there
+    let refused = world.act(&order, "", json!({"billingCountry": "CZ"})).await.expect(400);
+    assert_eq!(refused.violations(), ["carrier no_carrier"]);
+    assert_eq!(world.read(&order).await, now);
+    // a carrier of one's own is never replaced
+    let own = world.sent("2", &json!({"carrier": gulls, "billingCountry": "IE"})).await;
+    let refused = world.act(&own, "", json!({"billingCountry": "GB"})).await.expect(400);
+    assert_eq!(refused.violations(), ["carrier not_served"]);
+    let given = world
+        .act(&own, "", json!({"billingCountry": "GB", "carrier": world.carrier}))
+        .await
+        .expect(200)
+        .json();
+    assert_eq!((&given["carrier"], &given["carrierChoice"]), (&json!(world.carrier), &Value::Null));
+    // what it weighs counts as it did when it was sent
+    let two =
+        json!({"carrier": null, "billingCountry": "IE", "items": [{"product": world.mug, "quantity": 2}]});
+    assert_eq!(world.chosen("3", two).await, Value::Null);
+    world.must_hold().await;
+}

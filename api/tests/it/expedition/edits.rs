@@ -151,10 +151,10 @@ async fn references_change_in_any_status_and_nothing_else_does() {
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let note = || json!({"note": "ring twice"});
+    let fragile = || json!({"fragile": true});
     for (number, status) in STATUSES.into_iter().enumerate().skip(2) {
         let order = world.at(status, &number.to_string()).await;
-        let refused = world.act(&order, "", note()).await.expect(400);
+        let refused = world.act(&order, "", fragile()).await.expect(400);
         assert_eq!(refused.violations(), ["status wrong_status"]);
         let detail = refused.json()["detail"].clone();
         let detail =
@@ -162,7 +162,7 @@ async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: Pg
         println!("{status}: {detail}");
         if detail == "hold it first (PUT …/rollback)" {
             world.act(&order, "rollback", Value::Null).await.expect(200);
-            world.act(&order, "", note()).await.expect(200);
+            world.act(&order, "", fragile()).await.expect(200);
         } else if detail == "it has ended: delete it, or use another number" {
             world.on(Method::DELETE, &order, "", Value::Null).await.expect(204);
         } else {
@@ -176,7 +176,7 @@ async fn what_a_refused_change_advises_is_possible(_: PgPoolOptions, options: Pg
     let order = world.at("waiting_for_cancel", "kept").await;
     let canceled =
         world.report(&order, json!({"status": "canceled", "force": true})).await.expect(200).json();
-    let detail = world.act(&canceled, "", note()).await.expect(400).json()["detail"].clone();
+    let detail = world.act(&canceled, "", fragile()).await.expect(400).json()["detail"].clone();
     assert_eq!(detail, "status is canceled: it has ended: use another number");
     world.on(Method::DELETE, &canceled, "", Value::Null).await.expect(409);
 }
@@ -201,4 +201,135 @@ async fn what_is_personal_is_masked_in_the_audit(_: PgPoolOptions, options: PgCo
     let hushed = "SELECT (SELECT count(*) FROM event WHERE data::text ~ 'hush-|90001')
                        + (SELECT count(*) FROM audit WHERE changes::text ~ 'hush-|90001')";
     assert_eq!(world.count(hushed).await, 0);
+}
+
+/// The statuses of an order that was sent and that no warehouse has.
+const SENT: [&str; 4] = ["awaiting_reservation", "waiting_for_goods", "stock_ok", "awaiting_processing"];
+
+/// A new address, and what else no booking depends on.
+fn amendment(number: &str) -> Value {
+    json!({
+        "billingStreet": "Mill Road", "deliveryStreet": "Hill Road", "deliveryCountry": "IE", "note": "ring twice",
+        "carrierNote": "3rd floor", "carrierPickupPlaceCode": "P1", "deliveryMethod": "box", "ref1": "a", "externalId": number,
+        "requiredExpeditionDate": "2030-01-31",
+    })
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_that_was_sent_gets_a_new_address_and_keeps_its_pieces(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    for status in SENT {
+        let order = world.at(status, status).await;
+        let now = world.act(&order, "", amendment(status)).await.expect(200).json();
+        for (field, value) in amendment(status).as_object().unwrap() {
+            assert_eq!(&now[field], value, "{status}");
+        }
+        assert_eq!(now["differentDeliveryAddress"], true);
+        for kept in ["status", "statusSince", "items", "waitsFor", "reservationPaused", "errors", "audits"] {
+            assert_eq!(now[kept], order[kept], "{status} {kept}");
+        }
+        assert_eq!(now["version"], order["version"].as_i64().unwrap() + 1);
+        let (action, changes) = world.audited(order["id"].as_str().unwrap()).await;
+        assert_eq!(
+            (action.as_str(), &changes["deliveryStreet"]),
+            ("expedition.update", &json!(["***", "***"]))
+        );
+        // a record that was read, with another street
+        let mut read = now.clone();
+        read["deliveryStreet"] = json!("Long Road");
+        let again = world.act(&order, "", read).await.expect(200).json();
+        assert_eq!((&again["deliveryStreet"], &again["items"]), (&json!("Long Road"), &order["items"]));
+        // anything else is for an order that is held
+        for other in [
+            json!({"fragile": true}),
+            json!({"value": 11}),
+            json!({"priority": 9}),
+            json!({"deliveryCost": 1}),
+            json!({"items": [{"product": world.mug, "quantity": 7}]}),
+        ] {
+            let mut body = json!({"deliveryStreet": "Lost Road"});
+            body.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+            let refused = world.act(&order, "", body).await.expect(400);
+            assert_eq!(refused.violations(), ["status wrong_status"], "{status} {other}");
+            assert_eq!(
+                refused.json()["detail"],
+                format!("status is {status}: hold it first (PUT …/rollback)")
+            );
+        }
+        assert_eq!(world.read(&order).await, again);
+    }
+    world.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_would_make_an_order_incorrect_is_refused_and_changes_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    for (number, status) in SENT.into_iter().enumerate() {
+        let order = world.at(status, &number.to_string()).await;
+        for (body, violations) in [
+            (json!({"billingStreet": null}), vec!["deliveryStreet required"]),
+            (
+                json!({"billingCity": " ", "billingZip": ""}),
+                vec!["deliveryCity required", "deliveryZip required"],
+            ),
+            (json!({"billingLastName": null}), vec!["deliveryLastName required"]),
+            (json!({"carrier": null}), vec!["carrier no_carrier"]),
+            (json!({"carrier": uuid::Uuid::nil()}), vec!["carrier unknown_reference"]),
+            (json!({"billingCountry": "Elbonia"}), vec!["billingCountry invalid_value"]),
+        ] {
+            let refused = world.act(&order, "", body.clone()).await.expect(400);
+            if body["billingCountry"].is_null() {
+                assert_eq!(refused.violations(), violations, "{status} {body}");
+            }
+            assert_eq!(world.read(&order).await, order, "{status} {body}");
+        }
+    }
+    world.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_warehouse_may_have_is_not_changed(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for (number, status) in
+        STATUSES.into_iter().enumerate().skip(2).filter(|(_, status)| !SENT.contains(status))
+    {
+        let order = world.at(status, &number.to_string()).await;
+        let refused = world.act(&order, "", json!({"deliveryStreet": "Hill Road"})).await.expect(400);
+        assert_eq!(refused.violations(), ["status wrong_status"], "{status}");
+        assert_eq!(world.read(&order).await, order, "{status}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_whose_street_changes_a_thousand_times_never_loses_its_piece_to_one_that_waits(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.stock_up(&world.lamp, 1).await;
+    let lamp = json!({"items": [{"product": world.lamp, "quantity": 1}]});
+    let holder = world.sent("holder", &lamp).await;
+    let waits = world.sent("waits", &lamp).await;
+    assert_eq!(
+        (&holder["status"], &waits["status"]),
+        (&json!("awaiting_processing"), &json!("waiting_for_goods"))
+    );
+    for number in 0..1_000 {
+        let street = json!({"deliveryStreet": format!("{number} Quay Street")});
+        let now = world.act(&holder, "", street).await.expect(200).json();
+        assert_eq!((&now["status"], &now["items"][0]["booked"]), (&json!("awaiting_processing"), &json!(1)));
+        if number % 100 == 0 {
+            world.allocate().await;
+        }
+    }
+    world.allocate().await;
+    assert_eq!(world.read(&waits).await["status"], "waiting_for_goods");
+    assert_eq!(world.read(&holder).await["version"], holder["version"].as_i64().unwrap() + 1_000);
+    world.must_hold().await;
 }

@@ -199,8 +199,8 @@ fn can_be_held(order: &Order) -> bool {
     }
 }
 
-/// What is said of a body that would change an order that is neither on hold nor incorrect: its status, and what is possible instead.
-/// One that is `kept` is never deleted.
+/// What is wrong with a body that would change an order in its status: it says what is possible instead. One that is `kept` is never
+/// deleted.
 pub(super) fn not_editable(order: &Order, is_kept: bool) -> String {
     let status = order.state.status;
     let instead = match status {

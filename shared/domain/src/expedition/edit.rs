@@ -5,10 +5,12 @@ mod stored;
 mod write;
 
 use serde_json::Value;
+use sqlx::PgConnection;
 
-use super::body::{Body, DetailFields};
+use super::body::{Body, DetailFields, is_amendable};
+use super::choice::choose;
 use super::decision::not_editable;
-use super::references::{Draft, resolve};
+use super::references::{Draft, Resolved, resolve};
 use super::write::{ENTITY, is_taken, location};
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
@@ -70,7 +72,8 @@ pub fn patch_body() -> impl Rule<Out = DetailFields> {
     })
 }
 
-/// Changes the given fields of an order that is on hold or incorrect: 200 with the record.
+/// Changes the given fields of an order that is on hold or incorrect, or, without touching its bookings, who gets and who ships one
+/// that was sent and is not handed over: 200 with the record.
 pub async fn update(
     services: &Services,
     context: &Context,
@@ -148,13 +151,9 @@ async fn attempt(
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id.get()).await.into());
     };
     check(stored.order.version)?;
-    let status = stored.order.state.status;
-    if !any_status && !status.is_editable() {
-        let canceled = Some(id).filter(|_| status == Status::Canceled);
-        let kept = kept(change.connection(), canceled.as_slice()).await?;
-        let instead = not_editable(&stored.order, !kept.is_empty());
-        // no 409, which clients of this API family repeat
-        return Err(Problem::violation("status", WRONG_STATUS.code, instead).into());
+    let amends = !any_status && !stored.order.state.status.is_editable();
+    if amends && !stored.order.state.status.is_amendable(stored.order.state.handover) {
+        return Err(refused(change.connection(), &stored).await?.into());
     }
     let mut detail = stored.detail.clone();
     detail.take(given.body.fields.clone());
@@ -173,7 +172,7 @@ async fn attempt(
     let eshop = stored.order.eshop;
     let draft = Draft { id, eshop, scope: context.scope(), detail, given: body, choice, is_new: false };
     let resolved = resolve(change.connection(), vec![draft]).await?.into_iter().next();
-    let resolved = match resolved {
+    let mut resolved = match resolved {
         Some(Ok(mut resolved)) => {
             stored.keep_items(&mut resolved);
             resolved
@@ -181,13 +180,54 @@ async fn attempt(
         Some(Err(violations)) => return Err(Problem::invalid(violations).into()),
         None => return Err(Problem::internal("a draft was not resolved").into()),
     };
+    if amends {
+        choose_again(change.connection(), &stored, &mut resolved).await?;
+    }
     let changes = differences(&stored, &resolved);
     if changes.is_empty() {
         return Ok(());
     }
+    if amends {
+        if !changes.iter().all(|change| is_amendable(change.field)) {
+            return Err(refused(change.connection(), &stored).await?.into());
+        }
+        // what would have made it incorrect, if it had been sent like this
+        let faults = resolved.order.faults_since(&stored.order);
+        if !faults.is_empty() {
+            return Err(Problem::invalid(faults).into());
+        }
+    }
     let edited = Edited { stored, resolved, changes, digest: None, is_sent: false, origin: 0 };
     let lanes = write(change.connection(), &[&context.origin], &[edited]).await?;
     change.note_lanes(lanes);
+    Ok(())
+}
+
+/// 400 for a body that cannot be taken in the status of the order: it says what is possible instead.
+async fn refused(connection: &mut PgConnection, stored: &Stored) -> Result<Problem, sqlx::Error> {
+    let order = &stored.order;
+    let canceled = Some(order.id).filter(|_| order.state.status == Status::Canceled);
+    let kept = kept(connection, canceled.as_slice()).await?;
+    Ok(Problem::violation("status", WRONG_STATUS.code, not_editable(order, !kept.is_empty())))
+}
+
+/// Chooses a carrier again for an order that was sent, and has none of its own, if what it is chosen by has changed.
+async fn choose_again(
+    connection: &mut PgConnection,
+    stored: &Stored,
+    resolved: &mut Resolved,
+) -> Result<(), sqlx::Error> {
+    let is_same = stored.detail.consignment() == resolved.detail.consignment();
+    if is_same && resolved.order.shipper.carrier.is_some() {
+        return Ok(());
+    }
+    if resolved.items.is_empty() {
+        // its weight counts
+        resolved.order.items.clone_from(&stored.order.items);
+    }
+    choose(connection, std::iter::once(&mut resolved.order)).await?;
+    resolved.detail.carrier_id = resolved.order.shipper.carrier;
+    resolved.detail.carrier_service_id = resolved.order.shipper.service;
     Ok(())
 }
 

@@ -132,6 +132,17 @@ impl Order {
         (!violations.is_empty()).then(|| violations.iter().map(show).collect())
     }
 
+    /// What keeps it from being sent, and did not before.
+    pub(super) fn faults_since(&self, before: &Self) -> Vec<Violation> {
+        let is_old = |fault: &&Violation| {
+            before
+                .faults
+                .iter()
+                .any(|old| (&old.property_path, old.code) == (&fault.property_path, fault.code))
+        };
+        self.faults.iter().filter(|fault| !is_old(fault)).cloned().collect()
+    }
+
     /// The reference that a violation refuses.
     fn refused(&self, path: &str) -> Option<Uuid> {
         match path {

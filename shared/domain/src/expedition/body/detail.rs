@@ -54,12 +54,39 @@ impl Detail {
     }
 }
 
+/// Parts of an address.
+fn is_address(field: &str) -> bool {
+    let is_other = matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
+    (field.starts_with("billing") || field.starts_with("delivery")) && !is_other
+}
+
+/// Fields that no booking depends on: they may change after an order was sent, until it is handed over.
+pub(in crate::expedition) fn is_amendable(field: &str) -> bool {
+    is_address(field)
+        || matches!(
+            field,
+            "differentDeliveryAddress"
+                | "note"
+                | "carrierNote"
+                | "carrierPickupPlace"
+                | "carrierPickupPlaceCode"
+                | "externalCarrierPickupPlace"
+                | "externalCarrierPickupPlaceCode"
+                | "carrier"
+                | "carrierService"
+                | "carrierChoice"
+                | "deliveryMethod"
+                | "ref1"
+                | "ref2"
+                | "ref3"
+                | "externalId"
+                | "requiredExpeditionDate"
+        )
+}
+
 /// Fields that say something of a person.
 pub(in crate::expedition) fn is_personal(field: &str) -> bool {
-    let is_address = field.starts_with("billing") || field.starts_with("delivery");
-    let is_kept = field.ends_with("Country")
-        || matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
-    (is_address && !is_kept)
+    (is_address(field) && !field.ends_with("Country"))
         || matches!(
             field,
             "note"

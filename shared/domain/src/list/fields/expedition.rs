@@ -138,6 +138,12 @@ impl ExpeditionStatus {
     pub fn is_editable(self) -> bool {
         matches!(self, Self::OnHold | Self::Incorrect)
     }
+
+    /// Whether a body may change who gets it and who ships it, although it has been sent: no warehouse has it.
+    #[must_use]
+    pub fn is_amendable(self, handover: Option<HandoverState>) -> bool {
+        (self.is_waiting() || self.is_booked()) && !self.is_handed_over(handover)
+    }
 }
 
 /// What is true of an order, or of an item with what it has of its order, that the wms `{w}` may see: the order is in it, and
