@@ -110,8 +110,15 @@ pub(super) fn monitoring(test: &mut Test) -> anyhow::Result<()> {
 }
 
 /// The pages whose commands are run, besides those in the folders below.
-const PAGES: [&str; 5] =
-    ["README.md", "docs/operating.md", "docs/security.md", "docs/scaling.md", "docs/command-line.md"];
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/operating.md",
+    "docs/security.md",
+    "docs/scaling.md",
+    "docs/command-line.md",
+    "docs/limits.md",
+    "docs/reference/webhooks.md",
+];
 const FOLDERS_OF_PAGES: [&str; 2] = ["docs/quick-start", "api/src/openapi/docs/chapter"];
 
 /// Runs every command of every page.
