@@ -169,7 +169,7 @@ fn room(settings: &DatabaseSettings, room: i32) -> Finding {
     let raised =
         format!("ALTER SYSTEM SET max_connections = {}", ours.saturating_mul(2).saturating_add(SPARE));
     let remedy = format!(
-        "{}, and restart Postgres; or lower LONGSHORE_DATABASE_CONNECTIONS, or use a pooler in session mode",
+        "{}, and restart Postgres; or lower LONGSHORE_DATABASE_CONNECTIONS",
         by_superuser(&[&raised])
     );
     match room {
