@@ -20,13 +20,14 @@ COPY shared/kernel/Cargo.toml shared/kernel/
 COPY shared/domain/Cargo.toml shared/domain/
 COPY shared/operate/Cargo.toml shared/operate/
 COPY shared/http-time/Cargo.toml shared/http-time/
+COPY shared/serve/Cargo.toml shared/serve/
 COPY bench/Cargo.toml bench/
 COPY bench/demo/Cargo.toml bench/demo/
 COPY bench/stack/Cargo.toml bench/stack/
 COPY bench/testkit/Cargo.toml bench/testkit/
 COPY xtask/Cargo.toml xtask/
-RUN for crate in api api/cli api/client api/http api/console worker shared/kernel shared/domain shared/operate shared/http-time bench \
-        bench/demo bench/stack bench/testkit xtask; do mkdir "$crate/src" && touch "$crate/src/lib.rs"; done \
+RUN for crate in api api/cli api/client api/http api/console worker shared/kernel shared/domain shared/operate shared/http-time shared/serve \
+        bench bench/demo bench/stack bench/testkit xtask; do mkdir "$crate/src" && touch "$crate/src/lib.rs"; done \
     && for crate in api api/cli worker bench bench/demo xtask; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
     && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker
 

@@ -1,6 +1,7 @@
 //! Health endpoints and metrics of the worker.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::extract::State;
@@ -11,24 +12,45 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use longshore_domain::standing::backlog;
 use longshore_kernel::metrics;
+use longshore_kernel::proxy::Proxies;
 use longshore_kernel::readiness::Readiness;
+use longshore_kernel::share::Ledger;
+use longshore_serve::{Limits, MOST_READ, accept};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::context::WorkerContext;
+
+/// Connections at once: of probes, and of those who read metrics.
+const CONNECTIONS: u32 = 64;
 
 /// Starts the endpoints in their own task.
 pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<JoinHandle<()>> {
     let listener = TcpListener::bind(bind).await.with_context(|| {
         format!("cannot listen on {bind}: is the port taken? LONGSHORE_WORKER_BIND changes it")
     })?;
-    let router = router(context);
-    Ok(tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%error, "the health endpoints ended");
-        }
-    }))
+    Ok(tokio::spawn(serve(listener, context, limits())))
+}
+
+/// Serves the endpoints on a listener.
+pub async fn serve(listener: TcpListener, context: WorkerContext, limits: Limits) {
+    let metrics = context.services.metrics.clone();
+    accept(listener, router(context), limits, metrics, CancellationToken::new()).await;
+}
+
+/// The limits of the endpoints.
+#[must_use]
+pub fn limits() -> Limits {
+    Limits {
+        connections: CONNECTIONS,
+        of_address: CONNECTIONS,
+        proxies: Proxies::default(),
+        head: Duration::from_secs(15),
+        reader: Duration::from_secs(30),
+        heads: Ledger::new("memory for heads", u64::from(CONNECTIONS) * MOST_READ as u64, 1),
+    }
 }
 
 /// The routes of the endpoints.

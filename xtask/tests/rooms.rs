@@ -31,6 +31,7 @@ const CRATES: &[&str] = &[
     "shared/domain",
     "shared/operate",
     "shared/http-time",
+    "shared/serve",
     "api",
     "api/cli",
     "api/client",

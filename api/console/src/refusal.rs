@@ -17,10 +17,10 @@ use http::{Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::body::read;
 use longshore_http::extract::may::bearer;
-use longshore_http::extract::visitor::Peer;
 use longshore_http::extract::{Failure, RequestId};
 use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_kernel::share;
+use longshore_serve::Peer;
 use maud::{Markup, html};
 use tower::ServiceExt as _;
 

@@ -26,11 +26,15 @@ pub struct Limits {
     pub request: Duration,
     /// How long a client may send almost nothing of a body.
     pub stall: Stall,
+    /// Connections of clients.
+    pub connections: u32,
+    /// Connections of an address.
+    pub address_connections: u32,
     /// The time within which a client must send its headers.
     pub headers: Duration,
     /// How long a client may read nothing of an answer.
     pub reader: Duration,
-    /// Bytes of request bodies in memory.
+    /// Bytes of request bodies, and of large heads, in memory.
     pub bodies: Ledger,
     /// Bytes of answers that are not read yet.
     pub answers: Ledger,
@@ -78,6 +82,8 @@ impl Default for Limits {
             streams: Streams::new(16),
             request: Duration::from_mins(2),
             stall: Stall::default(),
+            connections: 4_096,
+            address_connections: 1_024,
             headers: Duration::from_secs(15),
             reader: READER,
             bodies: bodies(64),
@@ -106,6 +112,8 @@ impl Limits {
             streams: Streams::new(settings.token_streams),
             request: Duration::from_secs(settings.request_seconds),
             stall: Stall(Duration::from_secs(settings.body_stall_seconds)),
+            connections: settings.connections,
+            address_connections: settings.address_connections,
             headers: Duration::from_secs(settings.header_seconds),
             reader: READER,
             bodies: bodies(settings.body_mib),

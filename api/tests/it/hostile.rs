@@ -14,6 +14,7 @@ use crate::support::Api;
 
 mod bodies;
 mod coded;
+mod connections;
 mod h2;
 mod hang_up;
 mod headers;

@@ -60,6 +60,7 @@ async fn every_metric_of_the_dashboards_exists(_: PgPoolOptions, options: PgConn
         ("longshore_http_requests", "counter"),
         ("longshore_http_request_duration_seconds", "histogram"),
         ("longshore_http_requests_in_flight", "gauge"),
+        ("longshore_http_connections", "gauge"),
         ("longshore_jobs", "counter"),
         ("longshore_job_duration_seconds", "histogram"),
         ("longshore_jobs_open", "gauge"),

@@ -85,6 +85,9 @@ impl Site {
             ("LONGSHORE_RATE_LIMIT", "100000".to_owned()),
             ("LONGSHORE_RATE_LIMIT_BURST", "1000000".to_owned()),
             ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
+            // … from one address
+            ("LONGSHORE_CONNECTIONS", "100000".to_owned()),
+            ("LONGSHORE_ADDRESS_CONNECTIONS", "100000".to_owned()),
         ];
         let programs = programs()?;
         let mut migrate =

@@ -107,6 +107,9 @@ impl Stack {
                 // one caller is the whole load
                 ("LONGSHORE_RATE_LIMIT", "0".to_owned()),
                 ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
+                // … from one address
+                ("LONGSHORE_CONNECTIONS", "100000".to_owned()),
+                ("LONGSHORE_ADDRESS_CONNECTIONS", "100000".to_owned()),
             ],
         };
         service.environment.extend(further);

@@ -257,10 +257,17 @@ pub struct LimitSettings {
     /// Seconds for which a client may send almost no data of a body.
     #[arg(long, env = "LONGSHORE_BODY_STALL_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub body_stall_seconds: u64,
+    /// Connections of clients that a process has open at once.
+    #[arg(long, env = "LONGSHORE_CONNECTIONS", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
+    pub connections: u32,
+    /// Connections that an address may have open at once; an address of IPv6 counts as its /64. Trusted proxies are exempt.
+    #[arg(long, env = "LONGSHORE_ADDRESS_CONNECTIONS", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub address_connections: u32,
     /// Seconds within which a client must send its headers.
     #[arg(long, env = "LONGSHORE_HEADER_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub header_seconds: u64,
-    /// MiB that all decompressed request bodies may use together in one process. One organisation may use half of what is free.
+    /// MiB that all decompressed request bodies, and heads of more than 8 KiB, may use together in one process. One organisation may
+    /// use half of what is free.
     #[arg(long, env = "LONGSHORE_BODY_MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=100_000))]
     pub body_mib: u32,
     /// MiB that all unread responses may use together in one process.

@@ -57,6 +57,11 @@ struct Route {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionEnd {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct JobEnd {
     kind: &'static str,
     outcome: &'static str,
@@ -117,6 +122,8 @@ struct Inner {
     requests: Family<Request, Counter>,
     request_seconds: Histograms<Route>,
     requests_in_flight: Gauge,
+    connections: Gauge,
+    connections_ended: Family<ConnectionEnd, Counter>,
     jobs: Family<JobEnd, Counter>,
     job_seconds: Histograms<JobKindLabel>,
     attempts: Family<AttemptEnd, Counter>,
@@ -175,6 +182,12 @@ impl Metrics {
         );
         let requests_in_flight =
             register!(Gauge::default(), "http_requests_in_flight", "Requests in progress");
+        let connections = register!(Gauge::default(), "http_connections", "Open connections of clients");
+        let connections_ended = register!(
+            Family::default(),
+            "http_connections_ended",
+            "Connections of clients that ended, or were refused, by reason"
+        );
         let jobs_ended = register!(
             Family::default(),
             "jobs",
@@ -240,6 +253,8 @@ impl Metrics {
             requests,
             request_seconds,
             requests_in_flight,
+            connections,
+            connections_ended,
             jobs: jobs_ended,
             job_seconds,
             attempts,
@@ -274,6 +289,16 @@ impl Metrics {
             .get_or_create(&Route { route: route.clone(), method: method.clone() })
             .observe(took.as_secs_f64());
         self.0.requests.get_or_create(&Request { route, method, status }).inc();
+    }
+
+    /// So many connections of clients are open.
+    pub fn connections(&self, open: usize) {
+        self.0.connections.set(i64::try_from(open).unwrap_or(i64::MAX));
+    }
+
+    /// A connection of a client has ended.
+    pub fn connection_ended(&self, reason: &'static str) {
+        self.0.connections_ended.get_or_create(&ConnectionEnd { reason }).inc();
     }
 
     /// A job has come to its end.

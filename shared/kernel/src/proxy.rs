@@ -16,13 +16,19 @@ impl Proxies {
         Self(subnets.into())
     }
 
+    /// Whether this is one of them.
+    #[must_use]
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.0.iter().any(|subnet| subnet.contains(&peer.to_canonical()))
+    }
+
     /// The client of a connection: its peer or, if that is a proxy, the client that the proxy names. In a chain of proxies,
     /// each has appended the address of its peer, so the last address that is not a proxy is the client; the client itself
     /// wrote everything before it.
     pub fn client<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
         let mut client = peer.to_canonical();
         for text in forwarded.rev() {
-            if !self.0.iter().any(|subnet| subnet.contains(&client)) {
+            if !self.trusts(client) {
                 break;
             }
             let Ok(address) = text.trim().parse::<IpAddr>() else { break };

@@ -5,6 +5,7 @@
 
 mod expedition;
 mod handover;
+mod health;
 mod job;
 mod outbound;
 mod partner;

@@ -9,12 +9,9 @@ use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
 use longshore_domain::account::visitor::Visitor;
+use longshore_serve::Peer;
 
 use crate::app::App;
-
-/// The other end of the connection, from `longshore_api::serve`.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
 
 /// Identifies the request in the answer, the audit and every log line.
 #[derive(Clone, Debug)]

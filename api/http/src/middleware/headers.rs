@@ -1,17 +1,13 @@
-//! Limits the size of the head of a request (431). The HTTP library refuses a head of more than twice that
-//! size while it arrives, with the same status and no body.
+//! Limits the size of the head of a request (431). The listener refuses a head of more than
+//! [`longshore_serve::MOST_READ`] bytes while it arrives, with the same status and no body.
 
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longshore_kernel::problem::{HEADERS_TOO_LARGE, Problem};
+use longshore_serve::{MAX_BYTES, MAX_FIELDS};
 
 use crate::extract::Failure;
-
-/// Maximum bytes of the target and of the names and values of the header fields together.
-pub const MAX_BYTES: usize = 64 * 1024;
-/// Maximum number of header fields.
-pub const MAX_FIELDS: usize = 128;
 
 /// Refuses a head that is too large.
 pub async fn layer(request: Request, next: Next) -> Response {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use longshore_http::limits::Limits;
-use longshore_http::middleware::headers::{MAX_BYTES, MAX_FIELDS};
+use longshore_serve::{MAX_BYTES, MAX_FIELDS};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -6,7 +6,7 @@ use longshore_domain::account::login::limit::{
     Attempt, FREE_OF_ACCOUNT, FREE_OF_ADDRESS, FREE_OF_PAIR, LONGEST_WAIT, Whose,
 };
 use longshore_http::app::App;
-use longshore_http::extract::visitor::Peer;
+use longshore_serve::Peer;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
