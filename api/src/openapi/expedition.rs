@@ -138,18 +138,17 @@ pub(super) fn operations() -> Vec<Operation> {
             }))
             .answers(201, "The stored invoice.", named("ExpeditionInvoice"), Some(invoice()))
             .with(&["ETag", "Location"])
-            .refuses(&[409, 410]),
+            .refuses(&[409]),
         operation(invoices::get_expedition_invoice, "Reads the invoice of an order")
             .says("Returns the file as it was uploaded.")
             .answers_as(200, "The content of the invoice.", MEDIA_TYPE, bytes(), None)
             .known()
-            .refuses(&[410])
             // files are served regardless of Accept
             .never(&[406]),
         operation(invoices::delete_expedition_invoice, "Deletes the invoice of an order")
             .says(wrong)
             .done()
-            .refuses(&[409, 410]),
+            .refuses(&[409]),
         list(handlers::list_expedition_items, &EXPEDITION_ITEM, "Lists items of orders"),
         list(handlers::list_reservations, &RESERVATION, "Lists reservations"),
         list(handlers::list_stock_movements, &MOVEMENT, "Lists stock movements"),

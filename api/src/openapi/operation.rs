@@ -295,6 +295,9 @@ impl Operation {
         if self.inputs.identifier {
             errors.extend([400, 404]);
         }
+        if self.may_be_gone() {
+            errors.insert(410);
+        }
         if self.inputs.body.is_some() {
             errors.extend([400, 413, 415]);
         }
@@ -310,6 +313,17 @@ impl Operation {
         }
         errors.retain(|status| !self.never.contains(status));
         errors
+    }
+
+    /// Whether its record can be deleted, so that a tombstone may say that it is gone. A record is deleted at a path of fixed words
+    /// and then its identifiers; all operations on it have these words first, and these identifiers.
+    fn may_be_gone(&self) -> bool {
+        let deletions = routes().iter().filter(|route| route.method == Method::DELETE);
+        let records = deletions.filter_map(|route| Some(route.path.split_at(route.path.find('{')?)));
+        records.filter(|(_, ids)| ids.split('/').all(|id| id.starts_with('{'))).any(|(words, ids)| {
+            let own = self.route.path;
+            own.starts_with(words) && ids.split('/').all(|id| own.split('/').any(|part| part == id))
+        })
     }
 
     fn text(&self) -> String {

@@ -81,12 +81,10 @@ pub(super) fn operations() -> Vec<Operation> {
         operation(preference::update_carrier_preference, "Changes a carrier preference")
             .says("Changes the given fields; null clears a nullable field. `conditions` are replaced as a whole. `organisation` cannot be changed.")
             .body("CarrierPreferenceToUpdate", preference_body(false), json!({"active": true}))
-            .updated(&CARRIER_PREFERENCE)
-            .refuses(&[410]),
+            .updated(&CARRIER_PREFERENCE),
         operation(preference::delete_carrier_preference, "Deletes a carrier preference")
             .says("Orders that were shipped by it keep their carrier.")
-            .done()
-            .refuses(&[410]),
+            .done(),
     ]
 }
 

@@ -30,8 +30,7 @@ use crate::routes::webhook::{delivery, read as handlers, subscription};
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         list(handlers::list_webhooks, &WEBHOOK, "Lists webhooks"),
-        read(handlers::get_webhook, &WEBHOOK, "Reads a webhook")
-            .refuses(&[410]),
+        read(handlers::get_webhook, &WEBHOOK, "Reads a webhook"),
         operation(subscription::create_webhook, "Creates a webhook")
             .says("The answer holds the `secret`, this once: a repeated answer is without it.")
             .body("WebhookToCreate", webhook_body(true), json!({
@@ -46,19 +45,18 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
             .body("WebhookToUpdate", webhook_body(false), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOK)
-            .refuses(&[410, 422]),
+            .refuses(&[422]),
         operation(subscription::delete_webhook, "Deletes a webhook")
             .says("Cancels the deliveries that have not ended.")
-            .done()
-            .refuses(&[410]),
+            .done(),
         operation(subscription::activate_webhook, "Activates a webhook")
             .says("Sends the deliveries that were kept while it was inactive.")
             .done()
-            .refuses(&[410, 422]),
+            .refuses(&[422]),
         operation(subscription::deactivate_webhook, "Deactivates a webhook")
             .says("Deliveries that become due while it is inactive are kept for 37 days.")
             .done()
-            .refuses(&[410, 422]),
+            .refuses(&[422]),
         operation(subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
             .says(
                 "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets. To ensure this, the response waits up to 3 seconds for running calls.",
@@ -66,7 +64,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .updated(&WEBHOOK)
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"])
-            .refuses(&[409, 410, 422]),
+            .refuses(&[409, 422]),
         operation(subscription::test_webhook, "Sends a test event")
             .says(&format!(
                 "Creates a delivery of an example of an event, whatever the webhook subscribes to. Its body has `test: true`, and its record does not exist. A webhook can be tested {TESTS_A_MINUTE} times a minute. While it is inactive, the delivery is kept."
@@ -80,11 +78,11 @@ pub(super) fn operations() -> Vec<Operation> {
                 Some(json!({"id": SENT, "webhookId": EVENT})),
             )
             .with(&["Location"])
-            .refuses(&[410, 422]),
+            .refuses(&[422]),
         answers_job(
             operation(subscription::recover_webhook, "Recovers failed deliveries")
                 .body("WebhookToRecover", body_of(&recovery::body()), json!({"since": CREATED}))
-                .refuses(&[410, 422]),
+                .refuses(&[422]),
             "Creates a job, which is returned at once; `Prefer` changes that. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
         ),
         list(handlers::list_deliveries, &DELIVERY, "Lists deliveries")

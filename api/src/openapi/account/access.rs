@@ -62,8 +62,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Returns the caller's active sessions. A superadmin sees the sessions of all accounts."),
         operation(session::end_session, "Ends a session")
             .says("Ends one of the caller's sessions; a superadmin can end any session. Its tokens stop working within seconds.")
-            .done()
-            .refuses(&[410]),
+            .done(),
         operation(token::create_access_token, "Creates an access token")
             .says("The response contains the `token`. It is shown only once: a replayed response does not contain it.")
             .says("A token cannot have a wider role or scope than the caller: 403.")
@@ -86,12 +85,10 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"]),
         list(token::list_access_tokens, &ACCESS_TOKEN, "Lists access tokens")
             .says("Tokens issued by a login are not included."),
-        read(token::get_access_token, &ACCESS_TOKEN, "Reads an access token")
-            .refuses(&[410]),
+        read(token::get_access_token, &ACCESS_TOKEN, "Reads an access token"),
         operation(token::delete_access_token, "Deletes an access token")
             .says("The token, and all tokens created with it, stop working within seconds.")
-            .done()
-            .refuses(&[410]),
+            .done(),
     ]);
     operations
 }

@@ -48,8 +48,7 @@ pub(super) fn operations() -> Vec<Operation> {
         read(business_user::get_business_user,
             &BUSINESS_USER,
             "Reads a business user",
-        )
-        .refuses(&[410]),
+        ),
         operation(business_user::update_business_user, "Changes a business user")
             .says(CHANGES)
             .says("`organisation` cannot be changed. When the account is deactivated or its password changes, its sessions end.")
@@ -58,23 +57,19 @@ pub(super) fn operations() -> Vec<Operation> {
                 business_user_body(false),
                 json!({"phone": "+420 600 000 000"}),
             )
-            .updated(&BUSINESS_USER)
-            .refuses(&[410]),
+            .updated(&BUSINESS_USER),
         operation(business_user::activate_business_user,
             "Activates a business user",
         )
-        .done()
-        .refuses(&[410]),
+        .done(),
         operation(business_user::deactivate_business_user,
             "Deactivates a business user",
         )
         .says("Ends the sessions of the account.")
-        .done()
-        .refuses(&[410]),
+        .done(),
         operation(business_user::delete_business_user, "Deletes a business user")
             .says("Deletes the account permanently and ends its sessions.")
-            .done()
-            .refuses(&[410]),
+            .done(),
     ]);
     operations
 }
@@ -94,36 +89,34 @@ fn admins() -> Vec<Operation> {
             .created(&ADMIN),
         list(admin::list_admins, &ADMIN, "Lists admins")
             .says("An admin sees the admins of the same organisations."),
-        read(admin::get_admin, &ADMIN, "Reads an admin").refuses(&[410]),
+        read(admin::get_admin, &ADMIN, "Reads an admin"),
         operation(admin::update_admin, "Changes an admin")
             .says(CHANGES)
             .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end.")
             .says(LAST)
             .body("AdminToUpdate", admin_body(false), json!({"phone": "+420 600 000 000"}))
             .updated(&ADMIN)
-            .refuses(&[409, 410]),
+            .refuses(&[409]),
         operation(admin::delete_admin, "Deletes an admin")
             .says("Deletes the account permanently, with its sessions and the tokens that it created.")
             .says(LAST)
             .done()
-            .refuses(&[409, 410]),
-        operation(admin::activate_admin, "Activates an admin").done().refuses(&[410]),
+            .refuses(&[409]),
+        operation(admin::activate_admin, "Activates an admin").done(),
         operation(admin::deactivate_admin, "Deactivates an admin")
             .says("Ends the sessions of the account and the tokens that it created.")
             .says(LAST)
             .done()
-            .refuses(&[409, 410]),
+            .refuses(&[409]),
         operation(admin::remove_admin_totp, "Removes the second factor of an admin")
             .says("Use it when an admin has lost the second factor. 404 if there is none.")
-            .done()
-            .refuses(&[410]),
+            .done(),
         operation(admin::set_admin_preferences,
             "Replaces the preferences of an admin",
         )
         .says(&format!("Replaces all preferences; at most {PREFERENCES_BYTES} bytes of JSON."))
         .body(PREFERENCES, accepted(&accounts::admin::preferences().schema()), json!({"language": "cs"}))
-        .updated(&ADMIN)
-        .refuses(&[410]),
+        .updated(&ADMIN),
     ]
 }
 
@@ -131,12 +124,10 @@ fn memberships() -> [Operation; 2] {
     [
         operation(admin::add_admin_to_organisation, "Adds an admin to an organisation")
             .says("Has no effect if the admin is already in the organisation.")
-            .done()
-            .refuses(&[410]),
+            .done(),
         operation(admin::remove_admin_from_organisation, "Removes an admin from an organisation")
             .says("Ends the sessions of the account and the tokens that it created there.")
-            .done()
-            .refuses(&[410]),
+            .done(),
     ]
 }
 

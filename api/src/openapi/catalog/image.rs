@@ -51,13 +51,11 @@ pub(super) fn operations() -> Vec<Operation> {
         types
             .fold(reads, |operation, media| operation.or_as(200, media, bytes()))
             .known()
-            .refuses(&[410])
             // images are served regardless of Accept
             .never(&[406]),
         operation(image::delete_product_image, "Deletes an image")
             .says("Reading the image returns 410 from then on.")
-            .done()
-            .refuses(&[410]),
+            .done(),
     ]
 }
 

@@ -1,0 +1,90 @@
+//! What is deleted for good is gone, and the document says so of every operation on it.
+
+use http::Method;
+use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::sample::{Operation, Sample};
+use crate::product::MIGRATIONS;
+
+/// What makes the records of the sample ready to be deleted.
+const BEFORE: [&str; 3] = ["store_integration_setting", "store_wms_setting", "cancel_expedition"];
+
+/// The deletions of records: an account after what it owns.
+const DELETIONS: [&str; 10] = [
+    "delete_access_token",
+    "end_session",
+    "delete_admin",
+    "delete_business_user",
+    "delete_carrier_preference",
+    "delete_webhook",
+    "delete_product_image",
+    "delete_expedition",
+    "delete_integration_setting",
+    "delete_wms_setting",
+];
+
+/// A setting that is stored again is back.
+fn brings_back(operation: &Operation) -> bool {
+    operation.id.starts_with("store_")
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_operation_on_a_deleted_record_is_answered_as_the_document_says(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let sample = Sample::new(&options).await;
+    let operations = sample.operations();
+    let token = &sample.api.superadmin;
+    let named = |id: &str| operations.iter().find(|operation| operation.id == id).unwrap();
+    for id in BEFORE {
+        let reply = sample.call(token, named(id), 0).await;
+        assert!(reply.status.is_success(), "{id}: {}", reply.text);
+    }
+    let mut gone = 0;
+    for deletion in DELETIONS.map(named) {
+        sample.call(token, deletion, 0).await.expect(204);
+        let record = deletion.path.rsplit('/').next().unwrap();
+        let of_record = |operation: &&Operation| operation.path.contains(record) && !brings_back(operation);
+        for operation in operations.iter().filter(of_record) {
+            let reply = sample.call(token, operation, 0).await;
+            let (place, status) = (format!("{} {}", operation.method, operation.path), reply.status.as_u16());
+            assert!(operation.answers.contains(&status.to_string()), "{place}: {status} {}", reply.text);
+            if operation.method == Method::GET && operation.answers.contains(&"410".to_owned()) {
+                assert_eq!(status, 410, "{place}: {}", reply.text);
+            }
+            gone += usize::from(status == 410);
+        }
+    }
+    assert!(gone > 30, "{gone}");
+}
+
+/// A record is deleted at a path that ends with its id and has fixed words before its ids.
+#[test]
+fn every_operation_on_a_record_that_can_be_deleted_describes_410() {
+    let document: Value = serde_json::from_str(longshore_api::openapi::text()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let can_be_deleted = |path: &str| {
+        let (words, ids) = path.split_at(path.find('{')?);
+        let is_record = paths[path].get("delete").is_some() && ids.split('/').all(|id| id.starts_with('{'));
+        is_record.then(|| (words.to_owned(), ids.to_owned()))
+    };
+    let records: Vec<_> = paths.keys().filter_map(|path| can_be_deleted(path)).collect();
+    assert_eq!(records.len(), DELETIONS.len(), "{records:?}");
+    let mut described = 0;
+    for (words, ids) in records {
+        for (path, item) in paths.iter().filter(|(path, _)| path.starts_with(&words)) {
+            if !ids.split('/').all(|id| path.split('/').any(|part| part == id)) {
+                continue;
+            }
+            for operation in item.as_object().unwrap().values() {
+                let id = operation["operationId"].as_str().unwrap();
+                let is_described = operation["responses"].get("410").is_some();
+                assert_eq!(is_described, !id.starts_with("store_"), "{id}");
+                described += 1;
+            }
+        }
+    }
+    assert!(described > 45, "{described}");
+}
