@@ -13,7 +13,7 @@ use super::example::{CARRIER, ESHOP, EXPEDITION as ORDER, PRODUCT, WAREHOUSE, WM
 use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::receipt::{INBOUND, OUTBOUND};
-use super::schema::{Shape, body_of, bytes, members, named};
+use super::schema::{Shape, body_of, bytes, file_form, members, named};
 use super::shared::ids;
 use crate::routes::expedition::{
     bulk, command as commands, edit as edits, invoice as invoices, read as handlers,
@@ -132,10 +132,12 @@ pub(super) fn operations() -> Vec<Operation> {
                 "A PDF of at most {} MiB. The format is detected from the content. It takes the place of the invoice that the order has. 409 `wrong_status` if the order is `delivered` or `canceled`.",
                 LARGEST / (1024 * 1024)
             ))
-            .says("A form (`multipart/form-data`) is accepted, too: the file is its first part with the name `invoice` or `file`; other parts are ignored.")
+            .says("Parts of a form with other names are ignored.")
             .body("InvoiceUpload", invoice_as_json(), json!({
                 "fileName": "invoice-42.pdf", "contentType": "application/pdf", "data": ENCODED_PDF,
             }))
+            .schema("InvoiceForm", file_form("invoice", "The file with the invoice.").about("An invoice in a form."))
+            .form("multipart/form-data", named("InvoiceForm"), Some(json!({"invoice": PDF})))
             .answers(201, "The stored invoice.", named("ExpeditionInvoice"), Some(invoice()))
             .with(&["ETag", "Location"])
             .refuses(&[409]),

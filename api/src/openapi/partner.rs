@@ -8,6 +8,7 @@ use longshore_domain::expedition::{import, news};
 use longshore_domain::partner::pull;
 use longshore_domain::partner::push::{self, Push};
 use longshore_domain::warehouse::stock::sync as stock;
+use longshore_http::extract::document::MOST_ROWS;
 use longshore_http::extract::lines::NDJSON;
 use serde_json::{Value, json};
 
@@ -20,20 +21,17 @@ use super::schema::{
 use super::{catalog, expedition, record};
 use crate::routes::partner::sync;
 
-/// No limit on the rows of one document other than its bytes.
-const ROWS: usize = 32 * 1024 * 1024;
-
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let products = body_of(&push::product_header())
         .about("The rows of a catalogue; or, without `products`, an inventory that the worker fetches from the partner.")
-        .optional("products", about(array(0..=ROWS, named("ProductRow")), OF_ROWS))
+        .optional("products", about(array(0..=MOST_ROWS, named("ProductRow")), OF_ROWS))
         .explain(&[("inventoryId", "The partner's id of the inventory. Required without `products`.")]);
     let stocks = body_of(&push::stock_header())
         .about(
             "The rows of stock quantities; or, without `stocks`, the quantities that the worker fetches from the partner (`direction` `in`) or sends to it (`out`).",
         )
-        .optional("stocks", about(array(0..=ROWS, named("StockRow")), OF_ROWS))
+        .optional("stocks", about(array(0..=MOST_ROWS, named("StockRow")), OF_ROWS))
         .optional("direction", one_of(&["in", "out"]))
         .explain(&[("direction", "Only without `stocks`. The default is `out`.")]);
     let product_pull = body_of(&pull::wish(Push::Products)).about(
@@ -43,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .about("Stocks of a warehouse that the worker fetches from the e-shop's partner, as the integration setting says.");
     let orders = body_of(&push::expedition_header())
         .about("The rows of orders.")
-        .required("expeditions", about(array(0..=ROWS, named("ExpeditionRow")), OF_ROWS))
+        .required("expeditions", about(array(0..=MOST_ROWS, named("ExpeditionRow")), OF_ROWS))
         .explain(&[(
             "send",
             "Whether new orders are sent, where their rows do not say it. The default is whether the e-shop does not edit them first.",
@@ -59,7 +57,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .explain(OF_REPORT);
     let reports = body_of(&push::news_header())
         .about("The reports of a wms.")
-        .required("news", about(array(0..=ROWS, named("NewsRow")), OF_ROWS));
+        .required("news", about(array(0..=MOST_ROWS, named("NewsRow")), OF_ROWS));
     let count = body_of(&stock::row())
         .about("A row of a stock sync.")
         .explain(&[("quantity", "Pieces in stock. A negative number is taken as 0, with a notice.")]);

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 
 use longshore_domain::record::{self, Editable};
+use longshore_http::extract::form::ANY;
 use longshore_kernel::input::{Rule, Schema as Input};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::{
@@ -41,7 +42,7 @@ pub(super) fn accepted(input: &Input) -> Said {
             }
             schema
         }
-        Input::Base64 => said(of_type(Type::String).content_encoding("base64")),
+        Input::Base64 => said(of_type(Type::String).content_encoding("base64").min_length(Some(1))),
         Input::Integer(bounds) => integer(bounds.clone()),
         Input::Boolean => boolean(),
         Input::Id => id(),
@@ -213,6 +214,15 @@ pub(super) fn any_of(several: impl IntoIterator<Item = Said>) -> Said {
 
 /// Exactly one of several schemas. For `anyOf`, generators make an object with the members of all.
 pub(super) fn either(several: impl IntoIterator<Item = Said>) -> Said {
+/// A form with one file, in a part of this name or of that of any form. Its other parts are ignored.
+pub(super) fn file_form(name: &str, meaning: &str) -> Shape {
+    let file = |name: &str| format!("{meaning} It may also be named `{name}`.");
+    object()
+        .optional(name, about(bytes(), &file(ANY)))
+        .optional(ANY, about(bytes(), &file(name)))
+        .members(1..=1)
+}
+
     let one = several.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item);
     RefOr::T(Schema::OneOf(one.build()))
 }

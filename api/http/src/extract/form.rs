@@ -36,7 +36,7 @@ pub struct FileForm<F> {
 }
 
 /// A name for the part with the file of any form.
-const ANY: &str = "file";
+pub const ANY: &str = "file";
 
 impl<S, F> FromRequest<S> for FileForm<F>
 where

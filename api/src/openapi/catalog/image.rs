@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::openapi::example::{IMAGE, PRODUCT};
 use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
-    Shape, about, any_integer, any_text, body_of, bytes, id, named, object, one_of, pattern,
+    Shape, any_integer, any_text, body_of, bytes, file_form, id, named, object, one_of, pattern,
 };
 use crate::routes::catalog::image;
 
@@ -45,7 +45,7 @@ pub(super) fn operations() -> Vec<Operation> {
             }),
         ),
         uploads(operation(image::upload_product_image_form, "Uploads an image as a form"))
-            .says("The file is the first part with the name `image` or `file`; other parts are ignored.")
+            .says("Parts with other names are ignored.")
             .schema("ImageForm", as_form())
             .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
         types
@@ -68,7 +68,7 @@ fn as_json() -> Shape {
 }
 
 fn as_form() -> Shape {
-    object().about("An image in a form.").required("image", about(bytes(), "The file with the image."))
+    file_form("image", "The file with the image.").about("An image in a form.")
 }
 
 fn stored() -> Shape {
