@@ -122,24 +122,32 @@ pub(super) fn pattern(length: RangeInclusive<usize>, pattern: &str) -> Said {
     )
 }
 
+/// A number with a format, without which generators choose one that is too small.
+fn figure(kind: Type, format: KnownFormat) -> ObjectBuilder {
+    of_type(kind).format(Some(SchemaFormat::KnownFormat(format)))
+}
+
 /// An integer in a range.
 pub(super) fn integer(bounds: RangeInclusive<i64>) -> Said {
-    said(of_type(Type::Integer).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
+    let is_short = i32::try_from(*bounds.start()).is_ok() && i32::try_from(*bounds.end()).is_ok();
+    let format = if is_short { KnownFormat::Int32 } else { KnownFormat::Int64 };
+    said(figure(Type::Integer, format).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
 }
 
 /// An integer of any size, for answers.
 pub(super) fn any_integer() -> Said {
-    said(of_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64))))
+    said(figure(Type::Integer, KnownFormat::Int64))
 }
 
 /// A number in a range.
 pub(super) fn number(bounds: RangeInclusive<i64>) -> Said {
-    said(of_type(Type::Number).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
+    let schema = figure(Type::Number, KnownFormat::Double);
+    said(schema.minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
 }
 
 /// A number of any size, for answers.
 pub(super) fn any_number() -> Said {
-    said(of_type(Type::Number))
+    said(figure(Type::Number, KnownFormat::Double))
 }
 
 /// True or false.
@@ -206,14 +214,6 @@ pub(super) fn bytes() -> Said {
     said(schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))))
 }
 
-/// Any of several schemas, which may overlap. Some generators write code for such a choice that does not
-/// compile.
-pub(super) fn any_of(several: impl IntoIterator<Item = Said>) -> Said {
-    RefOr::T(Schema::AnyOf(several.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).build()))
-}
-
-/// Exactly one of several schemas. For `anyOf`, generators make an object with the members of all.
-pub(super) fn either(several: impl IntoIterator<Item = Said>) -> Said {
 /// A form with one file, in a part of this name or of that of any form. Its other parts are ignored.
 pub(super) fn file_form(name: &str, meaning: &str) -> Shape {
     let file = |name: &str| format!("{meaning} It may also be named `{name}`.");
@@ -223,6 +223,14 @@ pub(super) fn file_form(name: &str, meaning: &str) -> Shape {
         .members(1..=1)
 }
 
+/// Any of several schemas, which may overlap. Some generators write code for such a choice that does not
+/// compile.
+pub(super) fn any_of(several: impl IntoIterator<Item = Said>) -> Said {
+    RefOr::T(Schema::AnyOf(several.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).build()))
+}
+
+/// Exactly one of several schemas. For `anyOf`, generators make an object with the members of all.
+pub(super) fn either(several: impl IntoIterator<Item = Said>) -> Said {
     let one = several.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item);
     RefOr::T(Schema::OneOf(one.build()))
 }
