@@ -107,6 +107,7 @@ pub(crate) fn document() -> &'static Value {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
         let mut document = serde_json::to_value(described()).unwrap_or_default();
         part::gather(&mut document);
+        document.pointer_mut("/components/schemas").map(part::tell_defaults);
         document
     });
     &DOCUMENT

@@ -37,6 +37,29 @@ pub(super) fn gather(document: &mut Value) {
     }
 }
 
+/// Moves the defaults of schemas to their descriptions. Generated clients send the defaults that a schema declares, or require such
+/// members.
+pub(super) fn tell_defaults(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            // a member of that name is an object
+            if let Some(default) = members.get("default").filter(|value| !value.is_object()).cloned() {
+                members.remove("default");
+                let told = members.get("description").and_then(Value::as_str).unwrap_or_default();
+                // it may already say more of it
+                if !told.contains("default") && !told.contains("Default") {
+                    let told = format!("{told} The default is `{default}`.").trim_start().to_owned();
+                    members.insert("description".to_owned(), told.into());
+                }
+            }
+            let inner = members.iter_mut().filter(|(name, _)| !name.starts_with("example"));
+            inner.for_each(|(_, inner)| tell_defaults(inner));
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(tell_defaults),
+        _ => {}
+    }
+}
+
 fn take(value: &mut Value, found: &mut Map<String, Value>) {
     match value {
         Value::Object(members) => {

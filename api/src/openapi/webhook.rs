@@ -344,6 +344,9 @@ pub(super) fn body() -> Said {
         .into()
 }
 
+/// Marks what openapi-generator leaves out. A client receives no calls, and for Python it writes them in no valid Python.
+const NOT_FOR_CLIENTS: &str = "x-internal";
+
 fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
     let content =
         ContentBuilder::new().schema(Some(named("Event"))).example(Some(event_example(kind))).build();
@@ -352,6 +355,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
         .tag(EVENTS)
         .summary(Some(format!("Sent when {}", kind.when)))
         .securities(Some(Vec::new()))
+        .extensions(Some([(NOT_FOR_CLIENTS, json!(true))].into_iter().collect()))
         .parameter_ref(Ref::new(format!("#/components/parameters/{}", WEBHOOK_HEADERS[0].0)))
         .parameter_ref(Ref::new(format!("#/components/parameters/{}", WEBHOOK_HEADERS[1].0)))
         .parameter_ref(Ref::new(format!("#/components/parameters/{}", WEBHOOK_HEADERS[2].0)))

@@ -16,8 +16,8 @@ import world
 HERE = pathlib.Path(__file__).resolve().parent / "clients"
 BIN = pathlib.Path(sys.executable).parent
 FLAGS = ["--strict", "--target", "es2022", "--module", "commonjs", "--lib", "es2022,dom,dom.iterable"]
-# what the service itself must not need: no tests, no pages; and no webhooks, which the Python generator cannot write
-PARTS = "apis,models,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
+# what the service itself must not need: no tests, no pages
+PARTS = "apis,models,webhooks,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
 PACKAGING = "clients"
 
 

@@ -88,7 +88,6 @@ fn bounds(schema: &Value) -> Markup {
         of("minLength", "maxLength", " characters"),
         of("minimum", "maximum", ""),
         of("minItems", "maxItems", " elements"),
-        schema.get("default").map(|value| format!("by default {value}")),
     ];
     html! { @for said in said.into_iter().flatten() { ", " (said) } }
 }

@@ -96,20 +96,88 @@ fn every_object_has_a_unique_name_for_generators() {
     assert!(!openapi::served().contains("x-name") && !openapi::served().contains("x-meaning"));
 }
 
-/// A generated client sends the defaults that a schema declares, and so overwrites stored values.
-#[test]
-fn bodies_of_updates_declare_no_defaults() {
-    let document = kept();
-    let schemas = document["components"]["schemas"].as_object().unwrap();
-    let changes = schemas.iter().filter(|(name, _)| name.ends_with("Row") || name.ends_with("ToUpdate"));
-    let mut checked = 0;
-    for (name, schema) in changes {
-        for (member, value) in schema["properties"].as_object().unwrap() {
-            assert!(value.get("default").is_none(), "{name}.{member}");
-            checked += 1;
+/// Calls `look` with every schema of a document that says its type, and its position.
+fn each_typed(value: &Value, place: &str, look: &mut dyn FnMut(&str, &Value)) {
+    match value {
+        Value::Object(members) => {
+            if members.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()) {
+                look(place, value);
+            }
+            for (name, inner) in members.iter().filter(|(name, _)| !name.starts_with("example")) {
+                each_typed(inner, &format!("{place}/{name}"), look);
+            }
         }
+        Value::Array(elements) => elements.iter().for_each(|inner| each_typed(inner, place, look)),
+        _ => {}
     }
-    assert!(checked > 100, "{checked}");
+}
+
+/// A generated client sends the defaults that a schema declares, and so overwrites stored values; or it requires such members.
+#[test]
+fn no_schema_declares_a_default_and_the_texts_say_them() {
+    let document = kept();
+    let mut schemas = 0;
+    each_typed(&document, "", &mut |place, schema| {
+        assert!(schema.get("default").is_none(), "{place}");
+        schemas += 1;
+    });
+    assert!(schemas > 1_000, "{schemas}");
+    let schemas = &document["components"]["schemas"];
+    for (schema, member, said) in [
+        ("WebhookToCreate", "maxInFlight", "The default is `16`."),
+        ("ProductToCreate", "packagingType", "The default is `\"A\"`."),
+        ("OrganisationToCreate", "automaticExchangeEnabled", "The default is `false`."),
+    ] {
+        let text = schemas[schema]["properties"][member]["description"].as_str().unwrap_or_default();
+        assert!(text.ends_with(said), "{schema}.{member}: {text}");
+    }
+}
+
+/// Without a format, generators choose types that are too small: 999999.99 becomes 1000000 in 32 bits.
+#[test]
+fn every_number_has_the_format_of_its_range() {
+    let mut numbers = 0;
+    each_typed(&kept(), "", &mut |place, schema| {
+        let is = |kind: &str| {
+            schema["type"] == kind
+                || schema["type"].as_array().is_some_and(|kinds| kinds.contains(&kind.into()))
+        };
+        let is_short = |bound: &str| schema[bound].as_i64().is_some_and(|bound| i32::try_from(bound).is_ok());
+        let format = match (is("integer"), is("number")) {
+            (true, _) if is_short("minimum") && is_short("maximum") => "int32",
+            (true, _) => "int64",
+            (_, true) => "double",
+            _ => return,
+        };
+        assert_eq!(schema["format"], format, "{place}");
+        numbers += 1;
+    });
+    assert!(numbers > 150, "{numbers}");
+}
+
+/// What a document of a sync, an upload and a form accept is in their schemas, not only in their texts.
+#[test]
+fn syncs_and_uploads_say_their_bounds_and_forms() {
+    let document = kept();
+    let schemas = &document["components"]["schemas"];
+    for (sync, rows) in [
+        ("ProductSync", "products"),
+        ("StockSync", "stocks"),
+        ("ExpeditionSync", "expeditions"),
+        ("NewsSync", "news"),
+    ] {
+        assert_eq!(schemas[sync]["properties"][rows]["maxItems"], 100_000, "{sync}");
+    }
+    for (json, form, path, method, part) in [
+        ("ImageUpload", "ImageForm", "/api/product/{id}/image/upload", "post", "image"),
+        ("InvoiceUpload", "InvoiceForm", "/api/expedition/{id}/invoice", "post", "invoice"),
+    ] {
+        assert_eq!(schemas[json]["properties"]["data"]["minLength"], 1, "{json}");
+        let described = &document["paths"][path][method]["requestBody"]["content"]["multipart/form-data"];
+        assert_eq!(described["schema"]["$ref"], format!("#/components/schemas/{form}"));
+        let parts: Vec<_> = schemas[form]["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(parts, ["file", part], "{form}");
+    }
 }
 
 #[test]
