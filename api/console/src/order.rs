@@ -1,8 +1,12 @@
 //! Orders: the search, what needs attention, and the details of one order.
 
 pub(super) mod attention;
+pub(super) mod bulk;
 pub(super) mod control;
+mod deed;
+pub(super) mod edit;
 pub(super) mod list;
+pub(super) mod waits;
 
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
@@ -13,9 +17,7 @@ use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::problem::Problem;
-use longshore_operate::order::inspection::{
-    self, AHEAD, Inspection, Item, LACKS, Lack, Order, PARCELS, Parcel,
-};
+use longshore_operate::order::inspection::{self, Inspection, Item, Order, PARCELS, Parcel};
 use longshore_operate::timeline::Wanted;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -24,7 +26,7 @@ use self::control::Operation;
 use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Parts};
-use super::piece::{self, empty, full_time, none, number, state, time, up_to};
+use super::piece::{self, full_time, none, number, state, time};
 use super::timeline::{self, Period};
 use super::visit::Visit;
 
@@ -89,7 +91,7 @@ fn parts_of(visit: &Visit<permit::Read>, found: &Inspection, refused: &Refused) 
     let now = visit.now();
     vec![
         ("standing".into(), standing(visit, found, now)),
-        ("waits".into(), waits(found, now)),
+        ("waits".into(), waits::draw(found, visit.can(Permission::WriteExpeditions), now)),
         ("items".into(), items(found)),
         ("parcels".into(), parcels(found, now)),
         ("history".into(), history(visit, found, refused, now)),
@@ -180,9 +182,12 @@ fn controls(visit: &Visit<permit::Read>, order: &Order) -> Markup {
         .into_iter()
         .filter(|operation| operation.is_possible(order) && visit.can(operation.permission()))
         .collect();
+    let is_open = order.status.is_editable() || order.status.is_amendable(order.handover);
+    let can_edit = is_open && visit.can(Permission::WriteExpeditions);
     html! {
-        @if !possible.is_empty() {
+        @if can_edit || !possible.is_empty() {
             div.buttons {
+                @if can_edit { a.button href={"/console/order/" (order.id) "/edit"} { "Edit" } }
                 @for operation in possible {
                     a.button
                         .primary[operation.is_next(order.status)]
@@ -251,76 +256,6 @@ fn errors(order: &Order) -> Markup {
 
 fn text(text: Option<&str>) -> Markup {
     html! { @match text { Some(text) => (text), None => (none()) } }
-}
-
-/// What a waiting order lacks, when that comes, and where else it is.
-fn waits(found: &Inspection, now: DateTime<Utc>) -> Markup {
-    let order = &found.order;
-    if !order.status.is_waiting() {
-        return html! {};
-    }
-    html! {
-        section aria-labelledby="waits-title" {
-            h2 #waits-title { "Waits for" }
-            @if order.is_paused {
-                p { "Nothing: it is passed over until it is booked again, or taken back and sent." }
-            } @else {
-                p {
-                    @match &order.waits_for {
-                        Some(sku) => { "Looked at again when there is enough of " strong { (sku) } ". " }
-                        None => {}
-                    }
-                    @match found.ahead {
-                        0 => { "No order is served before it." }
-                        1 => { "1 order that waits for the same is served before it." }
-                        many => { (up_to(many, AHEAD)) " orders that wait for the same are served before it." }
-                    }
-                }
-                @if order.is_marked { p { "The stock is marked: the allocator looks at it within a second." } }
-            }
-            @if found.lacks.is_empty() {
-                (empty("Nothing is missing.", "There is enough of each product. Orders that are earlier in turn are served first."))
-            } @else {
-                (lacks(&found.lacks, now))
-                @if i64::try_from(found.lacks.len()).is_ok_and(|shown| shown >= LACKS) { p.muted { "The first " (LACKS) " missing products." } }
-            }
-        }
-    }
-}
-
-fn lacks(lacks: &[Lack], now: DateTime<Utc>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Missing products, table" {
-            table.stack {
-                thead { tr { th { "SKU" } th.number { "Needed" } th.number { "Free here" } th { "On its way" } th { "Elsewhere" } } }
-                tbody {
-                    @for lack in lacks {
-                        tr {
-                            td.name { a href={"/console/product/" (lack.product)} { strong { (lack.sku) } } }
-                            td.number data-label="Needed" { (number(lack.needed)) }
-                            td.number data-label="Free here" { (number(lack.free)) }
-                            td.text data-label="On its way" {
-                                @if lack.advices.is_empty() { "No open stock advice announces it." }
-                                @for advice in &lack.advices {
-                                    div {
-                                        (number(advice.open)) " expected on " (advice.expected_at.format("%Y-%m-%d")) " "
-                                        span.muted { "(" (time(advice.expected_at, now)) ", advice " (advice.internal_id) ", " (advice.status) ")" }
-                                    }
-                                }
-                            }
-                            td.text data-label="Elsewhere" {
-                                @if lack.elsewhere.is_empty() { (none()) }
-                                @for stock in &lack.elsewhere {
-                                    div { (number(stock.free)) " free in " (stock.warehouse) ", " (stock.wms) "." }
-                                }
-                                @if !lack.elsewhere.is_empty() { div.muted { "Stock in another place does not serve this order." } }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 fn items(found: &Inspection) -> Markup {

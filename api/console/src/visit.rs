@@ -284,6 +284,10 @@ deeds! {
     OrderRebooked = "order-rebooked", "The order was booked again, or waits in its turn.";
     OrderUnbooked = "order-unbooked", "The pieces of the order are given back, and its reservation is paused.";
     OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
+    OrderStored = "order-stored", "The order is changed. Send it when it is right.";
+    OrderAmended = "order-amended", "The order is changed. It keeps its pieces.";
+    OrderMoved = "order-moved", "The order is shipped from the other place, and was sent again. Its status says what came of it.";
+    OrdersRunning = "orders-running", "A job works on the orders. This page shows the progress, and which were refused.";
     OrderReported = "order-reported", "The status is reported.";
     SettingStored = "setting-stored", "The integration setting is stored.";
     SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";

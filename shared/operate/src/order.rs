@@ -3,6 +3,7 @@
 
 pub mod attention;
 pub mod inspection;
+pub mod place;
 pub mod search;
 
 /// Orders of a status that are counted; beyond that, it is "many".

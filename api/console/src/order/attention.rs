@@ -8,6 +8,7 @@ use longshore_operate as operate;
 use longshore_operate::order::attention::{self, Attention, WAITING};
 use maud::{Markup, html};
 
+use crate::form::{Asked, CHARACTERS};
 use crate::layout::Section;
 use crate::piece::{empty, number, time, time_or_none, up_to};
 use crate::visit::Visit;
@@ -86,6 +87,13 @@ fn silent(found: &Attention, linked: bool, now: DateTime<Utc>) -> Markup {
     section("silent-title", "Hand-over", "Warehouses, table", &head, &rows, &otherwise)
 }
 
+/// The list of all orders with an error. It says as much of the error as a field of a search may have.
+fn of_error(group: &attention::Refused) -> String {
+    let error = [group.path.as_str(), group.message.as_str()].join(" ");
+    let error: String = error.trim().chars().take(CHARACTERS).collect();
+    Asked::of(vec![("error", error)]).address("/console/order", &[], &[])
+}
+
 fn refused(found: &Attention, now: DateTime<Utc>) -> Markup {
     let head = html! { tr { th { "Error" } th { "Says" } th.number { "Orders" } th { "First" } } };
     let row = |group: &attention::Refused| {
@@ -93,7 +101,7 @@ fn refused(found: &Attention, now: DateTime<Utc>) -> Markup {
             tr {
                 td.name { code { (group.code) } " " (group.path) }
                 td.text { (group.message) }
-                td.number data-label="Orders" { (number(group.orders)) }
+                td.number data-label="Orders" { a href=(of_error(group)) { (number(group.orders)) } }
                 td data-label="First" { a href={"/console/order/" (group.first)} { "refused " (time(group.since, now)) } }
             }
         }

@@ -17,8 +17,8 @@ use crate::layout::Section;
 use crate::piece::{options, worded};
 use crate::visit::{Act, Done, Question, Visit, done};
 
-type Asking = Visit<permit::WriteExpeditions>;
-type Acting = Act<permit::WriteExpeditions>;
+pub(super) type Asking = Visit<permit::WriteExpeditions>;
+pub(super) type Acting = Act<permit::WriteExpeditions>;
 
 /// What can be done with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,11 +132,11 @@ const FIELDS: [&str; 3] = ["reason", "status", "errors[0].message"];
 /// Maximum characters of what is wrong with an order.
 const MESSAGE_LENGTH: usize = 255;
 
-fn page(id: ExpeditionId) -> String {
+pub(super) fn page(id: ExpeditionId) -> String {
     format!("/console/order/{id}")
 }
 
-async fn find<P>(visit: &Visit<P>, id: ExpeditionId) -> Result<Order, Problem> {
+pub(super) async fn find<P>(visit: &Visit<P>, id: ExpeditionId) -> Result<Order, Problem> {
     inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("expedition"))
 }
 

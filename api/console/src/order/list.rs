@@ -5,25 +5,30 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_http::extract::{Failure, permit};
+use longshore_kernel::access::Permission;
 use longshore_kernel::problem::Problem;
 use longshore_operate::named;
 use longshore_operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 
+use super::deed::Deed;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
     OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options, pager_to,
-    rows, size, sorting, state, unreadable, up_to,
+    rows, select, size, sorting, state, unreadable, up_to,
 };
 use crate::refresh;
 use crate::visit::Visit;
 
-const HERE: &str = "/console/order";
+pub(super) const HERE: &str = "/console/order";
 
 /// What of a search is kept by a click on a status.
 const KEPT: [&str; 4] = ["eshop", "sort", "size", "refresh"];
+
+/// What is kept of the search while its orders are worked on.
+const SEARCH: [&str; 8] = ["number", "sku", "tracking", "status", "error", "eshop", "sort", "size"];
 
 /// The orders of the list by the time of what it is sorted by.
 const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
@@ -70,7 +75,7 @@ async fn parts(visit: &Visit<permit::Read>, wanted: Option<&Filter>) -> Result<[
         }
     })?;
     let list = match &found {
-        Some(found) => html! { (table(asked, found, visit.now())) (pages(asked, found)) },
+        Some(found) => html! { (list(visit, found)) (pages(asked, found)) },
         None => unreadable(),
     };
     let status = wanted.and_then(|wanted| wanted.status);
@@ -88,6 +93,7 @@ async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
         tracking_number: asked.text("tracking")?,
         sku: asked.text("sku")?,
         eshop,
+        error: asked.text("error")?,
         status: asked.among("status", |word| word.parse().ok())?,
         after: asked.among("after", |text| text.parse::<Place>().ok())?,
         oldest: is_oldest_first(asked)?,
@@ -119,6 +125,7 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
             (checked(asked, refused, "sku", "SKU (not packed)", "search"))
             (checked(asked, refused, "tracking", "Tracking number", "search"))
             (options(asked, refused, "status", "Status", [("", "any status")].into_iter().chain(statuses)))
+            (checked(asked, refused, "error", "Error contains", "search"))
             button.primary type="submit" { "Search" }
             a.button href=(HERE) { "Clear" }
             details open[["eshop", "sort", "size"].iter().any(|name| asked.get(name).is_some())] {
@@ -133,7 +140,33 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
     }
 }
 
-fn table(asked: &Asked, found: &Page, now: DateTime<Utc>) -> Markup {
+/// The orders; where the visitor may, with check boxes and what can be done with those that are checked.
+fn list(visit: &Visit<permit::Read>, found: &Page) -> Markup {
+    let asked = &visit.asked;
+    let may = visit.can(Permission::WriteExpeditions) && !found.orders.is_empty();
+    let table = table(asked, found, may, visit.now());
+    if !may {
+        return table;
+    }
+    html! {
+        form method="get" action={(HERE) "/send"} data-ask="" {
+            (kept(asked))
+            (table)
+            div.buttons {
+                @for deed in Deed::ALL {
+                    button type="submit" formaction={(HERE) "/" (deed.operation().path())} { (deed.verb()) " selected" }
+                }
+            }
+        }
+    }
+}
+
+/// The search, for the way back.
+pub(super) fn kept(asked: &Asked) -> Markup {
+    html! { @for name in SEARCH { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } } }
+}
+
+fn table(asked: &Asked, found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {
     if found.orders.is_empty() {
         return empty(
             "No order matches.",
@@ -150,16 +183,16 @@ fn table(asked: &Asked, found: &Page, now: DateTime<Utc>) -> Markup {
                     th.number { "Pieces" } th { "E-shop" } th { "Tracking" }
                     @if by_status { th { "Created" } } @else { (sorting(asked, HERE, "Created", &BY_TIME)) }
                 } }
-                tbody { @for order in &found.orders { (row(order, now)) } }
+                tbody { @for order in &found.orders { (row(order, choose, now)) } }
             }
         }
     }
 }
 
-fn row(order: &Line, now: DateTime<Utc>) -> Markup {
+fn row(order: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
-            td.name { a href={(HERE) "/" (order.id)} { strong { (order.number) } } }
+            td.name { @if choose { (select("id", order.id, &order.number)) } a href={(HERE) "/" (order.id)} { strong { (order.number) } } }
             td { (state(order.status)) }
             td.text.clip title=[order.error.as_deref()] {
                 @match (&order.error, &order.waits_for) {

@@ -140,7 +140,7 @@ pub(crate) async fn store(Id(id): Id, act: Acting) -> Result<Response, Failure> 
 }
 
 /// A carrier and a service of it, as one option of the form: without script, no list follows another.
-fn choice(carrier: Uuid, service: Option<Uuid>) -> String {
+pub(crate) fn choice(carrier: Uuid, service: Option<Uuid>) -> String {
     service.map_or_else(|| carrier.to_string(), |service| format!("{carrier} {service}"))
 }
 
@@ -170,7 +170,7 @@ fn fields(choices: &Choices, form: &Asked, refused: &Refused) -> Markup {
         choices.eshops.iter().map(|(id, name)| (id.to_string(), name.as_str())).collect();
     let eshops =
         [("", "every e-shop")].into_iter().chain(eshops.iter().map(|(id, name)| (id.as_str(), *name)));
-    let carriers = carriers(choices, form);
+    let carriers = carriers(choices, form, "choose a carrier", false);
     let carriers = carriers.iter().map(|(value, text)| (value.as_str(), text.as_str()));
     html! {
         input type="hidden" name=(VERSION) value=[form.get(VERSION)];
@@ -186,8 +186,13 @@ fn fields(choices: &Choices, form: &Asked, refused: &Refused) -> Markup {
     }
 }
 
-/// What can be chosen, with what is chosen, which may no longer be possible.
-fn carriers(choices: &Choices, form: &Asked) -> Vec<(String, String)> {
+/// What can be chosen, with what is chosen, which may no longer be possible, and with no carrier, where that can be chosen or is.
+pub(crate) fn carriers(
+    choices: &Choices,
+    form: &Asked,
+    none: &str,
+    is_optional: bool,
+) -> Vec<(String, String)> {
     let mut carriers: Vec<(String, String)> = choices
         .carriers
         .iter()
@@ -199,12 +204,12 @@ fn carriers(choices: &Choices, form: &Asked) -> Vec<(String, String)> {
             (choice(carrier.id, carrier.service_id), name)
         })
         .collect();
-    match form.get("carrier") {
-        Some(chosen) if carriers.iter().all(|(value, _)| value != chosen) => {
-            carriers.insert(0, (chosen.to_owned(), "as stored: can no longer be used".to_owned()));
-        }
-        None => carriers.insert(0, (String::new(), "choose a carrier".to_owned())),
-        Some(_) => {}
+    let chosen = form.get("carrier");
+    if let Some(chosen) = chosen.filter(|chosen| carriers.iter().all(|(value, _)| value != chosen)) {
+        carriers.insert(0, (chosen.to_owned(), "as stored: can no longer be used".to_owned()));
+    }
+    if is_optional || chosen.is_none() {
+        carriers.insert(0, (String::new(), none.to_owned()));
     }
     carriers
 }

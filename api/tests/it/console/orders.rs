@@ -1,6 +1,7 @@
 //! Orders in the console.
 
 mod attention;
+mod edit;
 mod list;
 mod page;
 mod reports;
@@ -174,7 +175,8 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
     let api = &yard.world.api;
     yard.stock(5).await;
     let id = yard.order("OURS", 1, &json!({"send": true})).await;
-    let operations = ["send", "process", "rollback", "cancel", "rebook", "unbook", "delete", "status"];
+    let operations =
+        ["send", "process", "rollback", "cancel", "rebook", "unbook", "delete", "status", "edit"];
     // another organisation: neither the page nor an operation
     let other = Tenant::create(&api.services, "Others").await.unwrap();
     for role in [Role::Admin, Role::User, Role::Connector] {

@@ -210,12 +210,18 @@ pub struct Advice {
 pub struct Elsewhere {
     /// The product.
     pub product: Uuid,
+    /// The warehouse.
+    pub warehouse_id: Uuid,
     /// Name of the warehouse.
     pub warehouse: String,
+    /// The wms.
+    pub wms_id: Uuid,
     /// Name of the wms.
     pub wms: String,
     /// Pieces that are free there.
     pub free: i64,
+    /// Whether orders of the e-shop can be shipped from there.
+    pub is_served: bool,
 }
 
 /// An order of a scope.
@@ -376,10 +382,13 @@ async fn advices(db: &Database, id: ExpeditionId, products: &[Uuid]) -> Result<V
 async fn elsewhere(db: &Database, id: ExpeditionId, products: &[Uuid]) -> Result<Vec<Elsewhere>, Problem> {
     let found = sqlx::query_as!(
         Elsewhere,
-        r#"SELECT x.product AS "product!", w.name AS "warehouse!", m.name AS "wms!", k.free AS "free!"
+        r#"SELECT x.product AS "product!", w.id AS "warehouse_id!", w.name AS "warehouse!", m.id AS "wms_id!", m.name AS "wms!",
+                  k.free AS "free!",
+                  EXISTS (SELECT FROM eshop_warehouse v WHERE v.eshop_id = k.eshop_id AND v.warehouse_id = w.id)
+                      AND EXISTS (SELECT FROM warehouse_wms l WHERE l.warehouse_id = w.id AND l.wms_id = m.id) AS "is_served!"
            FROM unnest($2::uuid[]) AS x (product)
            CROSS JOIN LATERAL (
-               SELECT k.warehouse_id, k.wms_id, k.quantity - k.held AS free
+               SELECT k.warehouse_id, k.wms_id, k.quantity - k.held AS free, e.eshop_id
                FROM product_stock k
                JOIN expedition e ON e.id = $1 AND e.organisation_id = k.organisation_id
                    AND (e.warehouse_id, e.wms_id) <> (k.warehouse_id, k.wms_id)

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 
+use longshore_domain::list::criteria::containing;
 use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
@@ -38,6 +39,9 @@ pub struct Filter {
     pub eshop: Option<EshopId>,
     /// In this status.
     pub status: Option<ExpeditionStatus>,
+    /// One of whose errors has this in `path message`, with `[]` for the number of an item; of those that are incorrect, unless another
+    /// status is wanted.
+    pub error: Option<String>,
     /// Behind this place in the order.
     pub after: Option<Place>,
     /// The oldest first, and not the newest.
@@ -137,6 +141,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         (own, wanted) => own.or(wanted),
     };
     let named = named(db, scope, wanted).await?;
+    let error = wanted.error.as_deref().map(containing);
+    let status = wanted.status.or(error.as_ref().map(|_| ExpeditionStatus::Incorrect));
     let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
     let size = wanted.size.unwrap_or(PAGE);
     let limit = i64::try_from(size + 1).map_err(Problem::internal)?;
@@ -160,7 +166,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
                      AND ($5::timestamptz IS NULL OR CASE WHEN $9 THEN (e.status_since, e.id) > ($5, $6) ELSE (e.status_since, e.id) < ($5, $6) END)
                    ORDER BY CASE WHEN $9 THEN e.status_since END, CASE WHEN $9 THEN e.id END,
                             CASE WHEN NOT $9 THEN e.status_since END DESC, CASE WHEN NOT $9 THEN e.id END DESC
-                   LIMIT CASE WHEN $3::uuid IS NULL THEN $7::bigint ELSE $8::bigint END
+                   LIMIT CASE WHEN $3::uuid IS NULL AND $10::text IS NULL THEN $7::bigint ELSE $8::bigint END
                ) AS looked_at
                WHERE in_eshop($3, looked_at.eshop_id)
                UNION ALL
@@ -180,7 +186,12 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
                             CASE WHEN NOT $9 THEN e.created_at END DESC, CASE WHEN NOT $9 THEN e.id END DESC LIMIT $7
                ) AS looked_at
            ), page AS MATERIALIZED (
-               SELECT id, at FROM found ORDER BY CASE WHEN $9 THEN at END, CASE WHEN $9 THEN id END,
+               SELECT id, at FROM found
+               WHERE $10::text IS NULL OR EXISTS (
+                   SELECT FROM expedition e CROSS JOIN LATERAL jsonb_array_elements(e.errors) AS x
+                   WHERE e.id = ANY (ARRAY[found.id])
+                     AND concat_ws(' ', regexp_replace(x ->> 'propertyPath', '\[[0-9]+\]', '[]', 'g'), x ->> 'message') ILIKE $10)
+               ORDER BY CASE WHEN $9 THEN at END, CASE WHEN $9 THEN id END,
                             CASE WHEN NOT $9 THEN at END DESC, CASE WHEN NOT $9 THEN id END DESC LIMIT $7
            )
            SELECT e.id AS "id!", d.order_number AS "number!", e.status AS "status!: ExpeditionStatus",
@@ -199,51 +210,69 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         scope.organisations() as Option<&[OrganisationId]>,
         named.as_deref() as Option<&[ExpeditionId]>,
         eshop as Option<EshopId>,
-        wanted.status.map(ExpeditionStatus::as_str),
+        status.map(ExpeditionStatus::as_str),
         at,
         id as Option<ExpeditionId>,
         limit,
         WINDOW,
         wanted.oldest,
+        error.as_deref(),
     )
     .fetch_all(&db.lists)
     .await?;
-    let by_status = named.is_none() && wanted.status.is_some();
+    let by_status = named.is_none() && status.is_some();
+    // where more orders are looked at than a page has
+    let is_edged = error.is_some() || (eshop.is_some() && orders.len() <= size);
+    let edge = match status.filter(|_| by_status && is_edged) {
+        Some(status) => edge(db, scope, eshop, status, wanted).await?,
+        None => None,
+    };
+    // what lies behind it is on the next page, with what other organisations have there
+    let is_reached = |order: &Line| match edge {
+        Some(edge) if wanted.oldest => (order.at, order.id) <= (edge.at, edge.id),
+        Some(edge) => (order.at, order.id) >= (edge.at, edge.id),
+        None => true,
+    };
+    orders.retain(is_reached);
     if orders.len() > size {
         orders.truncate(size);
         let next = orders.last().map(|order| Place { at: order.at, id: order.id });
         return Ok(Page { orders, by_status, next, cut_short: false });
     }
-    let next = match (eshop, wanted.status) {
-        (Some(eshop), Some(status)) if named.is_none() => edge(db, eshop, status, wanted).await?,
-        _ => None,
-    };
-    Ok(Page { orders, by_status, cut_short: next.is_some(), next })
+    Ok(Page { orders, by_status, cut_short: edge.is_some(), next: edge })
 }
 
-/// The last order that a search by e-shop and status looked at, where there may be more.
+/// The first place in the order of the list behind which some organisation has orders of a status that a search did not look at.
 async fn edge(
     db: &Database,
-    eshop: EshopId,
+    scope: &Scope,
+    eshop: Option<EshopId>,
     status: ExpeditionStatus,
     wanted: &Filter,
 ) -> Result<Option<Place>, Problem> {
     let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
     let edge = sqlx::query_as!(
         Place,
-        r#"SELECT e.status_since AS at, e.id FROM expedition e
-           WHERE e.organisation_id = (SELECT organisation_id FROM eshop WHERE id = $1) AND e.status = $2
-             AND ($3::timestamptz IS NULL OR CASE WHEN $6 THEN (e.status_since, e.id) > ($3, $4)
-                                                  ELSE (e.status_since, e.id) < ($3, $4) END)
-           ORDER BY CASE WHEN $6 THEN e.status_since END, CASE WHEN $6 THEN e.id END,
-                    CASE WHEN NOT $6 THEN e.status_since END DESC, CASE WHEN NOT $6 THEN e.id END DESC
-           LIMIT 1 OFFSET $5"#,
-        eshop.get(),
+        r#"SELECT e.at AS "at!", e.id AS "id!" FROM organisation o CROSS JOIN LATERAL (
+               SELECT e.status_since AS at, e.id FROM expedition e
+               WHERE e.organisation_id = o.id AND e.status = $2
+                 AND ($3::timestamptz IS NULL OR CASE WHEN $6 THEN (e.status_since, e.id) > ($3, $4)
+                                                      ELSE (e.status_since, e.id) < ($3, $4) END)
+               ORDER BY CASE WHEN $6 THEN e.status_since END, CASE WHEN $6 THEN e.id END,
+                        CASE WHEN NOT $6 THEN e.status_since END DESC, CASE WHEN NOT $6 THEN e.id END DESC
+               LIMIT 1 OFFSET $5
+           ) AS e
+           WHERE in_scope($7, o.id) AND ($1::uuid IS NULL OR o.id = (SELECT organisation_id FROM eshop WHERE id = $1))
+           ORDER BY CASE WHEN $6 THEN e.at END, CASE WHEN $6 THEN e.id END,
+                    CASE WHEN NOT $6 THEN e.at END DESC, CASE WHEN NOT $6 THEN e.id END DESC
+           LIMIT 1"#,
+        eshop as Option<EshopId>,
         status.as_str(),
         at,
         id as Option<ExpeditionId>,
         WINDOW - 1,
         wanted.oldest,
+        scope.organisations() as Option<&[OrganisationId]>,
     )
     .fetch_optional(&db.lists)
     .await?;

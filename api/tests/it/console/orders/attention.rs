@@ -38,7 +38,8 @@ async fn what_needs_attention_is_grouped_and_leads_to_its_orders(
     let shown = browser.open("/console/order/attention").await.expect(200).text;
     for part in [
         "no_carrier",
-        "data-label=\"Orders\">2<",
+        "data-label=\"Orders\"><a href=\"/console/order?error=carrier+",
+        ">2</a>",
         ">MUG</a>",
         "data-label=\"Pieces wanted\">2<",
         "2 min ago",
