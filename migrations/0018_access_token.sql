@@ -16,11 +16,15 @@ CREATE TABLE access_token (
     session_id uuid REFERENCES session ON DELETE CASCADE,
     created_by text NOT NULL,
     created_by_type text,
-    -- a token is deleted with its maker
-    made_by_admin_id uuid REFERENCES admin ON DELETE CASCADE,
-    made_by_token_id uuid REFERENCES access_token ON DELETE CASCADE,
+    -- No foreign keys: a token is revoked before its maker is deleted, and stays, since it leads to what it did.
+    made_by_admin_id uuid,
+    made_by_token_id uuid,
     expires_at timestamptz,
     revoked_at timestamptz,
+    -- of the token of a program; that of a login ends with its account or session
+    revoked_by text,
+    revoked_by_type text,
+    revoked_by_id uuid,
     last_used_at timestamptz,
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -45,4 +49,6 @@ CREATE INDEX access_token_by_making_admin ON access_token (made_by_admin_id) WHE
 CREATE INDEX access_token_by_making_token ON access_token (made_by_token_id) WHERE made_by_token_id IS NOT NULL;
 CREATE INDEX access_token_by_creation ON access_token (created_at, id);
 CREATE INDEX access_token_by_change ON access_token (changed_at, id);
+CREATE INDEX access_token_by_revocation ON access_token (revoked_at)
+    WHERE revoked_at IS NOT NULL AND num_nonnulls(admin_id, business_user_id) = 0;
 CREATE INDEX access_token_by_expiry ON access_token (expires_at) WHERE num_nonnulls(admin_id, business_user_id) = 1;

@@ -59,6 +59,8 @@ impl List {
             ("created by", "createdBy.name"),
             ("created", "createdAt"),
             ("last used", "lastUsedAt"),
+            ("revoked", "revokedAt"),
+            ("by", "revokedBy.name"),
         ];
         self.part.write(query, Client::access_tokens, &columns).await
     }

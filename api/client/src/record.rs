@@ -210,6 +210,12 @@ pub struct AccessToken {
     pub eshop: Option<Uuid>,
     /// When it ends; `None`: never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    #[serde(default)]
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// Who revoked it.
+    #[serde(default)]
+    pub revoked_by: Option<Author>,
     /// When it was last used.
     pub last_used_at: Option<DateTime<Utc>>,
     /// Who created it.

@@ -1,6 +1,7 @@
 //! The search of the bar: everything that an operator may have at hand leads to its page.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
+use longshore_domain::account::token::is_token;
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::problem::Problem;
 use longshore_operate::find::{self, Group, Hit, Kind, SHOWN};
@@ -10,14 +11,14 @@ use url::form_urlencoded;
 use super::form::CHARACTERS;
 use super::layout::Section;
 use super::piece::empty;
-use super::visit::Visit;
+use super::visit::{Act, Visit};
 
 /// What can be found, for an empty search.
 const ADVICE: &str = "A SKU, the beginning of a product's name, an order or tracking number, an e-shop, an organisation, the host of \
-                      a destination, a warehouse system or its host, a carrier, an access token, a person, any id, a request id, or a \
+                      a destination, a warehouse system or its host, a carrier, an access token (its name, or itself), a person, any id, a request id, or a \
                       trace id.";
 
-/// `GET /console/find?q=`: the page of the only hit, or all hits.
+/// `GET /console/find?q=`.
 pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
     let text = visit.asked.text("q").map_err(|_| {
         let message = format!(
@@ -25,8 +26,23 @@ pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
         );
         Problem::violation("", "invalid_length", message)
     })?;
-    let text = text.unwrap_or_default();
-    let groups = find::find(visit.db(), visit.may.caller.role, visit.scope(), &text).await?;
+    found(&visit, &text.unwrap_or_default()).await
+}
+
+/// `POST /console/find`: leads to the page of what is looked for, but for a token, which stands in no URL.
+pub(super) async fn seek(act: Act<permit::Read>) -> Result<Response, Failure> {
+    match act.form.get("q") {
+        Some(text) if is_token(text) => found(&act.visit, text).await,
+        text => {
+            Ok(Redirect::to(&format!("/console/find?{}", query("q", text.unwrap_or_default())))
+                .into_response())
+        }
+    }
+}
+
+/// The page of the only hit, or all hits.
+async fn found<P>(visit: &Visit<P>, text: &str) -> Result<Response, Failure> {
+    let groups = find::find(visit.db(), visit.may.caller.role, visit.scope(), text).await?;
     if let [(kind, hits)] = &groups[..]
         && let [hit] = &hits[..]
     {
@@ -37,11 +53,11 @@ pub(super) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
             h1 { "Find" }
             (empty("Nothing to look for.", ADVICE))
         } @else {
-            h1 { "Results for “" (text) "”" }
+            h1 { @if is_token(text) { "Results for an access token" } @else { "Results for “" (text) "”" } }
             @if groups.is_empty() {
                 (empty("Nothing found.", ADVICE))
             }
-            @for group in &groups { (section(group, &text)) }
+            @for group in &groups { (section(group, text)) }
         }
     };
     Ok(visit.page(None::<Section>, "Find", &content))
@@ -95,7 +111,8 @@ fn address(kind: Kind, hit: &Hit) -> String {
         Kind::Request => format!("/console/audit?{}", query("request", &hit.name)),
         Kind::Account => format!("/console/audit?by={}", hit.id),
         Kind::Entity => format!("/console/audit?entity={}", hit.id),
-        Kind::Preference | Kind::Token => match hit.listed_with {
+        Kind::Token => format!("/console/token?id={}", hit.id),
+        Kind::Preference => match hit.listed_with {
             Some(organisation) => format!("/console/{kind}?organisation={organisation}"),
             None => format!("/console/{kind}"),
         },

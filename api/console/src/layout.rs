@@ -130,7 +130,9 @@ pub(super) fn page(
     let body = html! {
         header.bar {
             a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
-            form.find method="get" action="/console/find" role="search" aria-label="Everything" {
+            // as a form: a token that is looked for belongs in no URL
+            form.find method="post" action="/console/find" role="search" aria-label="Everything" {
+                input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
                 label.hidden for="find" { "Find a SKU, product, order, e-shop, organisation, destination, or any id" }
                 input #find type="search" name="q" value=[chrome.sought] placeholder="SKU, order, e-shop, host, id" maxlength="200"
                     autocomplete="off" spellcheck="false" aria-keyshortcuts="/ Control+K Meta+K";

@@ -106,7 +106,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/token", get(token::show))
         .route("/console/token/new", get(token::new).post(token::create))
         .route("/console/token/{id}/delete", get(token::ask_delete).post(token::delete))
-        .route("/console/find", get(find::show))
+        .route("/console/find", get(find::show).post(find::seek))
         .route("/console/eshop/{id}", get(eshop::show))
         .route("/console/eshop/{id}/setting", get(eshop::setting::edit).post(eshop::setting::store))
         .route("/console/eshop/{id}/pause", get(eshop::setting::ask_pause).post(eshop::setting::pause))

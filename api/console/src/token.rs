@@ -1,4 +1,4 @@
-//! Access tokens of programs: the list, a new one, and deleting one. All go through the use-cases of the API.
+//! Access tokens of programs: the list, a new one, and revoking one. All go through the use-cases of the API.
 
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -7,7 +7,7 @@ use longshore_domain::list::fields::token::ROLES;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::{OrganisationId, TokenId};
 use longshore_kernel::problem::Problem;
-use longshore_operate::token::{self, SHOWN, Token};
+use longshore_operate::token::{self, Filter, SHOWN, Token};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
@@ -31,7 +31,8 @@ const FIELDS: [&str; 6] = ["name", "role", "organisation", "eshop", "wms", "expi
 /// `GET /console/token`.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
     let organisation: Option<OrganisationId> = visit.asked.id("organisation")?;
-    let tokens = token::list(visit.db(), visit.scope(), organisation).await?;
+    let wanted = Filter { organisation, id: visit.asked.id("id")? };
+    let tokens = token::list(visit.db(), visit.scope(), wanted).await?;
     let query = organisation.map(|id| {
         form_urlencoded::Serializer::new(String::new()).append_pair("organisation", &id.to_string()).finish()
     });
@@ -41,7 +42,8 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
             h1 { "Access tokens" }
             div.buttons { a.button.primary href=(new) { "New token" } }
         }
-        p.muted { "Programs use them. People log in with their account instead." }
+        p.muted { "Programs use them. People log in with their account instead. Those that were revoked stay in the list, as long as the audit of what they did." }
+        @if wanted.id.is_some() { p.trail { a href=(HERE) { "All access tokens" } } }
         (table(&tokens, visit.now()))
     };
     Ok(visit.page(None::<Section>, "Access tokens", &content))
@@ -91,16 +93,20 @@ fn row(token: &Token, now: DateTime<Utc>) -> Markup {
                 @if let Some(bound) = bound { ", " (bound) }
             }
             td data-label="Last used" { (time_or_none(token.last_used_at, now)) }
-            td data-label="Ends" { @match token.expires_at {
-                Some(at) if at <= now => (badge(Tone::Quiet, "ended")),
-                Some(at) => (time(at, now)),
-                None => (none()),
+            td.name data-label="Ends" { @match (token.revoked_at, token.expires_at) {
+                (Some(at), _) => { (badge(Tone::Quiet, "revoked")) " " (time(at, now))
+                    @if let Some(by) = &token.revoked_by { " " span.muted { "by " (by) } } },
+                (None, Some(at)) if at <= now => (badge(Tone::Quiet, "ended")),
+                (None, Some(at)) => (time(at, now)),
+                (None, None) => (none()),
             } }
             td.name data-label="Created" { (time(token.created_at, now)) " " span.muted { "by " (token.created_by) } }
             td {
                 div.buttons {
                     a.button href=(did(token, now)) { "What it did" span.hidden { ": " (token.name) } }
-                    a.button.danger href={(HERE) "/" (token.id) "/delete"} data-ask="" { "Delete" span.hidden { " the token " (token.name) } }
+                    @if token.revoked_at.is_none() {
+                        a.button.danger href={(HERE) "/" (token.id) "/delete"} data-ask="" { "Revoke" span.hidden { " the token " (token.name) } }
+                    }
                 }
             }
         }
@@ -160,7 +166,7 @@ fn repeated(visit: &Asking) -> Response {
     let title = "The access token is created already";
     let content = html! {
         h1 { (title) }
-        p { "The form was sent again, and nothing changed. The token was shown once. If it is lost, delete it and create another." }
+        p { "The form was sent again, and nothing changed. The token was shown once. If it is lost, revoke it and create another." }
         div.buttons { a.button.primary href=(HERE) { "To the access tokens" } }
     };
     visit.page(None::<Section>, title, &content)
@@ -183,9 +189,9 @@ pub(super) async fn ask_delete(Id(id): Id<TokenId>, visit: Asking) -> Result<Res
         .await?
         .ok_or_else(|| Problem::not_found("access token"))?;
     let question = Question {
-        title: &format!("Delete the token {name}?"),
-        explanation: html! { p { "The program that uses it, and tokens that it has created, stop working within seconds." } },
-        button: "Delete the token",
+        title: &format!("Revoke the token {name}?"),
+        explanation: html! { p { "The program that uses it, and tokens that it has created, stop working within seconds. It stays in the list, with what it did." } },
+        button: "Revoke the token",
         is_grave: true,
         action: &format!("{HERE}/{id}/delete"),
         back: HERE,

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use http::request::Parts;
 use http::{Method, StatusCode};
+use longshore_domain::account::token::is_token;
 use longshore_domain::webhook::health::{self, Webhook};
 use longshore_http::app::App;
 use longshore_http::extract::may::{Permit, bearer};
@@ -179,7 +180,7 @@ impl<P> Visit<P> {
             said: said(&self.asked),
             live,
             every: refresh::every(&self.asked),
-            sought: self.asked.get("q"),
+            sought: self.asked.get("q").filter(|text| !is_token(text)),
             theme: self.theme,
             here: &self.here,
             counts: &self.counts,
@@ -283,11 +284,11 @@ deeds! {
     OrderAskedBack = "order-asked-back", "The warehouse is asked to give the order back. What came of it is shown here when it answers.";
     OrderRebooked = "order-rebooked", "The order was booked again, or waits in its turn.";
     OrderUnbooked = "order-unbooked", "The pieces of the order are given back, and its reservation is paused.";
-    OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
     OrderStored = "order-stored", "The order is changed. Send it when it is right.";
     OrderAmended = "order-amended", "The order is changed. It keeps its pieces.";
     OrderMoved = "order-moved", "The order is shipped from the other place, and was sent again. Its status says what came of it.";
     OrdersRunning = "orders-running", "A job works on the orders. This page shows the progress, and which were refused.";
+    OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
     OrderReported = "order-reported", "The status is reported.";
     SettingStored = "setting-stored", "The integration setting is stored.";
     SettingPaused = "setting-paused", "The partner is no longer called. What runs ends.";
@@ -300,7 +301,7 @@ deeds! {
     WmsResumed = "wms-resumed", "The warehouse is called again.";
     WmsDeleted = "wms-deleted", "The setting of the wms is deleted. Its orders go on by hand.";
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
-    TokenDeleted = "token-deleted", "The token is deleted. It stops working within seconds.";
+    TokenDeleted = "token-deleted", "The token is revoked. It stops working within seconds.";
     PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";
     Lost = "not-done", "Your session had ended, so nothing was changed. Fill in the form again.";
     FactorRemoved = "factor-removed", "The second factor is removed.";

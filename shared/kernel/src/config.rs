@@ -312,7 +312,7 @@ pub struct QuotaSettings {
     /// Business users that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_BUSINESS_USERS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_business_users: u64,
-    /// Access tokens that an organisation may have, without deleted ones.
+    /// Access tokens that an organisation may have, without revoked ones.
     #[arg(long, env = "LONGSHORE_QUOTA_ACCESS_TOKENS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_access_tokens: u64,
 }

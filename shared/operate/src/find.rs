@@ -24,6 +24,7 @@ macro_rules! hits {
 
 mod set_up;
 
+use longshore_domain::account::token::is_token;
 use longshore_domain::list::criteria::containing;
 use longshore_kernel::access::{Permission, Role, Scope};
 use longshore_kernel::database::Database;
@@ -153,6 +154,12 @@ pub async fn find(db: &Database, role: Role, scope: &Scope, text: &str) -> Resul
         eshop: scope.eshop(),
         limit: i64::try_from(SHOWN + 1).map_err(Problem::internal)?,
     };
+    if is_token(text) {
+        // nothing else is compared with a secret
+        let may = Permission::ManageTokens.roles().contains(&role);
+        let tokens = if may { set_up::tokens(db, &wanted).await? } else { Vec::new() };
+        return Ok(Some((Kind::Token, tokens)).filter(|(_, hits)| !hits.is_empty()).into_iter().collect());
+    }
     let [webhooks, jobs, audit] = [Permission::ReadWebhooks, Permission::ReadJobs, Permission::ReadAudit]
         .map(|may| may.roles().contains(&role));
     let found = tokio::try_join!(

@@ -35,39 +35,51 @@ pub struct Token {
     pub last_used_at: Option<DateTime<Utc>>,
     /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// By whom.
+    pub revoked_by: Option<String>,
 }
 
-/// The tokens of a scope, or of one organisation of it, newest first; one more than [`SHOWN`] says that there are more.
-pub async fn list(
-    db: &Database,
-    scope: &Scope,
-    organisation: Option<OrganisationId>,
-) -> Result<Vec<Token>, Problem> {
+/// Which tokens are wanted; all of it is required.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    /// Of this organisation.
+    pub organisation: Option<OrganisationId>,
+    /// This one.
+    pub id: Option<TokenId>,
+}
+
+/// The tokens of a scope, newest first and those that were revoked last; one more than [`SHOWN`] says that there are more.
+pub async fn list(db: &Database, scope: &Scope, wanted: Filter) -> Result<Vec<Token>, Problem> {
     let found = sqlx::query_as!(
         Token,
         r#"SELECT t.id, t.name, t.role, t.organisation_id AS "organisation_id: OrganisationId",
                   (SELECT name FROM organisation o WHERE o.id = t.organisation_id) AS organisation,
                   (SELECT name FROM eshop s WHERE s.id = t.eshop_id) AS eshop,
-                  (SELECT name FROM wms w WHERE w.id = t.wms_id) AS wms, t.created_by, t.created_at, t.last_used_at, t.expires_at
+                  (SELECT name FROM wms w WHERE w.id = t.wms_id) AS wms, t.created_by, t.created_at, t.last_used_at, t.expires_at,
+                  t.revoked_at, t.revoked_by
            FROM access_token t
            WHERE t.admin_id IS NULL AND t.business_user_id IS NULL AND in_scope($1, t.organisation_id)
              AND in_eshop($2, t.eshop_id) AND ($3::uuid IS NULL OR t.organisation_id = $3)
-           ORDER BY t.created_at DESC, t.id DESC LIMIT $4"#,
+             AND ($5::uuid IS NULL OR t.id = $5)
+           ORDER BY t.revoked_at IS NOT NULL, t.created_at DESC, t.id DESC LIMIT $4"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        organisation as Option<OrganisationId>,
+        wanted.organisation as Option<OrganisationId>,
         i64::try_from(SHOWN + 1).map_err(Problem::internal)?,
+        wanted.id as Option<TokenId>,
     )
     .fetch_all(&db.lists)
     .await?;
     Ok(found)
 }
 
-/// The name of one, if it is in the scope.
+/// The name of one that works, if it is in the scope.
 pub async fn name(db: &Database, scope: &Scope, id: TokenId) -> Result<Option<String>, Problem> {
     let found = sqlx::query_scalar!(
         "SELECT name FROM access_token
-         WHERE id = $2 AND admin_id IS NULL AND business_user_id IS NULL AND in_scope($1, organisation_id)",
+         WHERE id = $2 AND revoked_at IS NULL AND admin_id IS NULL AND business_user_id IS NULL AND in_scope($1, organisation_id)",
         scope.organisations() as Option<&[OrganisationId]>,
         id.get(),
     )

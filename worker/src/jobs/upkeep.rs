@@ -118,7 +118,8 @@ async fn activity(context: &WorkerContext) -> Result<u64, Problem> {
 
 async fn logins(context: &WorkerContext) -> Result<u64, Problem> {
     let db = &context.services.db.main;
-    let tokens = all(context, BATCH, || token::expire(db, BATCH)).await?;
+    let tokens = all(context, BATCH, || token::expire(db, BATCH)).await?
+        + all(context, BATCH, || token::forget_revoked(db, BATCH)).await?;
     Ok(tokens + all(context, BATCH, || session::expire(db, BATCH)).await?)
 }
 

@@ -291,7 +291,8 @@ document.addEventListener("keydown", (event) => {
 const palette = document.getElementById("palette");
 
 const openPalette = () => {
-  if (!palette?.showModal || palette.open || dialog?.open) return false;
+  const bar = document.querySelector("form.find");
+  if (!palette?.showModal || !bar || palette.open || dialog?.open) return false;
   const field = Object.assign(document.createElement("input"), { type: "search", maxLength: 200, autocomplete: "off", placeholder: "A page, or anything to find" });
   field.setAttribute("aria-label", "Find");
   const list = Object.assign(document.createElement("div"), { className: "hits" });
@@ -321,7 +322,10 @@ const openPalette = () => {
     const mine = (asking = new AbortController());
     let page, answer;
     try {
-      answer = await fetch(`/console/find?${new URLSearchParams({ q: text })}`, { headers: { accept: "text/html" }, signal: mine.signal });
+      // as the form does it: a token stands in no URL
+      const body = new URLSearchParams(new FormData(bar));
+      body.set("q", text);
+      answer = await fetch(bar.action, { method: "POST", body, headers: { accept: "text/html" }, signal: mine.signal });
       page = new DOMParser().parseFromString(await answer.text(), "text/html");
     } catch {
       return;
@@ -332,7 +336,7 @@ const openPalette = () => {
       of: [link.closest("section")?.querySelector("h2")?.textContent, link.parentElement.querySelector(".muted")?.textContent].filter(Boolean).join(" · "),
       href: link.getAttribute("href"),
     }));
-    const only = answer.redirected ? [{ name: page.title.replace(/ – Longshore$/, ""), href: answer.url }] : [];
+    const only = answer.redirected && new URL(answer.url).pathname !== "/console/find" ? [{ name: page.title.replace(/ – Longshore$/, ""), href: answer.url }] : [];
     show([...matching(text), ...only, ...hits]);
   };
 
@@ -354,7 +358,10 @@ const openPalette = () => {
       const text = field.value.trim();
       const link = list.children[chosen];
       if (link) location.assign(link.href);
-      else if (text) location.assign(`/console/find?${new URLSearchParams({ q: text })}`);
+      else if (text) {
+        bar.elements.q.value = text;
+        bar.submit();
+      }
     }
   });
   palette.onclick = (event) => event.target === palette && palette.close();

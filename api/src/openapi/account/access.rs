@@ -84,10 +84,10 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .with(&["ETag", "Location"]),
         list(token::list_access_tokens, &ACCESS_TOKEN, "Lists access tokens")
-            .says("Tokens issued by a login are not included."),
+            .says("Tokens issued by a login are not included. Those that were revoked are: `revokedAt` tells them apart."),
         read(token::get_access_token, &ACCESS_TOKEN, "Reads an access token"),
-        operation(token::delete_access_token, "Deletes an access token")
-            .says("The token, and all tokens created with it, stop working within seconds.")
+        operation(token::delete_access_token, "Revokes an access token")
+            .says("The token, and all tokens created with it, stop working within seconds. Their records stay for as long as the audit of what they did. Nothing changes of a token that is revoked.")
             .done(),
     ]);
     operations
@@ -230,6 +230,11 @@ const MEANINGS: &[(&str, &str)] = &[
         "createdBy",
         "The account or token that created the token, with its name at that time. The token ends when its creator does.",
     ),
+    (
+        "revokedAt",
+        "When the token was revoked, or stopped working with its creator. Null for one that was not.",
+    ),
+    ("revokedBy", "Who revoked the token, with the name at that time."),
     ("lastUsedAt", "Accurate to the minute."),
 ];
 
@@ -267,7 +272,7 @@ pub(in super::super) const ACCESS_TOKEN: Described = Described {
         json!({
             "id": TOKEN, "name": "connector", "role": "connector", "organisation": ORGANISATION, "eshop": ESHOP,
             "wms": null, "expiresAt": null, "createdBy": {"type": "admin", "id": ADMIN, "name": "Jana Novotná"},
-            "lastUsedAt": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "revokedAt": null, "revokedBy": null, "lastUsedAt": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

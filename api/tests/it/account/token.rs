@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use http::Method;
+use longshore_domain::account::token;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -30,7 +31,8 @@ async fn a_token_is_shown_once_and_gives_its_access() {
         "id": token["id"], "name": "shop", "role": "connector", "organisation": tenant.organisation,
         "eshop": tenant.eshop, "wms": null, "expiresAt": "2999-01-01T00:00:00.000000+00:00",
         "createdBy": {"type": "token", "id": token["createdBy"]["id"], "name": "admin of a test"},
-        "lastUsedAt": null, "createdAt": token["createdAt"], "changedAt": token["createdAt"], "version": 1,
+        "revokedAt": null, "revokedBy": null, "lastUsedAt": null, "createdAt": token["createdAt"],
+        "changedAt": token["createdAt"], "version": 1,
     });
     assert_eq!(token, expected);
     let path = format!("{PATH}/{}", id(&token));
@@ -45,7 +47,7 @@ async fn a_token_is_shown_once_and_gives_its_access() {
 }
 
 #[tokio::test]
-async fn a_deleted_token_is_refused_within_seconds() {
+async fn a_revoked_token_is_refused_within_seconds_and_its_record_stays() {
     let world = World::new(&strangers().await).await;
     let body = json!({"name": "x", "role": "user", "organisation": world.api.tenant.organisation});
     let token = world.api.post(&world.admin, PATH, body).await.expect(201).json();
@@ -55,8 +57,42 @@ async fn a_deleted_token_is_refused_within_seconds() {
     let path = format!("{PATH}/{}", id(&token));
     world.api.delete(&world.admin, &path).await.expect(204);
     world.until(secret, Method::POST, "/api/product/list", 401).await;
-    world.api.delete(&world.admin, &path).await.expect(410);
-    assert_eq!(world.audit(&id(&token)).await[1].0, "access_token.delete");
+    let shown = world.api.get(&world.admin, &path).await.expect(200).json();
+    assert_eq!(shown["revokedBy"]["name"], "admin of a test");
+    assert!(shown["revokedAt"].is_string() && shown["version"] == 2, "{shown}");
+    // again, nothing changes
+    world.api.delete(&world.admin, &path).await.expect(204);
+    assert_eq!(world.api.get(&world.admin, &path).await.expect(200).json(), shown);
+    let audit = world.audit(&id(&token)).await;
+    assert_eq!((audit.len(), audit[1].0.as_str()), (2, "access_token.delete"));
+    let listed = async |criteria: Value| {
+        let list = json!({"criteria": criteria, "limit": 10});
+        let list = world.api.post(&world.admin, &format!("{PATH}/list"), list).await.expect(200).json();
+        list["results"].as_array().unwrap().contains(&shown)
+    };
+    assert!(listed(json!({"name": {"eq": "x"}})).await);
+    assert!(listed(json!({"revokedAt": {"null": false}})).await);
+    assert!(!listed(json!({"revokedAt": {"null": true}})).await);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_revoked_token_is_kept_as_long_as_the_audit(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let body = json!({"name": "x", "role": "user", "organisation": world.api.tenant.organisation});
+    let token = world.api.post(&world.admin, PATH, body).await.expect(201).json();
+    let path = format!("{PATH}/{}", id(&token));
+    world.api.delete(&world.admin, &path).await.expect(204);
+    let forget = async || token::forget_revoked(&world.api.services.db.main, 10).await.unwrap();
+    assert_eq!(forget().await, 0);
+    sqlx::query(
+        "UPDATE access_token SET revoked_at = now() - interval '731 days' WHERE revoked_at IS NOT NULL",
+    )
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    assert_eq!(forget().await, 1);
+    world.api.get(&world.admin, &path).await.expect(404);
+    world.api.delete(&world.admin, &path).await.expect(404);
 }
 
 #[tokio::test]
@@ -185,13 +221,18 @@ async fn a_token_and_the_tokens_it_created_end_with_its_account(_: PgPoolOptions
         let expected = if keeps_the_other { 200 } else { 401 };
         world.until(&elsewhere, Method::POST, LIST, expected).await;
         for gone in [&made_id, &second_id, &third_id] {
-            world.api.get(superadmin, &format!("{PATH}/{gone}")).await.expect(410);
+            let shown = world.api.get(superadmin, &format!("{PATH}/{gone}")).await.expect(200).json();
+            assert!(shown["revokedAt"].is_string(), "{name}: {shown}");
             assert_eq!(world.audit(gone).await[1].0, "access_token.delete", "{name}");
         }
     }
     let left = world
         .api
-        .post(superadmin, &format!("{PATH}/list"), json!({"criteria": {"name": {"eq": "left"}}}))
+        .post(
+            superadmin,
+            &format!("{PATH}/list"),
+            json!({"criteria": {"name": {"eq": "left"}, "revokedAt": {"null": true}}}),
+        )
         .await;
     assert_eq!(left.expect(200).json()["paging"]["total"], 2);
 }
@@ -216,7 +257,7 @@ async fn a_superadmin_that_loses_its_role_keeps_no_token_of_that_role(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_deleted_token_revokes_those_it_created_and_others_stay(
+async fn with_a_token_those_are_revoked_that_it_created_and_others_stay(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -259,10 +300,14 @@ async fn a_recently_deactivated_account_creates_no_token(_: PgPoolOptions, optio
     world.api.post(&made, LIST, Value::Null).await.expect(200);
     let leave = format!("/api/admin/{admin}/organisation/{ours}");
     world.api.delete(&world.api.superadmin, &leave).await.expect(204);
-    world.api.get(&world.api.superadmin, &format!("{PATH}/{made_id}")).await.expect(410);
+    let shown = world.api.get(&world.api.superadmin, &format!("{PATH}/{made_id}")).await.expect(200).json();
+    assert!(shown["revokedAt"].is_string(), "{shown}");
     for maker in [&made, &login] {
         let refused = world.api.post(maker, PATH, body.clone()).await;
         assert!([400, 401].contains(&refused.status.as_u16()), "{}", refused.text);
     }
-    assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'x'").await, 0);
+    assert_eq!(
+        world.count("SELECT count(*) FROM access_token WHERE name = 'x' AND revoked_at IS NULL").await,
+        0
+    );
 }

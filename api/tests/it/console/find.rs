@@ -440,3 +440,58 @@ async fn what_operators_set_up_is_found_by_those_who_may_see_it(_: PgPoolOptions
         assert!(page.contains("Nothing found."), "{text}: {page}");
     }
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_that_is_pasted_leads_to_its_line_and_stands_in_no_url(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let body = json!({"name": "label printer", "role": "user", "organisation": api.tenant.organisation});
+    let made: Value = api.post(&api.superadmin, "/api/access-token", body).await.expect(201).json();
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let seek = async |browser: &Browser<'_>, text: &str| {
+        let page = browser.open("/console/order").await.expect(200).text;
+        let bar = page
+            .split("<form class=\"find\" method=\"post\"")
+            .nth(1)
+            .unwrap()
+            .split("</form>")
+            .next()
+            .unwrap();
+        let form_token = bar.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+        browser.send_bare("/console/find", &[("form_token", form_token), ("q", text)]).await
+    };
+    let line = format!("/console/token?id={id}");
+    for _ in 0..2 {
+        let reply = seek(&browser, token).await.expect(303);
+        assert_eq!(reply.header("location"), Some(line.as_str()));
+        // the second time, it is revoked
+        api.delete(&api.superadmin, &format!("/api/access-token/{id}")).await.expect(204);
+    }
+    let page = browser.open(&line).await.expect(200).text;
+    for part in ["label printer", "revoked", "by superadmin of a test", "What it did"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("/delete\"") && !page.contains("user of a test</strong>"), "{page}");
+    browser.open(&format!("/console/token/{id}/delete")).await.expect(404);
+    assert!(browser.open("/console/token").await.expect(200).text.contains("label printer"));
+    assert_eq!(leads(&browser, "label printer").await, line);
+    // nothing repeats it, whether it is known or not, and whoever asks
+    let (stranger, _) = world.stranger().await;
+    let theirs = stranger.token(&api.services, Role::Admin).await.unwrap();
+    for browser in [&Browser::new(api, &theirs), &Browser::new(api, &api.user)] {
+        for text in [token, "lsh_none"] {
+            let page = seek(browser, text).await.expect(200).text;
+            assert!(page.contains("Nothing found.") && !page.contains(text), "{page}");
+        }
+    }
+    // anything else is an address
+    let reply = seek(&browser, "shop & co").await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console/find?q=shop+%26+co"));
+    let found: Value =
+        api.post(&api.superadmin, "/api/find", json!({"text": token})).await.expect(200).json();
+    assert_eq!((found["results"].as_array().unwrap().len(), &found["results"][0]["id"]), (1, &json!(id)));
+}

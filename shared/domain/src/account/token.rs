@@ -36,6 +36,12 @@ const ENTITY: &str = "access_token";
 /// What every token starts with.
 pub const PREFIX: &str = "lsh_";
 
+/// Whether a text is a token, or the beginning of one: it belongs in no URL and in no log.
+#[must_use]
+pub fn is_token(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
 /// Kind of an actor that is an admin.
 pub(super) const ADMIN: &str = "admin";
 
@@ -115,7 +121,7 @@ impl Tokens {
 
     /// The caller with this token; a problem if it is unknown, expired or revoked.
     pub async fn authenticate(&self, token: &str) -> Result<Arc<Caller>, Problem> {
-        if !token.starts_with(PREFIX) {
+        if !is_token(token) {
             return Err(unknown());
         }
         let hash = sha256(token.as_bytes());
@@ -202,6 +208,21 @@ pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
              SELECT id FROM access_token
              WHERE num_nonnulls(admin_id, business_user_id) = 1 AND expires_at < now() - interval '1 day'
              ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))",
+        limit,
+    )
+    .execute(db)
+    .await?;
+    Ok(gone.rows_affected())
+}
+
+/// Removes up to `limit` tokens of programs that were revoked before the oldest audit record that is kept; returns how many.
+pub async fn forget_revoked(db: &PgPool, limit: i64) -> Result<u64, Problem> {
+    let gone = sqlx::query!(
+        "DELETE FROM access_token WHERE id = ANY (ARRAY(
+             SELECT id FROM access_token
+             WHERE num_nonnulls(admin_id, business_user_id) = 0
+               AND revoked_at < now() - make_interval(days => (SELECT keep_days FROM history WHERE table_name = 'audit'))
+             ORDER BY revoked_at LIMIT $1 FOR UPDATE SKIP LOCKED))",
         limit,
     )
     .execute(db)

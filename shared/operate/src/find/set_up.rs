@@ -1,7 +1,9 @@
 //! Finding what operators set up: wms, carrier preferences, access tokens and accounts. They are few, and read through.
 
+use longshore_domain::account::token::is_token;
 use longshore_domain::list::criteria::containing;
 use longshore_kernel::access::{Permission, Role};
+use longshore_kernel::crypto::sha256;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::problem::Problem;
@@ -69,21 +71,23 @@ async fn preferences(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Pro
     Ok(found)
 }
 
-/// An access token by id, and by what its name contains. Those of logins are no program's, and are left out.
-async fn tokens(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
+/// An access token by id, by what its name contains, and by itself, also when it was revoked. Those of logins are no program's, and are
+/// left out.
+pub(super) async fn tokens(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Problem> {
     let found = sqlx::query_as!(
         Hit,
-        r#"SELECT t.id, t.name || ', ' || t.role AS "name!",
+        r#"SELECT t.id, t.name || ', ' || t.role || CASE WHEN t.revoked_at IS NULL THEN '' ELSE ', revoked' END AS "name!",
                   (SELECT name FROM organisation o WHERE o.id = t.organisation_id) AS of, t.organisation_id AS listed_with
            FROM access_token t
            WHERE t.admin_id IS NULL AND t.business_user_id IS NULL AND in_scope($1, t.organisation_id) AND in_eshop($2, t.eshop_id)
-             AND CASE WHEN $3::uuid IS NOT NULL THEN t.id = $3 ELSE t.name ILIKE $4 END
-           ORDER BY t.created_at DESC, t.id DESC LIMIT $5"#,
+             AND CASE WHEN $6::bytea IS NOT NULL THEN t.hash = $6 WHEN $3::uuid IS NOT NULL THEN t.id = $3 ELSE t.name ILIKE $4 END
+           ORDER BY t.revoked_at IS NOT NULL, t.created_at DESC, t.id DESC LIMIT $5"#,
         wanted.organisations as Option<&[OrganisationId]>,
         wanted.eshop as Option<EshopId>,
         wanted.id,
         containing(wanted.text),
         wanted.limit,
+        is_token(wanted.text).then(|| sha256(wanted.text.as_bytes()).to_vec()),
     )
     .fetch_all(&db.lists)
     .await?;

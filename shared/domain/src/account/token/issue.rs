@@ -1,4 +1,4 @@
-//! Access tokens on request, for connectors and scripts: created, shown once, deleted
+//! Access tokens on request, for connectors and scripts: created, shown once, revoked
 //! (`docs/reference/accounts.md#access-tokens`).
 
 use chrono::{DateTime, Utc};
@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret, unknown};
-use super::making::{Maker, Means, delete_tokens};
+use super::making::{Maker, Means, revoke_tokens};
 use crate::account::belonging::no_such_organisation;
 use crate::list;
 use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
@@ -123,10 +123,11 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
     }
 }
 
-/// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they stop working everywhere within seconds.
+/// Revokes a token (`DELETE /api/access-token/{id}`), and those that it made: they stop working everywhere within seconds. Their records
+/// stay, with who revoked them; nothing changes of one that is revoked.
 pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
-    let recorded = delete_tokens!(
+    let recorded = revoke_tokens!(
         change.connection(),
         context.origin,
         "SELECT id FROM access_token
@@ -135,7 +136,9 @@ pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Resu
         id.get(),
     )
     .await?;
-    if change.note(recorded) == 0 {
+    let is_known = change.note(recorded) > 0
+        || list::find(change.connection(), &ACCESS_TOKEN, context.scope(), id).await?.is_some();
+    if !is_known {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
     change.answer(context.claim, Answer::done()).await

@@ -86,9 +86,9 @@ fn gone() -> Problem {
     Problem::new(&UNAUTHENTICATED, "the caller's account or token is no longer active")
 }
 
-/// Deletes tokens and those that they have made: `delete_tokens!(connection, origin, "query of the ids of the first ones", its
+/// Revokes tokens and those that they have made: `revoke_tokens!(connection, origin, "query of the ids of the first ones", its
 /// parameters from $9 …)`.
-macro_rules! delete_tokens {
+macro_rules! revoke_tokens {
     ($connection:expr, $origin:expr, $first:literal $(, $parameter:expr)* $(,)?) => {
         longshore_kernel::record_change!(
             $connection,
@@ -100,12 +100,11 @@ macro_rules! delete_tokens {
                  UNION
                  SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
              ), made AS (
-                 DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
-             ), buried AS (
-                 INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
-                 SELECT $7, id, organisation_id, $3 FROM made
+                 UPDATE access_token
+                 SET revoked_at = now(), revoked_by_type = $1, revoked_by_id = $2, revoked_by = $3, version = version + 1
+                 WHERE id = ANY (ARRAY(SELECT id FROM gone)) AND revoked_at IS NULL RETURNING *
              ), changed AS (
-                 SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                 SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                         jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
                             'eshop', jsonb_build_array(eshop_id, NULL), 'wms', jsonb_build_array(wms_id, NULL)) AS changes,
                         '{}'::jsonb AS data
@@ -116,7 +115,7 @@ macro_rules! delete_tokens {
     };
 }
 
-pub(super) use delete_tokens;
+pub(super) use revoke_tokens;
 
 /// Which tokens of admins end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +134,7 @@ pub(in crate::account) async fn end_made_by(
     admins: &[AdminId],
     which: Which,
 ) -> Result<Recorded, sqlx::Error> {
-    delete_tokens!(
+    revoke_tokens!(
         connection,
         origin,
         "SELECT k.id

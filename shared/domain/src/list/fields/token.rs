@@ -27,6 +27,12 @@ const CREATED_BY: &[Field] = &[
     Field::text("name", "{t}.created_by"),
 ];
 
+const REVOKED_BY: &[Field] = &[
+    Field::text("type", "{t}.revoked_by_type").or_null(),
+    Field::id("id", "{t}.revoked_by_id").or_null(),
+    Field::text("name", "{t}.revoked_by").or_null(),
+];
+
 /// What a token may be.
 pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer", "warehouse"];
 
@@ -39,6 +45,11 @@ const FIELDS: &[Field] = &[
     Field::one("wms", "{t}.wms_id", &WMS).or_null(),
     Field::timestamp("expiresAt", "{t}.expires_at").or_null(),
     Field::object("createdBy", CREATED_BY),
+    Field::timestamp("revokedAt", "{t}.revoked_at").or_null(),
+    Field::object("revokedBy", REVOKED_BY).or_null().shown_as(
+        "(CASE WHEN {t}.revoked_by IS NOT NULL
+               THEN json_build_object('type', {t}.revoked_by_type, 'id', {t}.revoked_by_id, 'name', {t}.revoked_by) END)",
+    ),
     Field::timestamp("lastUsedAt", "date_trunc('minute', {t}.last_used_at)").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
