@@ -9,13 +9,15 @@ use longshore_domain::account::audit::search::{self, Batch, Entry, Filter, Line,
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::noun::noun;
 use longshore_kernel::problem::Problem;
+use longshore_operate::named::{self, Kind};
 use maud::{Markup, html};
 
 use super::address;
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{
-    self, checked, counted, empty, eshop, fields, json, none, organisation, pager, time, unreadable,
+    self, checked, counted, empty, eshop, fields, json, none, organisation, pager, suggested, time,
+    unreadable,
 };
 use super::visit::Visit;
 
@@ -28,7 +30,11 @@ const ALL: &str = "all";
 /// `GET /console/audit`.
 pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let (wanted, refused) = Refused::of(wanted(asked))?;
+    let (wanted, refused) = Refused::of(wanted(&visit).await)?;
+    let (organisations, actors) = tokio::try_join!(
+        named::suggestions(visit.db(), visit.scope(), Kind::Organisation),
+        named::suggestions(visit.db(), visit.scope(), Kind::Actor),
+    )?;
     let found = if refused.is_empty() {
         search::search(visit.db(), visit.scope(), &wanted).await?
     } else {
@@ -37,7 +43,7 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
     let content = html! {
         h1 { "Audit" }
         (whose(asked, wanted.whose))
-        (form(asked, &refused))
+        (form(asked, &refused, &organisations, &actors))
         @if let Some(account) = wanted.by {
             p.muted { "What this account or token did. " a href={(HERE) "?entity=" (account)} { "What was done to it" } "." }
         }
@@ -53,14 +59,27 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
     Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 
-fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+async fn wanted(visit: &Visit<permit::ReadAudit>) -> Result<Filter, Problem> {
+    let (asked, db, scope) = (&visit.asked, visit.db(), visit.scope());
+    let organisation = match asked.text("organisation")? {
+        Some(text) => Some(named::organisation(db, scope, "organisation", &text).await?),
+        None => None,
+    };
+    let entity = match asked.text("entity")? {
+        Some(text) => Some(named::thing(db, visit.may.caller.role, scope, "entity", &text).await?),
+        None => None,
+    };
+    let by = match asked.text("by")? {
+        Some(text) => Some(named::one(db, scope, Kind::Actor, "by", &text).await?),
+        None => None,
+    };
     Ok(Filter {
         whose: if is_all(asked) { Whose::All } else { Whose::People },
-        organisation: asked.id("organisation")?,
-        entity: asked.id("entity")?,
+        organisation,
+        entity,
         action: asked.text("action")?,
         actor: asked.text("actor")?,
-        by: asked.id("by")?,
+        by,
         request: asked.text("request")?,
         job: asked.id("job")?,
         since: asked.moment("since")?,
@@ -97,7 +116,7 @@ fn whose(asked: &Asked, whose: Whose) -> Markup {
     }
 }
 
-fn form(asked: &Asked, refused: &Refused) -> Markup {
+fn form(asked: &Asked, refused: &Refused, organisations: &[String], actors: &[String]) -> Markup {
     let more = ["organisation", "since", "until"];
     let is_narrow = more.iter().chain(&NARROW).any(|name| asked.get(name).is_some());
     html! {
@@ -112,11 +131,11 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
                 div {
                     (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
                     (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
-                    (checked(asked, refused, "entity", "Entity (id)", "text"))
-                    (checked(asked, refused, "organisation", "Organisation (id)", "text"))
+                    (checked(asked, refused, "entity", "Changed record (SKU, number, name or id)", "text"))
+                    (suggested(asked, refused, "organisation", "Organisation (name or id)", organisations))
                     (checked(asked, refused, "request", "Request (id)", "text"))
                     (checked(asked, refused, "job", "Job (id)", "text"))
-                    (checked(asked, refused, "by", "Account or token (id)", "text"))
+                    (suggested(asked, refused, "by", "Account or token (name or id)", actors))
                 }
             }
         }

@@ -20,7 +20,9 @@ use super::form::{Asked, Refused};
 use super::job;
 use super::layout::Section;
 use super::period;
-use super::piece::{self, alert, checked, counted, empty, number, options, seconds, sentence, switch};
+use super::piece::{
+    self, alert, checked, counted, empty, number, options, seconds, sentence, suggested, switch,
+};
 use super::visit::{Act, Done, Visit, done};
 
 const HERE: &str = "/console/replay";
@@ -132,6 +134,10 @@ async fn form(
     };
     let host =
         only.as_ref().and_then(|webhook| Some(Url::parse(&webhook.destination).ok()?.host_str()?.to_owned()));
+    let (eshops, hosts) = tokio::try_join!(
+        names::suggestions(visit.db(), visit.scope(), names::Kind::Eshop),
+        names::hosts(visit.db(), visit.scope()),
+    )?;
     let types = TYPES.iter().map(|kind| (kind.name, kind.name));
     Ok(html! {
         form.editor method="get" action=(HERE) {
@@ -144,8 +150,8 @@ async fn form(
                         span { (destinations.get(id).map_or("an unknown webhook", String::as_str)) }
                     }
                 }
-                (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
-                (checked(asked, refused, "host", "Host of the destination", "text"))
+                (suggested(asked, refused, "eshop", "E-shop (name or id)", &eshops))
+                (suggested(asked, refused, "host", "Host of the destination", &hosts))
                 @if let Some(wrong) = refused.message("webhooks") { p.wrong { (sentence(wrong)) "." } }
                 @if let Some(webhook) = &only {
                     p.muted {

@@ -5,8 +5,10 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_domain::account::token::issue;
 use longshore_domain::list::fields::token::ROLES;
 use longshore_http::extract::{Failure, Id, permit};
+use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{OrganisationId, TokenId};
 use longshore_kernel::problem::Problem;
+use longshore_operate::named::{self, Kind};
 use longshore_operate::token::{self, Filter, SHOWN, Token};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -14,7 +16,7 @@ use url::form_urlencoded;
 
 use super::form::Asked;
 use super::layout::Section;
-use super::piece::{self, Tone, alert, badge, checked, empty, none, options, time, time_or_none};
+use super::piece::{self, Tone, alert, badge, checked, empty, none, options, suggested, time, time_or_none};
 use super::secret;
 use super::visit::{Act, Done, Question, Visit, done};
 
@@ -114,8 +116,11 @@ fn row(token: &Token, now: DateTime<Utc>) -> Markup {
 }
 
 /// `GET /console/token/new`.
-pub(super) async fn new(visit: Asking) -> Response {
+pub(super) async fn new(visit: Asking) -> Result<Response, Failure> {
     let (form, refused) = (&visit.asked, &visit.refused);
+    let names = async |kind: Kind| named::suggestions(visit.db(), visit.scope(), kind).await;
+    let (organisations, eshops, wms) =
+        tokio::try_join!(names(Kind::Organisation), names(Kind::Eshop), names(Kind::Wms))?;
     let roles = ROLES.iter().rev().map(|role| (*role, *role));
     let fields = html! {
         (secret::one_time_key(&visit))
@@ -129,9 +134,9 @@ pub(super) async fn new(visit: Asking) -> Response {
         fieldset {
             legend { "Scope" }
             p.muted { "The roles superadmin and viewer see everything and have no organisation. A connector can be bound to an e-shop; a token with the role warehouse belongs to the program of one wms." }
-            (checked(form, refused, "organisation", "Organisation (id)", "text"))
-            (checked(form, refused, "eshop", "E-shop (id)", "text"))
-            (checked(form, refused, "wms", "Wms (id)", "text"))
+            (suggested(form, refused, "organisation", "Organisation (name or id)", &organisations))
+            (suggested(form, refused, "eshop", "E-shop (name or id)", &eshops))
+            (suggested(form, refused, "wms", "Wms (name or id)", &wms))
         }
     };
     let content = html! {
@@ -139,12 +144,12 @@ pub(super) async fn new(visit: Asking) -> Response {
         h1 { "New access token" }
         (visit.form(&format!("{HERE}/new"), "Create", HERE, &fields))
     };
-    visit.page(None::<Section>, "New access token", &content)
+    Ok(visit.page(None::<Section>, "New access token", &content))
 }
 
 /// `POST /console/token/new`: the only page that shows the token.
 pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
-    let body = body(&act.form)?;
+    let body = body(&act.visit, &act.form).await?;
     let answer = secret::act_once(&act, &format!("{HERE}/new"), &body, async |context| {
         issue::issue(act.visit.services(), context, body.clone()).await
     })
@@ -172,11 +177,20 @@ fn repeated(visit: &Asking) -> Response {
     visit.page(None::<Section>, title, &content)
 }
 
-/// The body of the API that a form says.
-fn body(form: &Asked) -> Result<Value, Problem> {
+/// The body of the API that a form says. An e-shop and a wms are looked for in the organisation that it names.
+async fn body(visit: &Asking, form: &Asked) -> Result<Value, Problem> {
     let mut body = Map::new();
-    for name in ["name", "role", "organisation", "eshop", "wms"] {
+    for name in ["name", "role"] {
         body.extend(form.get(name).map(|text| (name.to_owned(), json!(text))));
+    }
+    let mut scope = visit.scope().clone();
+    for (name, kind) in [("organisation", Kind::Organisation), ("eshop", Kind::Eshop), ("wms", Kind::Wms)] {
+        let Some(text) = form.text(name)? else { continue };
+        let id = named::one(visit.db(), &scope, kind, name, &text).await?;
+        if kind == Kind::Organisation && scope.has_organisation(id.into()) {
+            scope = Scope::Organisations([id.into()].into());
+        }
+        body.insert(name.to_owned(), json!(id));
     }
     let ends = form.moment("expiresAt")?.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
     body.extend(ends.map(|at| ("expiresAt".to_owned(), json!(at))));

@@ -147,6 +147,26 @@ pub(crate) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str,
     }
 }
 
+/// A field for a name, with the names that it may be, among others.
+pub(crate) fn suggested(
+    asked: &Asked,
+    refused: &Refused,
+    name: &str,
+    label: &str,
+    names: &[String],
+) -> Markup {
+    let wrong = refused.message(name);
+    html! {
+        label { (label)
+            // without autocomplete="off", with which some browsers suggest nothing
+            input type="text" name=(name) value=[asked.get(name)] list={"names-" (name)} spellcheck="false"
+                aria-invalid=[wrong.map(|_| "true")] aria-describedby=[wrong.map(|_| format!("wrong-{name}"))];
+            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (sentence(wrong)) "." } }
+        }
+        datalist id={"names-" (name)} { @for name in names { option value=(name); } }
+    }
+}
+
 /// A field of a form for a few words, at most so many characters.
 pub(crate) fn worded(asked: &Asked, refused: &Refused, name: &str, label: &str, characters: usize) -> Markup {
     let wrong = refused.message(name);

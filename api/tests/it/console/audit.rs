@@ -2,6 +2,7 @@
 
 use longshore_domain::account::audit::search::PAGE;
 use longshore_kernel::access::Role;
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, job, world};
@@ -192,4 +193,35 @@ async fn what_one_account_or_token_did_is_found_by_its_id(_: PgPoolOptions, opti
         assert!(page.contains("No record matches."), "{page}");
     }
     browser.open("/console/audit?by=jana").await.expect(400);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_audit_is_filtered_by_names(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let mug = world.add("MUG", json!({"name": "Harbour mug"})).await;
+    world.add("MUG-2", json!({"name": "Harbour mug, large"})).await;
+    world.execute("UPDATE organisation SET name = 'Nordic Living'").await;
+    let browser = Browser::new(api, &api.superadmin);
+    let form = browser.open("/console/audit").await.expect(200).text;
+    for part in ["<option value=\"Nordic Living\">", "<option value=\"user of a test\">"] {
+        assert!(form.contains(part), "{part}: {form}");
+    }
+    let of = |query: &str| format!("/console/audit?{query}");
+    for query in ["entity=MUG", "entity=mug", "by=user+of+a", "organisation=nordic&whose=all"] {
+        let page = browser.open(&of(query)).await.expect(200).text;
+        assert!(page.contains("product.create"), "{query}: {page}");
+    }
+    let page = browser.open(&of("entity=MUG")).await.expect(200).text;
+    assert!(page.contains(&mug) && !page.contains("MUG-2"), "{page}");
+    for (query, said) in [
+        ("entity=harbour", "Names several: "),
+        ("entity=nothing-like-it", "Is the name of no record"),
+        ("by=of+a+test", "Names several: "),
+        ("by=jana", "Is the name of no account or token"),
+        ("organisation=southern", "Is the name of no organisation"),
+    ] {
+        let page = browser.open(&of(query)).await.expect(400).text;
+        assert!(page.contains(said), "{query}: {page}");
+    }
 }

@@ -391,3 +391,76 @@ async fn a_form_that_is_sent_again_makes_no_second_webhook_and_no_second_token(
     assert!(again.contains("created already") && !again.contains("lsh_"), "{again}");
     assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'label printer'").await, 1);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_is_created_by_the_names_of_its_organisation_eshop_and_wms(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let (other, _) = world.stranger().await;
+    for (table, id, name) in [
+        ("organisation", api.tenant.organisation.get(), "Nordic Living"),
+        ("organisation", other.organisation.get(), "Nordic Sports"),
+        ("eshop", api.tenant.eshop.get(), "Harbour shop"),
+        ("eshop", other.eshop.get(), "Harbour shop"),
+        ("wms", api.tenant.wms, "Annex & Sons"),
+    ] {
+        let named = format!("UPDATE {table} SET name = $2 WHERE id = $1");
+        sqlx::query(sqlx::AssertSqlSafe(named)).bind(id).bind(name).execute(&world.owner).await.unwrap();
+    }
+    let browser = Browser::new(api, &api.superadmin);
+    let new = "/console/token/new";
+    let form = browser.open(new).await.expect(200).text;
+    for part in [
+        "list=\"names-organisation\"",
+        "<datalist id=\"names-organisation\">",
+        "<option value=\"Nordic Living\">",
+        "<option value=\"Harbour shop\">",
+        "<option value=\"Annex &amp; Sons\">",
+    ] {
+        assert!(form.contains(part), "{part}: {form}");
+    }
+    // what may mean several is refused, with what it may mean, and nothing that was typed is lost
+    let fields =
+        [("name", "printer"), ("role", "connector"), ("organisation", "nordic"), ("eshop", "harbour")];
+    let refused = send(&browser, new, &fields).await.expect(400).text;
+    for part in [
+        "id=\"wrong-organisation\"",
+        "Names several: Nordic Living",
+        "Nordic Sports",
+        "value=\"nordic\"",
+        "value=\"harbour\"",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let fields =
+        [("name", "printer"), ("role", "connector"), ("organisation", "nordic liv"), ("eshop", "shed")];
+    let refused = send(&browser, new, &fields).await.expect(400).text;
+    assert!(refused.contains("Is the name of no e-shop."), "{refused}");
+    // of two e-shops with the name, the one of the organisation
+    let fields =
+        [("name", "printer"), ("role", "connector"), ("organisation", "nordic liv"), ("eshop", "harbour")];
+    send(&browser, new, &fields).await.expect(200);
+    let fields = [("name", "scanner"), ("role", "warehouse"), ("wms", "annex")];
+    send(&browser, new, &fields).await.expect(200);
+    let made: Vec<(String, Option<uuid::Uuid>, Option<uuid::Uuid>, Option<uuid::Uuid>)> = sqlx::query_as(
+        "SELECT name, organisation_id, eshop_id, wms_id FROM access_token WHERE name IN ('printer', 'scanner') ORDER BY name",
+    )
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    let organisation = Some(api.tenant.organisation.get());
+    assert_eq!(
+        made,
+        [
+            ("printer".to_owned(), organisation, Some(api.tenant.eshop.get()), None),
+            ("scanner".to_owned(), organisation, None, Some(api.tenant.wms)),
+        ]
+    );
+    // an admin is suggested nothing of others
+    let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let form = Browser::new(api, &admin).open(new).await.expect(200).text;
+    assert!(form.contains("Nordic Living") && !form.contains("Nordic Sports"), "{form}");
+}
