@@ -70,7 +70,7 @@ pub async fn one(db: &Database, scope: &Scope, kind: Kind, field: &str, text: &s
         return Ok(id);
     }
     let most = i64::try_from(LISTED + 1).map_err(Problem::internal)?;
-    only(matching(db, scope, kind, text, most).await?, field, kind.as_str())
+    only(&matching(db, scope, kind, text, most).await?, field, kind.as_str())
 }
 
 /// The record that a field names in any way in which the search finds things.
@@ -105,7 +105,7 @@ pub async fn thing(
         })
         .collect();
     found.sort_by_key(|named| !named.is_whole);
-    only(found, field, "record")
+    only(&found, field, "record")
 }
 
 /// The names of a kind, for the suggestions of a form.
@@ -217,8 +217,8 @@ pub async fn entities(db: &Database, scope: &Scope, field: &str, text: &str) -> 
 }
 
 /// The one that is meant, of those that were found: the ones whose name is all of the text come first.
-fn only(found: Vec<Named>, field: &str, what: &str) -> Result<Uuid, Problem> {
-    let message = match &found[..] {
+fn only(found: &[Named], field: &str, what: &str) -> Result<Uuid, Problem> {
+    let message = match found {
         [one] => return Ok(one.id),
         [one, other, ..] if one.is_whole && !other.is_whole => return Ok(one.id),
         [] => format!("is the name of no {what}"),
