@@ -55,7 +55,7 @@ def blocks(text):
 
 def of_a_login():
     """The environment of a shell that somebody has just opened."""
-    known = {"HOME": os.environ["HOME"], "TERM": "dumb"}
+    known = {"HOME": os.path.expanduser("~"), "TERM": "dumb"}
     login = subprocess.run(["bash", "-lc", 'echo "$PATH"'], env=known, capture_output=True, text=True, check=True)
     return {**known, "PATH": login.stdout.splitlines()[-1]}
 

@@ -74,7 +74,7 @@ impl With {
         environment.set("ADMIN_LOGIN", &login);
         environment.set("ADMIN_PASSWORD", &password);
         let mut command = Command::new(program);
-        command.args(arguments).envs(&environment);
+        command.args(arguments).envs(environment.pairs());
 
         let mut connection = PgConnection::connect(stack.database_url.as_str()).await?;
         connection.execute(LOGIN).await?;

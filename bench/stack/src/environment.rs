@@ -48,6 +48,11 @@ impl Environment {
         self.0.get(name).map(String::as_str)
     }
 
+    /// All names and their values.
+    pub fn pairs(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.0.iter()
+    }
+
     /// A value that must be there.
     ///
     /// # Errors
@@ -71,26 +76,17 @@ impl Environment {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let mut text = String::new();
+        let mut text = Vec::new();
         for (name, value) in &self.0 {
-            text += &format!("export {name}={}\n", quoted(value));
+            writeln!(text, "export {name}={}", quoted(value))?;
         }
         if self.0.contains_key(PROGRAMS) {
-            text += &format!("export {PATH}=\"${PROGRAMS}:${PATH}\"\n");
+            writeln!(text, "export {PATH}=\"${PROGRAMS}:${PATH}\"")?;
         }
         let new = path.with_extension("new");
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = file.and_then(|mut file| file.write_all(&text));
         written.and_then(|()| fs::rename(&new, path)).with_context(|| path.display().to_string())
-    }
-}
-
-impl<'e> IntoIterator for &'e Environment {
-    type Item = (&'e String, &'e String);
-    type IntoIter = std::collections::btree_map::Iter<'e, String, String>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
     }
 }
 

@@ -127,6 +127,8 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
         environment.set(name, value);
     }
     environment.set(OWNER_DATABASE_URL, &servers.database_as_owner);
+    // A build in a shell that sources the file reads `.sqlx`, not this database.
+    environment.set("SQLX_OFFLINE", &true);
     environment.set(PROGRAMS, &place.program(DEV, "").display());
     environment.write(&file)?;
     let mut seed = run::command(place.program(DEV, "longshore-demo"));
