@@ -12,8 +12,8 @@
 //! - The rule that reads a body gives its schema (`schema::body_of`).
 //! - A file for each module adds the purpose of each operation, descriptions, and an example.
 //!
-//! The document suits client generators: every object type has a name (`part`), and paths to related records
-//! are patterns (`path`) beside a schema that fits all of them, because generators do not support patterns.
+//! The document suits client generators, and is small: every object type has a name (`part`), what several operations answer is
+//! declared once (`part`, `shared`), and no schema has a default.
 //!
 //! # Guarantees
 //!
@@ -36,7 +36,6 @@ mod job;
 mod operation;
 mod part;
 mod partner;
-mod path;
 mod receipt;
 mod record;
 mod resources;
@@ -91,23 +90,33 @@ const SERVER: &str = "The service that serves this document. Set the base URL in
 /// The document as it is committed: indented, so that its changes can be reviewed.
 #[must_use]
 pub fn text() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", *document()));
+    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", *told()));
     &TEXT
 }
 
 /// The document as it is served.
 #[must_use]
 pub fn served() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
+    static TEXT: LazyLock<String> = LazyLock::new(|| told().to_string());
     &TEXT
 }
 
-/// The document. Its members are sorted, so the same code always produces the same text.
+/// The document for programs: the examples of answers, which `/docs` shows, are left out, and equal answers are declared once.
+fn told() -> &'static Value {
+    static TOLD: LazyLock<Value> = LazyLock::new(|| {
+        let mut told = document().clone();
+        part::gather_answers(&mut told);
+        told
+    });
+    &TOLD
+}
+
+/// The document with everything. Its members are sorted, so the same code always produces the same text.
 pub(crate) fn document() -> &'static Value {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
         let mut document = serde_json::to_value(described()).unwrap_or_default();
         part::gather(&mut document);
-        document.pointer_mut("/components/schemas").map(part::tell_defaults);
+        part::tell_defaults(&mut document["components"]["schemas"]);
         document
     });
     &DOCUMENT

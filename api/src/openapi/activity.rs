@@ -68,7 +68,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// An operation about a span.
 fn of_span(operation: Operation) -> Operation {
-    operation.parameter("span", one_of(&Span::WORDS)).refuses(&[404])
+    operation.parameter("span", one_of(&Span::WORDS))
 }
 
 pub(super) fn counted() -> Shape {

@@ -46,7 +46,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation
             .schema("Silence", silence())
             .answers(200, "The acknowledgement or the mute.", named("Silence"), Some(said.clone()))
-            .refuses(&[400, 404, 409])
+            .refuses(&[409])
     };
     let lasts = format!(
         "The line stays in the list with its `silence`. It counts as new again when its `cause` moves on, and after {ACKNOWLEDGED_DAYS} days. Replaces an acknowledgement or a mute of the line."
@@ -90,8 +90,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ),
         operation(handlers::end_silence, "Ends an acknowledgement or a mute")
             .says("The line does not have to be there.")
-            .done()
-            .refuses(&[404]),
+            .done(),
     ]
 }
 

@@ -144,9 +144,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation(invoices::get_expedition_invoice, "Reads the invoice of an order")
             .says("Returns the file as it was uploaded.")
             .answers_as(200, "The content of the invoice.", MEDIA_TYPE, bytes(), None)
-            .known()
-            // files are served regardless of Accept
-            .never(&[406]),
+            .known(),
         operation(invoices::delete_expedition_invoice, "Deletes the invoice of an order")
             .says(wrong)
             .done()

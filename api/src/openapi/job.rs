@@ -123,15 +123,12 @@ fn queues() -> [Operation; 4] {
         "recorded": {"open": 12, "running": 4, "due": 8, "oldestDueSeconds": 1.6}, "pause": null,
     });
     let wishes = |operation: Operation| {
-        operation
-            .schema("QueueWish", wish())
-            .answers(
-                200,
-                "The settings of the queue. Workers apply them within seconds.",
-                named("QueueWish"),
-                Some(json!({"name": "lane", "paused": false, "resumesAt": null, "concurrency": 16})),
-            )
-            .refuses(&[404])
+        operation.schema("QueueWish", wish()).answers(
+            200,
+            "The settings of the queue. Workers apply them within seconds.",
+            named("QueueWish"),
+            Some(json!({"name": "lane", "paused": false, "resumesAt": null, "concurrency": 16})),
+        )
     };
     let to_update =
         body_of(&operated::body_to_update()).about("The settings of a queue.").explain(&[CONCURRENCY]);
@@ -156,11 +153,9 @@ fn queues() -> [Operation; 4] {
                 })),
             ),
         wishes(operation(queue::update_queue, "Changes the concurrency of a queue"))
-            .body("QueueToUpdate", to_update, json!({"concurrency": 16}))
-            .refuses(&[400]),
+            .body("QueueToUpdate", to_update, json!({"concurrency": 16})),
         wishes(operation(queue::pause_queue, "Pauses a queue"))
             .body("QueueToPause", to_pause, json!({"reason": "the destination is being moved"}))
-            .refuses(&[400])
             .says(
                 "Workers start no more work of the queue; running work continues. A pause of `upkeep` also stops retention, scheduled syncs and charts. It ends automatically after one hour.",
             ),

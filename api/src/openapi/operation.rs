@@ -104,7 +104,7 @@ pub(super) fn list<I, H: Handler<I>>(
         named(format!("{name}Query")),
         record::query_example(described.resource),
     );
-    operation.says("Send a `limit`: without one, all matching records are returned.").answers(
+    operation.answers(
         200,
         "The matching records.",
         named(format!("{name}Page")),
@@ -284,32 +284,17 @@ impl Operation {
     fn errors(&self) -> BTreeSet<u16> {
         let mut errors = self.errors.clone();
         if self.is_api() {
-            errors.extend([406, 500, 503]);
-        }
-        if self.inputs.permission.is_some() {
-            errors.extend([401, 429]);
-        }
-        if self.inputs.permission.is_some_and(|p| p.roles().len() < shared::ROLES) {
-            errors.insert(403);
-        }
-        if self.inputs.identifier {
-            errors.extend([400, 404]);
+            // as any operation
+            errors.insert(500);
         }
         if self.may_be_gone() {
             errors.insert(410);
         }
-        if self.inputs.body.is_some() {
-            errors.extend([400, 413, 415]);
-        }
         if self.inputs.once {
-            errors.extend([400, 409, 422]);
+            errors.extend([409, 422]);
         }
         if self.inputs.if_match {
             errors.insert(412);
-        }
-        // `If-Match` that cannot be read, or that it does not support
-        if self.route.method != Method::GET {
-            errors.insert(400);
         }
         errors.retain(|status| !self.never.contains(status));
         errors
@@ -328,10 +313,6 @@ impl Operation {
 
     fn text(&self) -> String {
         let mut text = self.description.clone();
-        if let Some(permission) = self.inputs.permission {
-            let roles: Vec<_> = permission.roles().iter().map(|r| r.as_str()).collect();
-            text.push(format!("Roles: {}.", roles.join(", ")));
-        }
         if let Some(limit) =
             self.inputs.body.and_then(|body| body.limit).filter(|limit| *limit != DEFAULT_LIMIT)
         {
@@ -361,7 +342,7 @@ impl Operation {
             .operation_id(Some(operation_id))
             .tag(room)
             .summary(Some(self.summary))
-            .description(Some(self.text()));
+            .description(Some(self.text()).filter(|text| !text.is_empty()));
         for parameter in self.route.path.split('/').filter_map(|p| p.strip_prefix('{')) {
             let name = parameter.trim_end_matches('}');
             if name == "id" && !self.parameters.contains_key(name) {
@@ -408,16 +389,14 @@ impl Operation {
             built = built.request_body(Some(request.build()));
         }
         let mut common = self.headers.clone();
-        common.extend(self.inputs.once.then_some("Idempotent-Replayed"));
         common.extend(self.inputs.prefer.then_some("Preference-Applied"));
         for (status, answer) in &self.answers {
             built = built.response(status.to_string(), answer.build(&common));
         }
-        for status in self.errors() {
-            // its own answers take precedence
-            if !self.answers.contains_key(&status) {
-                built = built.response(status.to_string(), Ref::from_response_name(shared::name(status)));
-            }
+        // its own answers take precedence
+        let errors = self.errors().into_iter().filter(|status| !self.answers.contains_key(status));
+        for name in errors.map(shared::name).collect::<BTreeSet<_>>() {
+            built = built.response(name.as_str(), Ref::from_response_name(&name));
         }
         built.build()
     }

@@ -1,5 +1,8 @@
-//! Names of nested objects. Generators invent names for unnamed objects, sometimes the same for two, so each
-//! gets a name, and is moved to the schemas of the document when the document is written.
+//! What is done to the document when it is written. Nested objects have names, because generators invent names for unnamed ones,
+//! sometimes the same for two; they are moved to the schemas of the document. What several operations answer is declared once. The
+//! defaults of members are told in their descriptions.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::Object;
@@ -58,6 +61,58 @@ pub(super) fn tell_defaults(value: &mut Value) {
         Value::Array(elements) => elements.iter_mut().for_each(tell_defaults),
         _ => {}
     }
+}
+
+/// Leaves out the examples of answers, moves every answer that several operations have to the responses of the document, and leaves
+/// references. Its name is made of its content and its status, as `Job202`.
+pub(super) fn gather_answers(document: &mut Value) {
+    if let Some(components) = document["components"].as_object_mut() {
+        components.remove("examples");
+        components.get_mut("responses").into_iter().for_each(forget_examples);
+    }
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    each_answer(document, &mut |name, answer| {
+        forget_examples(answer);
+        *times.entry(format!("{name} {answer}")).or_default() += 1;
+    });
+    let mut found = Map::new();
+    each_answer(document, &mut |name, answer| {
+        let is_repeated = times.get(&format!("{name} {answer}")).is_some_and(|times| *times > 1);
+        if is_repeated && found.entry(&name).or_insert_with(|| answer.clone()) == answer {
+            *answer = json!({"$ref": format!("#/components/responses/{name}")});
+        }
+    });
+    if let Some(Value::Object(all)) = document.pointer_mut("/components/responses") {
+        all.extend(found);
+    }
+}
+
+fn forget_examples(value: &mut Value) {
+    if let Value::Object(members) = value {
+        members.retain(|name, _| name != "example" && name != "examples");
+        members.values_mut().for_each(forget_examples);
+    }
+}
+
+fn each_answer(document: &mut Value, look: &mut dyn FnMut(String, &mut Value)) {
+    let operations = members(&mut document["paths"]).flat_map(members);
+    for answers in operations.filter_map(|operation| operation["responses"].as_object_mut()) {
+        for (status, answer) in answers {
+            if let Some(name) = content_of(answer).map(|content| format!("{content}{status}")) {
+                look(name, answer);
+            }
+        }
+    }
+}
+
+fn members(value: &mut Value) -> impl Iterator<Item = &mut Value> {
+    value.as_object_mut().into_iter().flat_map(Map::values_mut)
+}
+
+/// The name of what an answer contains. What has none gets one from generators, which is that of the operation.
+fn content_of(answer: &Value) -> Option<&str> {
+    let (_, content) = answer["content"].as_object()?.iter().next()?;
+    content["schema"]["$ref"].as_str()?.rsplit('/').next()
 }
 
 fn take(value: &mut Value, found: &mut Map<String, Value>) {

@@ -3,15 +3,14 @@
 //! of JSON values, an example.
 
 use longshore_domain::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
-use longshore_domain::list::path::RELATIONS;
 use longshore_domain::list::resource::{Field, Kind, Resource, Shown};
 use longshore_domain::list::{LIMIT, OFFSET, sort};
 use serde_json::{Map, Value, json};
 
-use super::path;
 use super::schema::{
     Said, Says, Shape, VERSION, about, any_integer, any_number, any_text, anything, array, array_of, boolean,
-    date, default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
+    date, default, either, id, integer, named, object, one_of, or_null, pattern, schema_called, text,
+    timestamp,
 };
 
 /// The description of a resource beyond its table of fields.
@@ -89,8 +88,7 @@ pub(super) fn record(described: &Described) -> Shape {
 /// record has its id only.
 fn listed(described: &Described) -> Shape {
     let resource = described.resource;
-    let shape = object().about("The selected fields of a record.");
-    resource.listed().fold(shape, |shape, field| {
+    resource.listed().fold(object(), |shape, field| {
         let schema = match field.kind {
             Kind::One(related) => {
                 let either = either([id(), named(format!("{}Listed", name(related)))]);
@@ -118,11 +116,19 @@ fn shown(described: &Described, field: &Field) -> Said {
     if field.nullable { or_null(schema) } else { schema }
 }
 
+/// How many words a closed list has that gets a name.
+const MANY: usize = 5;
+
 /// The value of a field. An object is named after its owner and field, such as `JobProgress`; an element of
-/// an array in the singular: `StockAdviceItem`.
+/// an array in the singular: `StockAdviceItem`. So is a long list of words: `JobKind`.
 fn value(owner: &str, field: &Field) -> Said {
+    let called = |name: &str| format!("{owner}{}{}", name[..1].to_uppercase(), &name[1..]);
+    let words = |words: &[&str]| {
+        let schema = one_of(words);
+        if words.len() < MANY { schema } else { schema_called(schema, &called(field.name)) }
+    };
     let members = |fields: &[Field], name: &str| {
-        let name = format!("{owner}{}{}", name[..1].to_uppercase(), &name[1..]);
+        let name = called(name);
         let shape = fields.iter().fold(object(), |shape, field| {
             let schema = value(&name, field);
             shape.required(field.name, if field.nullable { or_null(schema) } else { schema })
@@ -131,7 +137,7 @@ fn value(owner: &str, field: &Field) -> Said {
     };
     match field.kind {
         Kind::Id | Kind::One(_) => id(),
-        Kind::Text => field.among.map_or_else(any_text, one_of),
+        Kind::Text => field.among.map_or_else(any_text, words),
         Kind::Integer if field.name == "version" => named(VERSION),
         Kind::Integer => any_integer(),
         Kind::Number => any_number(),
@@ -147,19 +153,22 @@ fn value(owner: &str, field: &Field) -> Said {
 }
 
 fn page(name: &str) -> Shape {
-    object()
-        .about("A page of a list.")
-        .required("results", array_of(named(format!("{name}Listed"))))
-        .required("paging", named("Paging"))
+    object().required("results", array_of(named(format!("{name}Listed")))).required("paging", named("Paging"))
 }
 
 const LIMIT_NAME: &str = "ListLimit";
 const OFFSET_NAME: &str = "ListOffset";
 const NESTED_NAME: &str = "ListNested";
+const FIELD_NAME: &str = "SortField";
+const ORDER_NAME: &str = "SortOrder";
 
 /// The parameters of every list.
-pub(super) fn list_schemas() -> [(&'static str, Said); 3] {
+pub(super) fn list_schemas() -> [(&'static str, Said); 5] {
+    let field = pattern(1..=255, r"^\w+(\.\w+)*$");
+    let order = default(one_of(&["ASC", "DESC"]), "ASC");
     [
+        (FIELD_NAME, about(field, "A field, or a path to a field through single related records.")),
+        (ORDER_NAME, about(order, "Null comes last in both. The last key of each list is `id`.")),
         (
             LIMIT_NAME,
             about(integer(0..=LIMIT), "The page size. Without it, all matching records are returned."),
@@ -178,30 +187,18 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 3] {
 /// The body of a list operation.
 fn query(resource: &'static Resource, name: &str) -> Shape {
     let selectable: Vec<_> = resource.listed().map(|field| field.name).collect();
-    let paths = paths(resource);
-    let sortable = paths.iter().filter(|path| path.to_one && sort::is_sortable(&path.kind));
-    let (own, related): (Vec<_>, Vec<_>) = sortable.partition(|path| path.is_own);
-    let names = |paths: &[&Path]| paths.iter().map(|path| ((), path.name.clone())).collect::<Vec<_>>();
     let key = object()
-        .about("A sort key.")
-        .required(
-            "field",
-            about(pattern(1..=255, &path::along(&names(&own), &names(&related))), "A field or a path."),
-        )
-        .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"))
+        .required("field", named(FIELD_NAME))
+        .optional("order", named(ORDER_NAME))
         .called(&format!("{name}SortKey"));
-    let order = format!(
-        "Sort keys. Null comes last, and `id` is always the last key. Default: `{}`.",
-        resource.order
-    );
+    let order = format!("Default: `{}`.", resource.order);
     let extra = resource.extras().fold(object().about("Conditions that are no fields."), |shape, field| {
         shape.optional(field.name, default(boolean(), false))
     });
-    let shape = object().about("A request for a list.");
     let shape = if resource.extras().next().is_some() {
-        shape.optional("extra", extra.called(&format!("{name}Extra")))
+        object().optional("extra", extra.called(&format!("{name}Extra")))
     } else {
-        shape
+        object()
     };
     shape
         .optional("criteria", named(format!("{name}Criteria")))
@@ -209,79 +206,43 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         .optional("limit", named(LIMIT_NAME))
         .optional("offset", named(OFFSET_NAME))
         .optional("nested", named(NESTED_NAME))
-        .optional(
-            "select",
-            about(
-                array(0..=2 * resource.fields.len(), one_of(&selectable)),
-                "The fields to return. Default: all.",
-            ),
-        )
+        .optional("select", about(array(0..=2 * resource.fields.len(), one_of(&selectable)), "Default: all."))
 }
 
-/// The criteria: each path with its condition. Fields of the resource are members; the many paths to related
-/// records are patterns.
+/// The criteria: fields with their conditions. The paths to fields of related records are many, and not named.
 fn criteria(resource: &'static Resource) -> Shape {
-    let paths = paths(resource);
-    let asked = paths.iter().filter_map(|path| Some((criterion(&path.kind)?, path)));
-    let (own, related): (Vec<_>, Vec<_>) = asked.partition(|(_, path)| path.is_own);
-    let relations =
-        resource.fields.iter().filter(|field| field.is_asked()).filter_map(|field| match field.kind {
+    let conditions = conditions(resource.fields, "");
+    let shape = object().members(criteria::PATHS);
+    let shape = conditions.iter().fold(shape, |shape, (path, kind)| shape.optional(path, named(*kind)));
+    let asked = resource.fields.iter().filter(|field| field.is_asked());
+    let relations: Vec<_> = asked
+        .filter_map(|field| match field.kind {
             Kind::One(related) | Kind::Many(_, related) => {
                 Some(format!("`{}` ({})", field.name, name(related)))
             }
             _ => None,
-        });
-    let mut text = "Records must satisfy all conditions.".to_owned();
-    if !related.is_empty() {
-        let relations: Vec<_> = relations.collect();
-        text.extend([" Dotted paths reach the fields of ", &relations.join(", "), "."]);
-    }
-    let shape = object().about(&text).members(criteria::PATHS);
-    let shape = own.iter().fold(shape, |shape, (kind, path)| shape.optional(&path.name, named(*kind)));
-    if related.is_empty() {
+        })
+        .collect();
+    if relations.is_empty() {
         return shape;
     }
-    let named_by = |paths: &[(&'static str, &Path)]| -> Vec<_> {
-        paths.iter().map(|(kind, path)| (*kind, path.name.clone())).collect()
+    let text = format!("Dotted paths reach the fields of {}.", relations.join(", "));
+    shape.about(&text).further(named(ANY_CRITERION))
+}
+
+/// The paths of fields, and of those of their objects, with the schemas of their conditions.
+fn conditions(fields: &'static [Field], prefix: &str) -> Vec<(String, &'static str)> {
+    let asked = fields.iter().filter(|field| field.is_asked());
+    let of = |field: &Field| {
+        let path = format!("{prefix}{}", field.name);
+        let mut found = match field.kind {
+            Kind::Object(fields) | Kind::Rows(_, fields) => conditions(fields, &format!("{path}.")),
+            _ => Vec::new(),
+        };
+        found.extend(criterion(&field.kind).map(|kind| (path, kind)));
+        found
     };
-    let (own, related) = (named_by(&own), named_by(&related));
-    let names = path::along(&own, &related);
-    let patterns = path::ends(&related, &own).into_iter().map(|(ends, kind)| (ends, named(kind)));
-    shape.further(patterns.collect(), &names, named(ANY_CRITERION))
-}
-
-/// A path for criteria and sorting.
-struct Path {
-    name: String,
-    kind: Kind,
-    /// Whether it only goes through single records.
-    to_one: bool,
-    /// Whether it leads to no related record.
-    is_own: bool,
-}
-
-fn paths(resource: &'static Resource) -> Vec<Path> {
-    fn follow(fields: &'static [Field], prefix: &str, relations: usize, to_one: bool, found: &mut Vec<Path>) {
-        for field in fields.iter().filter(|field| field.is_asked()) {
-            let name = format!("{prefix}{}", field.name);
-            let inner = format!("{name}.");
-            match field.kind {
-                Kind::Object(fields) => follow(fields, &inner, relations, to_one, found),
-                Kind::Rows(_, fields) => follow(fields, &inner, relations, false, found),
-                Kind::One(related) if relations < RELATIONS => {
-                    follow(related.fields, &inner, relations + 1, to_one, found);
-                }
-                Kind::Many(_, related) if relations < RELATIONS => {
-                    follow(related.fields, &inner, relations + 1, false, found);
-                }
-                _ => {}
-            }
-            found.push(Path { name, kind: field.kind, to_one, is_own: relations == 0 });
-        }
-    }
-    let mut found = Vec::new();
-    follow(resource.fields, "", 0, true, &mut found);
-    found
+    asked.flat_map(of).collect()
 }
 
 /// The schema of the conditions for a kind.

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 
 use longshore_domain::record::{self, Editable};
 use longshore_http::extract::form::ANY;
+use longshore_kernel::amount::amount;
 use longshore_kernel::input::{Rule, Schema as Input};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, AnyOfBuilder, ArrayBuilder, ArrayItems, KnownFormat, Object, ObjectBuilder,
     OneOf, OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
@@ -23,9 +24,6 @@ pub(super) type Says = fn() -> Said;
 
 /// An identifier: 8-4-4-4-12 hexadecimal digits.
 const ID_PATTERN: &str = "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$";
-
-/// Excludes U+0000 from text, in a form that every dialect of regular expressions accepts.
-const TEXT_PATTERN: &str = r"^[^\x00]*$";
 
 /// The values that a rule accepts.
 pub(super) fn accepted(input: &Input) -> Said {
@@ -49,6 +47,7 @@ pub(super) fn accepted(input: &Input) -> Said {
         Input::Timestamp => timestamp(),
         Input::Date => date(),
         Input::Number(bounds) => number(bounds.clone()),
+        Input::Either(_) if *input == amount().schema() => named(AMOUNT),
         Input::Either(several) => either(several.iter().map(accepted)),
         Input::OneOf(allowed) => one_of(allowed),
         Input::Array(count, element) => array(count.clone(), accepted(element)),
@@ -97,13 +96,12 @@ pub(super) fn named(name: impl Into<String>) -> Said {
     RefOr::Ref(Ref::from_schema_name(name))
 }
 
-/// A string with a length in this range.
+/// A string with a length in this range. That no text has U+0000, the introduction says once.
 pub(super) fn text(length: RangeInclusive<usize>) -> Said {
     said(
         of_type(Type::String)
             .min_length(Some(*length.start()).filter(|least| *least > 0))
-            .max_length(Some(*length.end()))
-            .pattern(Some(TEXT_PATTERN)),
+            .max_length(Some(*length.end())),
     )
 }
 
@@ -161,6 +159,18 @@ pub(super) const ID: &str = "Id";
 /// The schema of the versions of records.
 pub(super) const VERSION: &str = "Version";
 
+/// The schema of amounts of money in bodies.
+pub(super) const AMOUNT: &str = "Amount";
+
+/// The declaration of the schema of amounts.
+pub(super) fn amount_schema() -> Said {
+    let Input::Either(forms) = amount().schema() else { return any_number() };
+    about(
+        either(forms.iter().map(accepted)),
+        "An amount of money with at most 4 decimals. As a string it is exact.",
+    )
+}
+
 /// An identifier.
 pub(super) fn id() -> Said {
     named(ID)
@@ -185,6 +195,14 @@ pub(super) fn date() -> Said {
 /// One of the allowed strings.
 pub(super) fn one_of(allowed: &[&str]) -> Said {
     said(of_type(Type::String).enum_values(Some(allowed.iter().copied())))
+}
+
+/// The schema with a name, which makes it a schema of the document.
+pub(super) fn schema_called(schema: Said, name: &str) -> Said {
+    match schema {
+        RefOr::T(Schema::Object(object)) => Shape(object).called(name),
+        other => other,
+    }
 }
 
 /// An array with a length in this range.
@@ -378,16 +396,9 @@ impl Shape {
         self
     }
 
-    /// Allows further members whose names match a pattern; their values have the schema of the pattern that
-    /// the name matches. `any` is a schema for all these values, because generators do not support patterns.
-    pub(super) fn further(mut self, patterns: Vec<(String, Said)>, names: &str, any: Said) -> Self {
-        let patterns: Map<_, _> = patterns.into_iter().map(|(name, schema)| (name, json!(schema))).collect();
-        // utoipa has no method for it
-        self.0.extensions = Some([("patternProperties", Value::Object(patterns))].into_iter().collect());
-        self.0.property_names = Some(Box::new(Schema::Object(
-            ObjectBuilder::new().schema_type(SchemaType::AnyValue).pattern(Some(names)).build(),
-        )));
-        self.0.additional_properties = Some(Box::new(AdditionalProperties::RefOr(any)));
+    /// Allows further members, with values of this schema.
+    pub(super) fn further(mut self, value: Said) -> Self {
+        self.0.additional_properties = Some(Box::new(AdditionalProperties::RefOr(value)));
         self
     }
 

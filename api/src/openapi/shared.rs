@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use longshore_domain::job::acceptance;
 use longshore_http::extract::arriving::CODINGS;
-use longshore_kernel::access::Role;
 use longshore_kernel::input::Rule as _;
 use longshore_kernel::problem::{self, Kind};
 use serde_json::{Value, json};
@@ -17,19 +16,20 @@ use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Respo
 use super::example::PRODUCT;
 use super::record;
 use super::schema::{
-    ID, Said, Says, VERSION, about, accepted, any_integer, any_text, array_of, exactly, id, identifier,
-    named, object, one_of, pattern, text,
+    AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
+    exactly, id, identifier, named, object, one_of, pattern, text,
 };
 
 /// Name of the one security scheme.
 pub(super) const SCHEME: &str = "accessToken";
 
-/// The number of roles: a permission that all of them have refuses no caller, so its operations have no 403.
-pub(super) const ROLES: usize = Role::ALL.len();
+/// The statuses that depend on the state of a record. Any operation may refuse a request with the others: they are the `default` of
+/// each.
+const OF_RECORDS: [u16; 5] = [304, 409, 410, 412, 422];
 
-/// The name of the response with a status; short, because every operation refers to many of them.
+/// The name of the response with a status: that of its member of an operation's responses, and that of the shared response.
 pub(super) fn name(status: u16) -> String {
-    status.to_string()
+    if OF_RECORDS.contains(&status) { status.to_string() } else { "default".to_owned() }
 }
 
 /// Declares all shared parts.
@@ -52,6 +52,7 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
             VERSION,
             about(any_integer(), "Increases with each visible change of the record. It is also the `ETag`."),
         )
+        .schema(AMOUNT, amount_schema())
         .schema("Problem", problem_schema())
         .schema("Violation", violation_schema())
         .schema("Paging", paging());
@@ -93,18 +94,18 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
                 .build(),
         ),
     );
-    let mut by_status: BTreeMap<u16, Vec<&Kind>> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, Vec<&Kind>> = BTreeMap::new();
     for kind in problem::ALL {
-        by_status.entry(kind.status).or_default().push(kind);
+        by_name.entry(name(kind.status)).or_default().push(kind);
     }
-    for (status, kinds) in by_status {
-        components = components.response(name(status), refusal(status, &kinds));
+    for (name, kinds) in by_name {
+        components = components.response(name, refusal(&kinds));
     }
     components.response(name(304), unchanged())
 }
 
 /// Headers of an answer with a version.
-pub(super) const OF_A_VERSION: &[&str] = &["ETag", "Cache-Control"];
+pub(super) const OF_A_VERSION: &[&str] = &["ETag"];
 
 /// The answer to a caller that already has the version.
 fn unchanged() -> Response {
@@ -120,15 +121,9 @@ const HEADERS: &[(&str, Says, &str)] = &[
         || pattern(3..=66, "^\"[0-9a-f]+\"$"),
         "The version of the response, for `If-Match` and `If-None-Match`. For a record it is its `version` in quotes.",
     ),
-    ("Cache-Control", any_text, "Who may cache the response, and for how long."),
     ("X-Request-Id", request_id, "The id of the request in the service's log."),
     ("Retry-After", any_integer, "Seconds to wait before the next attempt."),
     ("Preference-Applied", any_text, "The preference in `Prefer` that was applied."),
-    (
-        "Idempotent-Replayed",
-        || exactly("true"),
-        "The response is the stored one of an earlier request with the same key.",
-    ),
     ("WWW-Authenticate", || exactly("Bearer"), "How to authenticate."),
     ("Accept-Encoding", || exactly(CODINGS), "The supported codings, if the coding of the body was refused."),
 ];
@@ -139,7 +134,7 @@ const PARAMETERS: &[(&str, &str, Says, &str)] = &[
         "IdempotencyKey",
         "Idempotency-Key",
         || pattern(1..=255, "^[!#-~]+$"),
-        "Makes it safe to repeat the request: for 24 hours, the same key returns the first response.",
+        "Makes it safe to repeat the request: for 24 hours, the same key returns the first response, then with `Idempotent-Replayed: true`.",
     ),
     (
         "Prefer",
@@ -232,28 +227,25 @@ fn problem_schema() -> Said {
         .into()
 }
 
-/// All refusals with a status.
-fn refusal(status: u16, kinds: &[&Kind]) -> Response {
-    let lines: Vec<_> = kinds.iter().map(|kind| format!("`{}`: {}", kind.code, kind.explanation)).collect();
-    let examples = kinds.iter().map(|kind| {
-        let example = ExampleBuilder::new().summary(kind.title).value(Some(example(kind))).build();
+/// The headers of refusals with a status.
+const OF_REFUSALS: [(u16, &str); 4] =
+    [(401, "WWW-Authenticate"), (415, "Accept-Encoding"), (429, "Retry-After"), (503, "Retry-After")];
+
+/// These refusals, with an example for each status.
+fn refusal(kinds: &[&Kind]) -> Response {
+    let lines = kinds.iter().map(|kind| format!("{} `{}`: {}", kind.status, kind.code, kind.explanation));
+    let by_status: BTreeMap<u16, &Kind> = kinds.iter().rev().map(|kind| (kind.status, *kind)).collect();
+    let examples = by_status.values().map(|kind| {
+        let example = ExampleBuilder::new().value(Some(example(kind))).build();
         (kind.code, RefOr::T(example))
     });
     let content = ContentBuilder::new().schema(Some(named("Problem"))).examples_from_iter(examples).build();
-    let mut response = ResponseBuilder::new()
-        .description(lines.join("\n\n"))
+    let response = ResponseBuilder::new()
+        .description(lines.collect::<Vec<_>>().join("\n\n"))
         .content("application/problem+json", content)
         .header_ref("X-Request-Id", header("X-Request-Id"));
-    if matches!(status, 429 | 503) {
-        response = response.header_ref("Retry-After", header("Retry-After"));
-    }
-    if status == 401 {
-        response = response.header_ref("WWW-Authenticate", header("WWW-Authenticate"));
-    }
-    if status == 415 {
-        response = response.header_ref("Accept-Encoding", header("Accept-Encoding"));
-    }
-    response.build()
+    let headers = OF_REFUSALS.iter().filter(|(status, _)| by_status.contains_key(status));
+    headers.fold(response, |response, (_, name)| response.header_ref(*name, header(name))).build()
 }
 
 fn header(name: &str) -> Ref {

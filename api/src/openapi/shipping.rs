@@ -42,8 +42,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says(SEEN)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
             .record(200, "The record.", &CARRIER)
-            .with(&["ETag"])
-            .refuses(&[400, 404]),
+            .with(&["ETag"]),
         operation(carrier::update_carrier, "Changes a carrier")
             .says("Changes the given fields.")
             .body("CarrierToUpdate", carrier_body(false), json!({"name": "Bay Post Express"}))

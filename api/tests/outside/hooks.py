@@ -1,4 +1,4 @@
-"""What schemathesis does not know by itself: NDJSON is text."""
+"""What schemathesis does not know by itself: NDJSON is text, and `default` does not stand for every status."""
 
 import schemathesis
 
@@ -6,3 +6,12 @@ import schemathesis
 @schemathesis.serializer("application/x-ndjson")
 def ndjson(_, value):
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+@schemathesis.check
+def refusals_are_described(_, response, case):
+    """`default` stands for what any operation may be refused with: each line of its description begins with a status."""
+    described = case.operation.definition.raw["responses"]
+    refusals = case.operation.schema.raw_schema["components"]["responses"]["default"]["description"]
+    known = {*described, *(line[:3] for line in refusals.split("\n\n") if "default" in described)}
+    assert str(response.status_code) in known, f"{response.status_code} is not described"

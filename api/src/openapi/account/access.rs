@@ -34,7 +34,6 @@ pub(super) fn operations() -> Vec<Operation> {
                 "A wrong login is refused with the same 401 whether or not the account exists. After several failures, further attempts for the account or from the address are refused with 429 and `Retry-After`.",
             )
             .body("Credentials", credentials(), example)
-            .refuses(&[401, 429])
     };
     let mut operations = own();
     operations.extend([
@@ -52,12 +51,10 @@ pub(super) fn operations() -> Vec<Operation> {
                     .about("The token, if it is not sent in the `Authorization` header.")
                     .explain(&[("refresh_token", "The token to replace.")]),
                 json!({}),
-            )
-            .refuses(&[403]),
+            ),
         operation(login::logout, "Logs out")
             .says("Ends the session of the token. Tokens that were not issued by a login get 403.")
-            .done()
-            .refuses(&[403]),
+            .done(),
         list(session::list_sessions, &SESSION, "Lists sessions")
             .says("Returns the caller's active sessions. A superadmin sees the sessions of all accounts."),
         operation(session::end_session, "Ends a session")
@@ -107,8 +104,7 @@ fn own() -> Vec<Operation> {
                     .explain(&[("newPassword", "The new password. Very common passwords are refused.")]),
                 json!({"password": "correct horse", "newPassword": "correct horse battery"}),
             )
-            .done()
-            .refuses(&[403]),
+            .done(),
         of_login(operation(account::set_up_totp, "Sets up a second factor for the caller"))
             .says("The second factor is active after `PUT` has confirmed it with a code. 409 if the account already has one.")
             .says(&format!(
@@ -139,7 +135,7 @@ fn own() -> Vec<Operation> {
                     "uri": "otpauth://totp/Longshore:jana%40harbour.example?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=Longshore",
                 })),
             )
-            .refuses(&[403, 409]),
+            .refuses(&[409]),
         of_login(operation(account::switch_on_totp, "Activates the caller's second factor"))
             .says("From now on, a login needs a `code` in addition to the password. A wrong code is refused with 400 `wrong_code`.")
             .body("SecondFactorCode", code_body(), code())
@@ -155,11 +151,10 @@ fn own() -> Vec<Operation> {
                 named("RecoveryCodeList"),
                 Some(json!({"recoveryCodes": vec!["0f3a9-61c02-b7d54-8e91a"; RECOVERY_CODES]})),
             )
-            .refuses(&[403, 409]),
+            .refuses(&[409]),
         of_login(operation(account::remove_totp, "Removes the caller's second factor"))
             .form(JSON, named("SecondFactorCode"), Some(code()))
-            .done()
-            .refuses(&[403, 404]),
+            .done(),
     ]
 }
 

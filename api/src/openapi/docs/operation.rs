@@ -41,6 +41,8 @@ impl Entry {
             h1 { (self.summary) }
             p.call { span.method { (self.method) } " " code { (self.path) } }
             (markdown::render(text(&operation["description"])))
+            @let roles: Vec<_> = elements(&operation["security"][0]["accessToken"]).map(text).collect();
+            @if !roles.is_empty() { p { "Roles: " (roles.join(", ")) "." } }
             @if !self.is_told {
                 h2 { "Call" }
                 pre { code { (self.command()) } }
@@ -84,7 +86,7 @@ impl Entry {
     fn answers(&self, site: &Site) -> Markup {
         let (errors, answers): (Vec<_>, Vec<_>) = members(&self.operation["responses"])
             .map(|(status, answer)| (status, site.follow(answer)))
-            .partition(|(status, answer)| status.starts_with(['4', '5']) && is_problem(answer));
+            .partition(|(status, answer)| !status.starts_with(['2', '3']) && is_problem(answer));
         html! {
             @for (status, answer) in answers {
                 h3 { (status) }
@@ -97,7 +99,7 @@ impl Entry {
                 p { "Each is a " a href="/docs/Problem" { "Problem" } "; " a href="/docs/errors" { "Errors" } " says more." }
                 dl {
                     @for (status, answer) in errors {
-                        dt { (status) }
+                        dt { @if status == "default" { "Others" } @else { (status) } }
                         dd { (markdown::render(text(&answer["description"]))) }
                     }
                 }

@@ -229,7 +229,7 @@ fn alter(
                 case(json!("2096-01-31T12:00:00.5-05:00"), true);
             } else {
                 // characters, not bytes; the rest of a pattern is not tested here
-                let letter = if schema["pattern"] == r"^[^\x00]*$" { "ü" } else { "A" };
+                let letter = if schema["pattern"].is_null() { "ü" } else { "A" };
                 let is_free = letter == "ü" && schema["format"] != "uri";
                 let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap());
                 if least > 0 {
@@ -262,7 +262,7 @@ fn alter(
             if !path.is_empty() {
                 case(json!("x"), false);
             }
-            if schema["additionalProperties"] != false && schema["propertyNames"].is_null() {
+            if schema["additionalProperties"] != false && schema["properties"].is_null() {
                 if path.is_empty() {
                     for wrong in [json!([]), json!("x"), json!(1)] {
                         case(wrong, false);

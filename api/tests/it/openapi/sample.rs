@@ -165,6 +165,9 @@ impl Sample {
     /// Every operation.
     pub fn operations(&self) -> Vec<Operation> {
         let mut found = Vec::new();
+        // with any of these, an operation may refuse a request: each line begins with a status
+        let refusals = self.document["components"]["responses"]["default"]["description"].as_str().unwrap();
+        let refusals: Vec<_> = refusals.split("\n\n").map(|line| line[..3].to_owned()).collect();
         for (path, item) in self.document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 let names_record = path.contains("{id}") || path == "/api/carrier/code/{code}";
@@ -192,7 +195,11 @@ impl Sample {
                         .collect(),
                     is_body_optional: operation["requestBody"].is_object()
                         && operation["requestBody"]["required"] != true,
-                    answers: operation["responses"].as_object().unwrap().keys().cloned().collect(),
+                    answers: {
+                        let described = operation["responses"].as_object().unwrap();
+                        let default = described.get("default").into_iter().flat_map(|_| refusals.clone());
+                        described.keys().cloned().chain(default).collect()
+                    },
                 });
             }
         }

@@ -4,7 +4,7 @@ use super::resource::{Field, Kind, Link, Resource, field};
 use longshore_kernel::input::Reader;
 
 /// Relations that a path may go through: `product.organisation.name` goes through two.
-pub const RELATIONS: usize = 2;
+const RELATIONS: usize = 2;
 
 /// A step from one row to another.
 #[derive(Clone, Copy, Debug)]

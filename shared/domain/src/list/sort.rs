@@ -55,7 +55,7 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
 
 /// Whether fields of a kind have an order.
 #[must_use]
-pub fn is_sortable(kind: &Kind) -> bool {
+fn is_sortable(kind: &Kind) -> bool {
     matches!(
         kind,
         Kind::Id
