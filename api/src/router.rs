@@ -2,6 +2,7 @@
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::get;
 use longshore_http::app::App;
 use longshore_http::middleware::{
     accept, compress, cors, headers, host, pace, private, problem, rate, request_id, revocation, share,
@@ -27,6 +28,7 @@ pub fn build(app: App) -> Router {
         .router
         .merge(api)
         .merge(serve::urls().router)
+        .route("/docs/", get(serve::lead_to_docs))
         .merge(longshore_console::routes(&app))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderName;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use longshore_http::extract::{Failure, Segment};
@@ -49,6 +49,11 @@ pub async fn get_openapi(asked: HowAsked) -> Result<Response, Failure> {
 /// `GET /docs`.
 pub async fn show_docs(asked: HowAsked) -> Result<Response, Failure> {
     shown("", &asked, || Some(docs::start()))
+}
+
+/// `GET /docs/`, which people type: leads to `/docs`, and is no operation of its own.
+pub async fn lead_to_docs() -> Redirect {
+    Redirect::permanent("/docs")
 }
 
 /// `GET /docs/{file}`.

@@ -72,6 +72,14 @@ async fn a_list_is_sent_in_the_coding_that_the_client_prefers() {
 }
 
 #[tokio::test]
+async fn the_documentation_is_found_with_a_slash_at_its_end() {
+    let api = Api::new(&strangers().await).await;
+    let reply = api.get("", "/docs/").await.expect(308);
+    assert_eq!(reply.header("location"), Some("/docs"));
+    assert!(api.get("", "/docs").await.expect(200).text.contains("<h1>"));
+}
+
+#[tokio::test]
 async fn small_or_compressed_answers_and_those_with_a_form_token_are_not_compressed() {
     let world = World::new(&strangers().await).await;
     let api = &world.api;
