@@ -136,7 +136,8 @@ mod tests {
                         known.contains(file) || asset::find(file).is_some()
                     }
                     None => {
-                        ["/docs", "/openapi.json", "#main"].contains(&link) || link.starts_with("https://")
+                        ["/docs", "/openapi.json", "#main", "#pages"].contains(&link)
+                            || link.starts_with("https://")
                     }
                 };
                 assert!(is_known, "{link} in {name}");
@@ -165,5 +166,34 @@ mod tests {
         {
             assert!(page.contains(expected), "{expected}");
         }
+    }
+
+    #[test]
+    fn a_body_shows_the_members_of_its_objects_and_of_each_of_its_forms() {
+        for (operation, members) in [
+            ("create_expedition", ["deliveryStreet", "productSku", "stockAdviceItem"]),
+            ("sync_products", ["products", "inventoryId", "workAroundLot"]),
+            ("login_admin", ["login", "email", "password"]),
+        ] {
+            let page = find(operation).unwrap().content;
+            let body = page.split("<h2>Body</h2>").nth(1).unwrap().split("<h2>Answers</h2>").next().unwrap();
+            for member in members {
+                assert!(body.contains(&format!("<td><code>{member}</code>")), "{member} of {operation}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_of_a_list_shows_an_example_and_its_roles() {
+        let page = find("list_products").unwrap().content;
+        for expected in ["&quot;results&quot;: [", "&quot;returned&quot;: 1", "Roles: superadmin, admin"] {
+            assert!(page.contains(expected), "{expected}");
+        }
+    }
+
+    #[test]
+    fn the_text_comes_before_the_list_of_pages() {
+        let page = find("errors").unwrap().content;
+        assert!(page.find("<main").unwrap() < page.find("<nav").unwrap());
     }
 }

@@ -28,9 +28,11 @@ pub(super) fn render(site: &Site, page: &Page<'_>) -> String {
                         input #words type="search" placeholder="Search (press /)" autocomplete="off" spellcheck="false";
                         section #found aria-label="Search results" aria-live="polite" {}
                     }
+                    a.pages href="#pages" { "All pages" }
                     a.document href="/openapi.json" { "openapi.json" }
                 }
-                nav aria-label="Chapters and operations" {
+                main #main { (page.content) }
+                nav #pages aria-label="Chapters and operations" {
                     ul {
                         @for chapter in chapter::ALL {
                             li { a href={ "/docs/" (chapter.name) } aria-current=[here(chapter.name)] { (chapter.title) } }
@@ -47,7 +49,6 @@ pub(super) fn render(site: &Site, page: &Page<'_>) -> String {
                         }
                     }
                 }
-                main #main { (page.content) }
             }
         }
     }

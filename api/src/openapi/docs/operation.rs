@@ -118,7 +118,7 @@ fn parameters(site: &Site, parameters: &Value) -> Markup {
     html! {
         @if !parameters.is_empty() {
             h2 { "Parameters" }
-            table {
+            table.members {
                 thead { tr { th { "Name" } th { "In" } th { "Value" } th { "Meaning" } } }
                 tbody {
                     @for parameter in parameters {
@@ -149,10 +149,7 @@ fn contents(site: &Site, contents: &Value, is_open: bool) -> Markup {
     html! {
         @for (media, content) in members(contents) {
             p { code { (media) } ": " (schema::kind(&content["schema"])) }
-            @let schema = site.follow(&content["schema"]);
-            @if schema.get("properties").is_some() {
-                details open[is_open] { summary { "Members" } (schema::members_of(schema)) }
-            }
+            (schema::objects(site, &content["schema"], is_open))
             @for example in examples(site, content) {
                 details open { summary { "Example" } pre { code { (example) } } }
             }

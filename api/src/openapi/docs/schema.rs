@@ -19,7 +19,7 @@ pub(super) fn page<'p>(site: &Site, name: &'p str, schema: &Value) -> Page<'p> {
         h1 { (name) }
         (markdown::render(text(&schema["description"])))
         p { (kind(schema)) }
-        @if schema.get("properties").is_some() { (members_of(schema)) }
+        @if schema.get("properties").is_some() { (members_of(site, schema, 0)) }
         @if !operations.is_empty() || !others.is_empty() {
             h2 { "Where it is used" }
             ul {
@@ -31,9 +31,14 @@ pub(super) fn page<'p>(site: &Site, name: &'p str, schema: &Value) -> Page<'p> {
     Page { name, title: name, tag: "", content }
 }
 
+/// The name of the schema that a reference leads to.
+fn name(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix(PREFIX)
+}
+
 /// A short description of the values, with links to named schemas.
 pub(super) fn kind(schema: &Value) -> Markup {
-    if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix(PREFIX)) {
+    if let Some(name) = name(schema) {
         return html! { a href={ "/docs/" (name) } { (name) } };
     }
     let forms: Vec<_> = elements(&schema["anyOf"]).chain(elements(&schema["oneOf"])).collect();
@@ -92,11 +97,40 @@ fn bounds(schema: &Value) -> Markup {
     html! { @for said in said.into_iter().flatten() { ", " (said) } }
 }
 
-/// The members of an object.
-pub(super) fn members_of(schema: &Value) -> Markup {
-    let required: Vec<_> = elements(&schema["required"]).map(text).collect();
+/// How deep the objects of a body are shown within one another.
+const DEPTH: usize = 3;
+
+/// The objects that a body consists of, each with its members, and with the objects of these.
+pub(super) fn objects(site: &Site, schema: &Value, is_open: bool) -> Markup {
+    shown(site, &named_objects(site, schema), is_open, DEPTH)
+}
+
+fn shown(site: &Site, objects: &[(&str, &Value)], is_open: bool, depth: usize) -> Markup {
     html! {
-        table {
+        @for (name, object) in objects {
+            details open[is_open] { summary { "Members of " (name) } (members_of(site, object, depth)) }
+        }
+    }
+}
+
+/// The named objects that a value may be, or that its elements may be.
+fn named_objects<'v>(site: &'v Site, schema: &'v Value) -> Vec<(&'v str, &'v Value)> {
+    let object = site.follow(schema);
+    if let Some(name) = name(schema).filter(|_| object.get("properties").is_some()) {
+        return vec![(name, object)];
+    }
+    let forms = elements(&object["anyOf"]).chain(elements(&object["oneOf"])).chain(object.get("items"));
+    forms.flat_map(|form| named_objects(site, form)).collect()
+}
+
+/// The members of an object, with the objects in them to this depth.
+pub(super) fn members_of(site: &Site, schema: &Value, depth: usize) -> Markup {
+    let required: Vec<_> = elements(&schema["required"]).map(text).collect();
+    // the members of criteria are many, and of few kinds
+    let has_paths = schema["additionalProperties"].is_object();
+    let depth = if has_paths { 0 } else { depth };
+    html! {
+        table.members {
             thead { tr { th { "Member" } th { "Value" } th { "Meaning" } } }
             tbody {
                 @for (name, member) in members(&schema["properties"]) {
@@ -105,8 +139,12 @@ pub(super) fn members_of(schema: &Value) -> Markup {
                         td { (kind(member)) }
                         td { (markdown::render(text(&member["description"]))) }
                     }
+                    @let objects = if depth == 0 { Vec::new() } else { named_objects(site, member) };
+                    @if !objects.is_empty() {
+                        tr { td.inner colspan="3" { (shown(site, &objects, false, depth - 1)) } }
+                    }
                 }
-                @if schema.get("patternProperties").is_some() {
+                @if has_paths {
                     tr {
                         td { "dotted paths" }
                         td { (kind(&schema["additionalProperties"])) }

@@ -1,5 +1,5 @@
 // The pages at /docs in a browser, beside a running service: an operation opens within a second, the search finds what is
-// looked for, every chapter is there, no page is wider than a phone, and axe finds nothing serious, in light and in dark. With a
+// looked for, a button copies a command, every chapter is there, the text is first, no page is wider than a phone, and axe finds nothing serious, in light and in dark. With a
 // folder as argument, it keeps pictures there.
 
 import assert from "node:assert/strict";
@@ -37,6 +37,14 @@ async function main() {
     assert.match(await page.locator("main pre").first().textContent(), /"limit": 100/);
     console.log(`an operation opened in ${took} ms`);
 
+    const command = page.locator("main .frame").first();
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await command.locator("button", { hasText: "Copy" }).click();
+    await command.locator("button", { hasText: "Copied" }).waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(copied, await command.locator("pre").textContent());
+    console.log("a button copied a command");
+
     await page.keyboard.press("/");
     await page.keyboard.type("rotate secret webhook");
     await page.locator("#found a").first().waitFor();
@@ -52,6 +60,8 @@ async function main() {
         const answer = await look.goto(`/docs/${name}`);
         assert.equal(answer.status(), 200, name);
         await judge(look, `docs-${name}-${colorScheme}-${width}`);
+        const [text, pages] = await Promise.all(["main", "nav"].map((part) => look.locator(part).boundingBox()));
+        assert.ok(text.y <= pages.y, `${name}: the list of pages is above the text`);
       }
       await look.context().close();
     }

@@ -1,4 +1,4 @@
-// Search: in an index that is fetched when a search begins.
+// Search, in an index that is fetched when a search begins; and buttons that copy commands and examples.
 
 const form = document.querySelector("#search");
 const words = document.querySelector("#words");
@@ -63,3 +63,24 @@ document.addEventListener("keydown", (event) => {
     (links[at] ?? words).focus();
   }
 });
+
+// Without script, or where the browser forbids it, there is no button.
+for (const pre of navigator.clipboard ? document.querySelectorAll("main pre") : []) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  button.textContent = "Copy";
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(pre.textContent);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not copied";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 1_500);
+  });
+  const frame = document.createElement("div");
+  frame.className = "frame";
+  pre.replaceWith(frame);
+  frame.append(pre, button);
+}
