@@ -82,10 +82,12 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"]),
         list(token::list_access_tokens, &ACCESS_TOKEN, "Lists access tokens")
             .says("Tokens issued by a login are not included. Those that were revoked are: `revokedAt` tells them apart."),
-        read(token::get_access_token, &ACCESS_TOKEN, "Reads an access token"),
+        // the record of a revoked token stays
+        read(token::get_access_token, &ACCESS_TOKEN, "Reads an access token").never(&[410]),
         operation(token::delete_access_token, "Revokes an access token")
             .says("The token, and all tokens created with it, stop working within seconds. Their records stay for as long as the audit of what they did. Nothing changes of a token that is revoked.")
-            .done(),
+            .done()
+            .never(&[410]),
     ]);
     operations
 }
