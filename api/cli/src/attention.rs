@@ -1,11 +1,12 @@
 //! `longshore attention`: what needs attention, and what operators say about it.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use longshore_client::{Call, Silence, Uuid, Value};
 
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -108,7 +109,7 @@ impl List {
         }
         rows.extend(table::rows(&answer["absent"], &["-", "-", "mode", "by", "until", "line", "sentence"]));
         rows.extend(switched_off(&answer["switchedOff"]));
-        table::write(&mut stdout().lock(), &heads, &rows)?;
+        table::write(&mut stdout(), &heads, &rows)?;
         Ok(Exit::Done)
     }
 }

@@ -1,6 +1,6 @@
 //! `longshore delivery`: deliveries of events to webhooks.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -12,6 +12,7 @@ use longshore_client::{
 
 use crate::job::{counted, followed};
 use crate::list::Part;
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -150,7 +151,7 @@ impl List {
 impl Show {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
-        let mut out = stdout().lock();
+        let mut out = stdout();
         if self.body {
             let answer = client.delivery_body(self.id).answer().await?;
             out.write_all(answer.body())?;

@@ -1,12 +1,13 @@
 //! `longshore eshop`: e-shops.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use longshore_client::{Client, Job, ListQuery, Order, Uuid};
 
 use crate::job::followed;
 use crate::list::Part;
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -95,7 +96,7 @@ impl List {
 impl Show {
     async fn run(self) -> anyhow::Result<Exit> {
         let eshop = remote::json(&self.remote.client()?.eshop(self.id).answer().await?)?;
-        let mut out = stdout().lock();
+        let mut out = stdout();
         if self.remote.json {
             writeln!(out, "{eshop}")?;
             return Ok(Exit::Done);

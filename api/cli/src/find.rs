@@ -1,11 +1,12 @@
 //! `longshore find`: anything by what people call it. Commands that take an order find it here by its number, too.
 
-use std::io::{Write as _, stderr, stdout};
+use std::io::{Write as _, stderr};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use longshore_client::{Client, Error, Hit, Hits, Uuid, Value};
 
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, Unknown, Usage, read, table};
 
@@ -37,7 +38,7 @@ impl Find {
             return Ok(Exit::Done);
         }
         let columns = ["kind", "id", "name", "of"];
-        table::write(&mut stdout().lock(), &columns, &table::rows(&answer["results"], &columns))?;
+        table::write(&mut stdout(), &columns, &table::rows(&answer["results"], &columns))?;
         for kind in answer["more"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             writeln!(stderr(), "there are more of the kind {}", table::shown(kind))?;
         }

@@ -1,6 +1,6 @@
 //! `longshore job`: jobs.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
@@ -11,6 +11,7 @@ use longshore_client::{
 };
 
 use crate::list::{self, Part};
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 
@@ -177,7 +178,7 @@ async fn refused(client: &Client, job: Uuid, failed: u64) -> anyhow::Result<()> 
     let query = ListQuery::new().limit(REFUSED_SHOWN);
     let refused = remote::json(&client.list::<Value>(errors_of(job), &query).answer().await?)?;
     let rows = table::rows(&refused["results"], &OF_REFUSED);
-    let mut out = stdout().lock();
+    let mut out = stdout();
     table::write(&mut out, &OF_REFUSED, &rows)?;
     let (written, kept) = (rows.len().try_into()?, refused["paging"]["total"].as_u64().unwrap_or(failed));
     let more = failed.saturating_sub(written);
@@ -248,7 +249,7 @@ fn show(job: &Value) -> anyhow::Result<()> {
         ("ran", ran(job, read::now())),
         ("error", said("error")),
     ];
-    let mut out = stdout().lock();
+    let mut out = stdout();
     for (name, value) in lines {
         writeln!(out, "{name:<10} {value}")?;
     }

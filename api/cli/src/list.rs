@@ -1,11 +1,12 @@
 //! Lists: how much of one is asked for, and its table.
 
-use std::io::{self, Write as _, stderr, stdout};
+use std::io::{self, Write as _, stderr};
 
 use clap::Args;
 use indicatif::HumanCount;
 use longshore_client::{Call, Client, ListQuery, Page, Value};
 
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, table};
 
@@ -91,7 +92,7 @@ fn write(answer: &Value, columns: &[(&str, &str)]) -> io::Result<()> {
 
 /// Writes the rows of a list, and says where there are others.
 pub(super) fn write_rows(answer: &Value, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
-    table::write(&mut stdout().lock(), heads, rows)?;
+    table::write(&mut stdout(), heads, rows)?;
     let place = |name: &str| answer["paging"][name].as_u64().unwrap_or_default();
     let (from, to, total) = (place("from"), place("to"), place("total"));
     if to < total && from < to {

@@ -1,12 +1,13 @@
 //! `longshore login` and `logout`: profiles, so that no command needs a URL and a token.
 
-use std::io::{self, BufRead as _, Write as _, stderr, stdout};
+use std::io::{self, BufRead as _, Write as _, stderr};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use console::Term;
 use longshore_client::{Client, DateTime, Uuid};
 
+use crate::output::stdout;
 use crate::profile::{self, Profile};
 use crate::remote::{self, DEFAULT_PROFILE, DEFAULT_URL, PROFILE};
 use crate::{Exit, Usage, table};

@@ -14,6 +14,7 @@ mod list;
 mod login;
 mod manual;
 mod order;
+mod output;
 mod profile;
 mod queue;
 mod read;
@@ -177,7 +178,7 @@ async fn main() -> ExitCode {
     let command = remote::with_token_from_file(Cli::command()).unwrap_or_else(|error| error.exit());
     let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     let ended = cli.command.run().await.unwrap_or_else(|error| {
-        // the reader of the pipe has closed it
+        // what never ends by itself ends when the reader of its pipe has closed it
         let is_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
         if error.downcast_ref().is_some_and(is_pipe) {
             return Exit::Done;

@@ -1,12 +1,13 @@
 //! Shell completions and manual pages for the command line.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::{Cli, Exit};
+use crate::output::stdout;
 
 #[derive(Args, Debug)]
 pub(super) struct Completions {

@@ -1,6 +1,6 @@
 //! `longshore order`: orders, which the API calls expeditions.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -9,6 +9,7 @@ use longshore_client::{Client, Expedition, ListQuery, Order, Uuid, Value};
 
 use crate::find::{Order as Named, numbered};
 use crate::list::Part;
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::sync::send;
 use crate::{Exit, read, table};
@@ -179,7 +180,7 @@ fn handover(order: &Value) -> String {
 /// Writes the details of an order, one per line.
 fn show(order: &Value) -> anyhow::Result<()> {
     let said = |path: &str| table::cell(order, path);
-    let mut out = stdout().lock();
+    let mut out = stdout();
     for (name, value) in [
         ("order", said("orderNumber")),
         ("id", said("id")),
@@ -221,7 +222,7 @@ fn tell(order: &Value, as_json: bool) -> anyhow::Result<Exit> {
         }
         // a cancelled order keeps the errors that it had
         if order["status"] == "incorrect" {
-            show_errors(&mut stdout().lock(), order)?;
+            show_errors(&mut stdout(), order)?;
         }
     }
     Ok(Exit::Done)

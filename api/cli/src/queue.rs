@@ -1,11 +1,12 @@
 //! `longshore queue`: queues of workers.
 
-use std::io::{Write as _, stderr, stdout};
+use std::io::{Write as _, stderr};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use longshore_client::{Call, Queue};
 
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, table};
 
@@ -99,7 +100,7 @@ impl List {
             "paused by",
             "reason",
         ];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer["queues"], &paths))?;
+        table::write(&mut stdout(), &heads, &table::rows(&answer["queues"], &paths))?;
         Ok(Exit::Done)
     }
 }

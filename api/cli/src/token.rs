@@ -1,12 +1,13 @@
 //! `longshore token`: access tokens. `longshore-api token create` makes one in the database.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use longshore_client::{Client, ListQuery, Uuid};
 use serde_json::json;
 
 use crate::list::Part;
+use crate::output::stdout;
 use crate::remote::Remote;
 use crate::{Exit, read};
 

@@ -2,7 +2,7 @@
 
 mod listen;
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use chrono::SecondsFormat;
@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::delivery::answer_line;
 use crate::job::{counted, followed};
 use crate::list::Part;
+use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, read, table};
 

@@ -10,7 +10,7 @@ mod rule;
 mod warehouse;
 
 use std::fs;
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use self::answer::Trouble;
 use self::rule::{Rule, Verdict};
 use self::warehouse::Warehouse;
 use crate::job::followed;
+use crate::output::stdout;
 use crate::remote::Remote;
 use crate::{Exit, read, table};
 

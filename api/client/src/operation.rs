@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::call::Call;
@@ -62,6 +62,11 @@ pub struct Replay {
     pub event: Option<String>,
 }
 
+/// The header of rows of an e-shop. It is no line of the file that they come from.
+fn header(eshop: Uuid) -> Value {
+    json!({ "eshop": eshop, "line": 0 })
+}
+
 /// Jobs.
 impl Client {
     /// Lists jobs.
@@ -97,7 +102,7 @@ impl Client {
     /// Syncs products of an e-shop, one JSON object with a `productSku` a line. `inventory` is the partner's
     /// inventory, where it has several.
     pub fn sync_products(&self, eshop: Uuid, inventory: Option<&str>, rows: Rows) -> Call<Job> {
-        let mut header = json!({ "eshop": eshop });
+        let mut header = header(eshop);
         if let Some(inventory) = inventory {
             header["inventoryId"] = json!(inventory);
         }
@@ -107,7 +112,8 @@ impl Client {
     /// Syncs stocks of an e-shop in a warehouse, one JSON object with `productSku` and `quantity` (pieces) a
     /// line. `warehouse` is its id, or the partner's id of it.
     pub fn sync_stocks(&self, eshop: Uuid, warehouse: &str, rows: Rows) -> Call<Job> {
-        let header = json!({ "eshop": eshop, "warehouseId": warehouse });
+        let mut header = header(eshop);
+        header["warehouseId"] = json!(warehouse);
         self.post(SYNC_STOCKS).rows(rows.with_header(header))
     }
 
@@ -148,7 +154,7 @@ impl Client {
     /// Imports orders of an e-shop, one JSON object with an `orderNumber` a line. `send` says whether new ones are sent, where
     /// their rows do not say it.
     pub fn import_orders(&self, eshop: Uuid, send: Option<bool>, rows: Rows) -> Call<Job> {
-        let mut header = json!({ "eshop": eshop });
+        let mut header = header(eshop);
         if let Some(send) = send {
             header["send"] = json!(send);
         }

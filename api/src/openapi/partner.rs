@@ -200,7 +200,7 @@ fn pushes(operation: Operation, says: &str) -> Operation {
 
 fn sends_rows(operation: Operation) -> Operation {
     operation.says(
-        "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. An interrupted stream changes nothing.",
+        "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. Errors name the line, from 1, which is the first; with `\"line\": 0` in it, the line after it is 1. An interrupted stream changes nothing.",
     )
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use axum::body::Body;
 use http::{Method, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
@@ -178,6 +178,28 @@ async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: Pg
     let reply = send(&world, PRODUCTS, refused[1].0, refused[1].1.clone(), &[]).await.expect(400);
     assert_eq!(reply.json()["detail"], "line 3 is longer than 1048576 bytes");
     assert_eq!(jobs(&world).await, 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_header_before_a_file_is_none_of_its_lines(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let eshop = world.api.tenant.eshop;
+    let sent = async |line: Value, rows: &[u8]| {
+        let header = json!({"eshop": eshop, "line": line}).to_string();
+        lines(&world, [header.as_bytes(), b"\n", rows].concat()).await
+    };
+    for (line, detail) in [(0, "line 2 is not valid UTF-8"), (1, "line 3 is not valid UTF-8")] {
+        let reply = sent(json!(line), b"{}\n{\"name\":\"caf\xe9\"}\n").await.expect(400);
+        assert!(reply.json()["detail"].as_str().unwrap().starts_with(detail), "{reply:?}");
+    }
+    for (line, violation) in [(json!(-1), "line out_of_range"), (json!("0"), "line wrong_type")] {
+        assert_eq!(sent(line, b"{}\n").await.expect(400).violations(), [violation]);
+    }
+    // a file of Windows: its mark stands behind the header
+    sent(json!(0), "\u{feff}{\"productSku\":\"A0\"}\r\n\r\n{\"productSku\":\"A0\"}\r\n".as_bytes())
+        .await
+        .expect(200);
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE lines = '{0,1,1,3}'").await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,5 +1,6 @@
 //! The command lines with the whole service: the released programs, and a running worker.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use longshore_kernel::access::Role;
@@ -9,6 +10,7 @@ use longshore_testkit::services;
 use longshore_testkit::stack::{Stack, StackSettings};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 /// Long enough for a loaded machine; no test waits it out.
 const SOON: Duration = Duration::from_mins(1);
@@ -35,12 +37,16 @@ impl World {
 
     /// Runs `longshore` with this standard input.
     async fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
+        Ran::of(&mut self.command(arguments), input).await.unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.stack.command("longshore");
         command
             .args(arguments)
             .env("LONGSHORE_URL", &self.stack.base_url)
             .env("LONGSHORE_TOKEN", &self.token);
-        Ran::of(&mut command, input).await.unwrap()
+        command
     }
 
     /// Runs `longshore-api doctor`, with the settings of the service.
@@ -94,6 +100,38 @@ async fn a_file_is_synced_and_followed_to_its_end_and_the_exit_status_shows_the_
     // it can also run detached
     let detached = world.run(&[&sync[..], &["--detach"]].concat()).await.ends_with(0);
     world.run(&["job", "watch", detached.stdout.trim()]).await.ends_with(0);
+}
+
+#[tokio::test]
+async fn a_file_of_windows_loses_no_row_and_its_lines_are_those_of_the_file() {
+    let world = World::new().await;
+    let (eshop, warehouse) = (world.tenant.eshop.to_string(), world.tenant.warehouse.to_string());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.ndjson");
+    let name = file.to_str().unwrap();
+    let products = ["sync", "products", name, "--eshop", &eshop];
+    let stocks = ["sync", "stocks", name, "--eshop", &eshop, "--warehouse", &warehouse];
+    let orders = ["order", "import", name, "--eshop", &eshop];
+    for (arguments, key, row) in [
+        (&products[..], "W-1", json!({"productSku": "W-1", "name": "Mug"})),
+        (&stocks, "W-1", json!({"productSku": "W-1", "quantity": 3})),
+        (
+            &orders,
+            "H-1",
+            json!({"orderNumber": "H-1", "send": false, "value": 1, "currency": "EUR", "items": [{"productSku": "W-1", "quantity": 1}]}),
+        ),
+    ] {
+        std::fs::write(&file, format!("\u{feff}{row}\r\n{row}\r\n")).unwrap();
+        let ran = world.run(arguments).await.ends_with(5);
+        assert!(ran.stdout.contains("1 changed, 0 unchanged, 1 refused of 2"), "{ran:?}");
+        let refused: Vec<_> = ran.stdout.lines().last().unwrap().split_whitespace().take(3).collect();
+        assert_eq!(refused, ["1", "2", key], "{ran:?}");
+
+        // `| head`, which wants no more
+        let mut closed = world.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        drop(closed.stdout.take());
+        assert_eq!(closed.wait().await.unwrap().code(), Some(5), "{arguments:?}");
+    }
 }
 
 #[tokio::test]

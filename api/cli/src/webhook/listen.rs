@@ -183,6 +183,7 @@ impl Forward {
             .await;
         let took = started.elapsed().as_millis();
         let status = sent.as_ref().map(|response| response.status().as_u16());
+        // ends with its reader
         let mut out = stdout();
         if self.as_json {
             let error = sent.as_ref().err().map(ToString::to_string);

@@ -183,7 +183,7 @@ async fn rows_are_streamed_with_progress_and_sent_again_only_from_where_they_can
     let client = client(&service);
     client.sync_products(JOB, Some("main"), from_file).send().await.unwrap();
     assert_eq!((sent.load(Ordering::Relaxed), *begun.lock().unwrap()), (rows.len() as u64, 2));
-    let header = json!({"eshop": JOB, "inventoryId": "main"});
+    let header = json!({"eshop": JOB, "line": 0, "inventoryId": "main"});
     for receipt in service.receipts() {
         assert_eq!(receipt.header("content-type"), Some("application/x-ndjson"));
         assert_eq!(receipt.body, format!("{header}\n{rows}"));

@@ -111,6 +111,11 @@ impl Lines {
     }
 
     /// The number of the line that was read last, from 1; blank lines count.
+    /// Numbers the line that was read last, and those after it on from there.
+    pub fn renumber(&mut self, number: u64) {
+        self.number = number;
+    }
+
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -139,9 +144,8 @@ impl Lines {
                 }
                 None => {
                     self.scanned = self.buffer.len();
-                    // a byte more for a carriage return, and room for a mark before the first line
-                    let mark = if self.number == 0 { BYTE_ORDER_MARK.len() } else { 0 };
-                    return if self.scanned > LONGEST_ROW + mark + 1 {
+                    // a byte more for a carriage return, and room for a mark
+                    return if self.scanned > LONGEST_ROW + BYTE_ORDER_MARK.len() + 1 {
                         Err(self.too_long())
                     } else {
                         Ok(None)
@@ -150,7 +154,8 @@ impl Lines {
             };
             self.number += 1;
             let mut line = line.freeze();
-            if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            // that of a file stands behind the header that a program put before it
+            if line.starts_with(BYTE_ORDER_MARK) {
                 line.advance(BYTE_ORDER_MARK.len());
             }
             let line = if line.ends_with(b"\r") { line.slice(..line.len() - 1) } else { line };
@@ -227,11 +232,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_byte_order_mark_is_skipped_only_at_the_beginning() {
-        let text = "\u{feff}{\"a\":1}\n\u{feff}{}\n".as_bytes();
+    async fn a_byte_order_mark_is_skipped_at_the_beginning_of_each_line() {
+        let text =
+            "\u{feff}{\"a\":1}\n\u{feff}{\"b\":\"\u{feff}\"}\n\u{feff}\r\n\u{feff}\u{feff}{}".as_bytes();
         for size in 1..text.len() {
             let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
-            assert_eq!(read(pieces).await.unwrap(), ["{\"a\":1}", "\u{feff}{}"], "pieces of {size}");
+            assert_eq!(
+                read(pieces).await.unwrap(),
+                ["{\"a\":1}", "{\"b\":\"\u{feff}\"}", "\u{feff}{}"],
+                "pieces of {size}"
+            );
         }
     }
 

@@ -14,9 +14,10 @@ use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefe
 use longshore_kernel::answer::Answer;
 use longshore_kernel::context::Context;
 use longshore_kernel::idempotency::{self, Claimed};
+use longshore_kernel::input::{Reader, integer, object};
 use longshore_kernel::json;
 use longshore_kernel::problem::{MALFORMED_BODY, Problem};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::routes::job::answer::{Patience, answer, answer_all, answer_news};
 
@@ -198,7 +199,8 @@ async fn stream(
         )
     })?;
     sent.keep(header.clone());
-    let header = lines.parse(&header)?;
+    let mut header = lines.parse(&header)?;
+    lines.renumber(take_line(&mut header)?);
     let is_header = header.get(push.whose_member()).is_some();
     let target = push::target(&app.services, context, push, header).await;
     let target = target.map_err(|problem| if is_header { problem } else { headless(push, problem) })?;
@@ -210,6 +212,14 @@ async fn stream(
             Err(problem)
         }
     }
+}
+
+/// The number of the header in the file of the sender: 0 where a program put it before the file, whose first line is then 1.
+fn take_line(header: &mut Value) -> Result<u64, Problem> {
+    let Some(line) = header.as_object_mut().and_then(|header| header.remove("line")) else { return Ok(1) };
+    let line =
+        Reader::read(json!({ "line": line }), object(|header| header.required("line", integer(0..=1))))?;
+    Ok(line.unsigned_abs())
 }
 
 /// Explains that the first line must be the header, if a stream begins with a row.
