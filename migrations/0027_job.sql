@@ -166,6 +166,8 @@ CREATE TABLE job_chunk (
     -- executions so far, and those that ended with the death of their process
     attempts integer NOT NULL DEFAULT 0,
     crashes integer NOT NULL DEFAULT 0,
+    -- the line of the first item with that key, for each of them; null where it has none
+    duplicates_of bigint[] NOT NULL DEFAULT '{}',
     -- A chunk that is suspected to kill its process runs in a separate process, which distinguishes it from one that was killed
     -- from outside: deaths of that process while the chunk's worker lived on.
     deaths_alone integer NOT NULL DEFAULT 0,

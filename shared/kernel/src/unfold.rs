@@ -8,7 +8,7 @@ use std::io::{self, BufRead, ErrorKind, Read, Write as _};
 
 use bytes::{Buf as _, Bytes};
 use flate2::Compression;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
@@ -31,7 +31,7 @@ const ZSTD_LEVEL: i32 = 9;
 /// How something is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// RFC 1952, of any number of members.
+    /// RFC 1952, of any number of members; zeros may follow the last one, as tapes and block devices add them.
     Gzip,
     /// RFC 8878, of any number of frames.
     Zstd,
@@ -87,11 +87,13 @@ pub struct Unfolder {
     decoder: Decoder,
     bounds: Bounds,
     gave: u64,
+    /// Zeros have followed a member of gzip.
+    padded: bool,
     room: Vec<u8>,
 }
 
 enum Decoder {
-    Gzip(Box<MultiGzDecoder<Mouth>>),
+    Gzip(Box<GzDecoder<Mouth>>),
     Zstd(Box<ZstdDecoder<'static, Mouth>>),
 }
 
@@ -102,14 +104,14 @@ impl Unfolder {
     /// Only where there is no memory.
     pub fn new(coding: Coding, bounds: Bounds) -> io::Result<Self> {
         let decoder = match coding {
-            Coding::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(Mouth::default()))),
+            Coding::Gzip => Decoder::Gzip(Box::new(GzDecoder::new(Mouth::default()))),
             Coding::Zstd => {
                 let mut decoder = ZstdDecoder::with_buffer(Mouth::default())?;
                 decoder.window_log_max(LARGEST_WINDOW)?;
                 Decoder::Zstd(Box::new(decoder))
             }
         };
-        Ok(Self { decoder, bounds, gave: 0, room: vec![0; PIECE] })
+        Ok(Self { decoder, bounds, gave: 0, padded: false, room: vec![0; PIECE] })
     }
 
     /// Takes more of the stream; only once it needs input.
@@ -144,7 +146,7 @@ impl Unfolder {
         };
         let input = self.input();
         match read {
-            Ok(0) => Ok(Step::End),
+            Ok(0) => self.next_member(),
             // no data arrived: a missing body, regardless of its headers
             Err(_) if input.is_last && input.took == 0 && input.pushed.is_empty() => Ok(Step::End),
             Ok(length) => {
@@ -155,6 +157,24 @@ impl Unfolder {
             Err(_) if input.pushed.is_empty() => Ok(Step::NeedsInput),
             Err(_) => Ok(Step::More),
         }
+    }
+
+    /// What follows a member of gzip; frames of zstd continue by themselves.
+    fn next_member(&mut self) -> Result<Step, Unfoldable> {
+        let Decoder::Gzip(decoder) = &mut self.decoder else { return Ok(Step::End) };
+        let input = decoder.get_mut();
+        let zeros = input.pushed.iter().take_while(|byte| **byte == 0).count();
+        input.consume(zeros);
+        self.padded |= zeros > 0;
+        if input.pushed.is_empty() {
+            return Ok(if input.is_last { Step::End } else { Step::NeedsInput });
+        }
+        if self.padded {
+            return Err(self.damaged());
+        }
+        let input = std::mem::take(input);
+        **decoder = GzDecoder::new(input);
+        Ok(Step::More)
     }
 
     fn judge(&mut self, length: usize) -> Result<(), Unfoldable> {
@@ -211,7 +231,7 @@ impl BufRead for Mouth {
 
     fn consume(&mut self, amount: usize) {
         self.pushed.advance(amount);
-        self.left -= amount;
+        self.left = self.left.saturating_sub(amount);
         self.took += amount as u64;
     }
 }
@@ -272,6 +292,21 @@ mod tests {
     }
 
     #[test]
+    fn zeros_behind_gzip_are_padding() {
+        let text = b"a row of some length\n".repeat(1000);
+        for members in [1, 2] {
+            for zeros in [1, 512, 100_000] {
+                let padded = [fold(Coding::Gzip, &text).repeat(members), vec![0; zeros]].concat();
+                for size in [1, 1000, 1_000_000] {
+                    let unfolded = unfold(Coding::Gzip, &padded, size).0.unwrap();
+                    assert_eq!(unfolded, text.repeat(members), "{zeros} by {size}");
+                }
+            }
+        }
+        assert!(unfold(Coding::Gzip, &[0; 100], 7).0.is_err());
+    }
+
+    #[test]
     fn a_truncated_damaged_or_continued_body_is_refused() {
         let text = b"a row of some length\n".repeat(1000);
         for coding in BOTH {
@@ -282,6 +317,8 @@ mod tests {
             }
             let followed = [folded.as_slice(), b"garbage"].concat();
             assert!(matches!(unfold(coding, &followed, 7).0, Err(Unfoldable::Damaged(_))), "{coding:?}");
+            let padded = [folded.as_slice(), &[0; 100], &folded].concat();
+            assert!(matches!(unfold(coding, &padded, 7).0, Err(Unfoldable::Damaged(_))), "{coding:?}");
             assert!(
                 matches!(unfold(coding, b"{\"name\":1}", 7).0, Err(Unfoldable::Damaged(_))),
                 "{coding:?}"

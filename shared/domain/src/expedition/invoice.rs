@@ -28,8 +28,9 @@ use longshore_kernel::{objects, record_change, tombstone};
 
 /// The media type of an invoice.
 pub const MEDIA_TYPE: &str = "application/pdf";
-/// How a PDF begins.
+/// The mark of a PDF, and in how many of its first bytes readers look for it: scanners and web servers put lines before it.
 const SIGNATURE: &[u8] = b"%PDF-";
+const LOOKED_AT: usize = 1024;
 /// Characters of the name of a file.
 pub const NAME_LENGTH: usize = 255;
 /// Its name where the file has none.
@@ -92,7 +93,7 @@ pub async fn upload(
     if bytes.is_empty() {
         return Err(Problem::violation(member, "required", "is empty"));
     }
-    if !bytes.starts_with(SIGNATURE) {
+    if !bytes.get(..LOOKED_AT).unwrap_or(&bytes).windows(SIGNATURE.len()).any(|part| part == SIGNATURE) {
         let message = "must be a PDF; the content of the file is not";
         return Err(Problem::violation(member, "unsupported_file", message));
     }

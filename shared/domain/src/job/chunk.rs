@@ -79,8 +79,8 @@ pub struct Claim {
     pub indexes: Option<Vec<i32>>,
     /// The lines of its rows in their file.
     pub lines: RowLines,
-    /// Positions in the chunk of items whose key occurs earlier in the job.
-    pub duplicates: Vec<i32>,
+    /// Its items whose key occurs earlier in the job.
+    pub duplicates: Vec<Duplicate>,
     /// What of the partner the job reads or writes; none: the caller brought the rows.
     pub source: Option<String>,
     /// It has no items, and calls the partner.
@@ -91,6 +91,15 @@ pub struct Claim {
     pub crashes: i32,
     /// The caller who requested the job, for the audit.
     pub origin: Origin,
+}
+
+/// An item whose key occurs earlier in its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// Its position in the chunk.
+    pub position: i32,
+    /// The line of the first item with that key, if it came from a file.
+    pub line_of_first: Option<i64>,
 }
 
 impl Claim {
@@ -224,7 +233,7 @@ async fn try_claim(
            )
            SELECT t.suspect AS "suspect!", t.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
-                  c.lines, c.duplicates AS "duplicates?", t.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  c.lines, c.duplicates AS "duplicates?", c.duplicates_of AS "duplicates_of?: Vec<Option<i64>>", t.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
@@ -246,7 +255,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         Row,
         r#"SELECT true AS "suspect!", j.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
-                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  c.lines, c.duplicates AS "duplicates?", c.duplicates_of AS "duplicates_of?: Vec<Option<i64>>", c.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
@@ -272,6 +281,7 @@ struct Row {
     indexes: Option<Vec<i32>>,
     lines: Option<Vec<i64>>,
     duplicates: Option<Vec<i32>>,
+    duplicates_of: Option<Vec<Option<i64>>>,
     calls_partner: bool,
     attempts: Option<i32>,
     crashes: Option<i32>,
@@ -296,6 +306,12 @@ impl Row {
         else {
             return None;
         };
+        let lines_of_first = self.duplicates_of.unwrap_or_default();
+        let duplicates =
+            self.duplicates.unwrap_or_default().into_iter().enumerate().map(|(nth, position)| Duplicate {
+                position,
+                line_of_first: lines_of_first.get(nth).copied().flatten(),
+            });
         Some(Claim {
             job,
             number,
@@ -311,7 +327,7 @@ impl Row {
             first_index,
             indexes: self.indexes,
             lines: self.lines.into(),
-            duplicates: self.duplicates.unwrap_or_default(),
+            duplicates: duplicates.collect(),
             source: self.source,
             calls_partner: self.calls_partner,
             attempts: self.attempts.unwrap_or(1),

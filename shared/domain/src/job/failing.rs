@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::chunk::{self, Claim, Count};
+use super::chunk::{self, Claim, Count, Duplicate};
 use super::dispatch;
 use super::execution;
 use super::item_error::{CHUNK_FAILED, INTERNAL, ItemError};
@@ -137,13 +137,17 @@ async fn split(
     let (lines, other_lines) = (claim.lines.part(0..middle), claim.lines.part(middle..end));
     let (indexes, other_indexes) =
         claim.indexes.as_ref().and_then(|indexes| indexes.split_at_checked(middle)).unzip();
-    let (duplicates, others): (Vec<i32>, Vec<i32>) = claim.duplicates.iter().partition(|place| **place < at);
-    let others: Vec<i32> = others.into_iter().map(|place| place - at).collect();
+    let (duplicates, others): (Vec<_>, Vec<_>) = claim.duplicates.iter().partition(|of| of.position < at);
+    let apart = |of: Vec<Duplicate>, from: i32| -> (Vec<i32>, Vec<Option<i64>>) {
+        of.into_iter().map(|of| (of.position - from, of.line_of_first)).unzip()
+    };
+    let ((duplicates, duplicates_of), (others, others_of)) = (apart(duplicates, 0), apart(others, at));
     // the second half keeps the number, and so its place before the next chunk; the chunk before its job, the usual order of locks
     let halved = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'queued', leased_until = NULL, token = token + 1, next_attempt_at = now(), attempts = 0, payload = $4,
-             item_count = item_count - $5, first_index = first_index + $5, indexes = $6, lines = $7, duplicates = $8, keys = NULL
+             item_count = item_count - $5, first_index = first_index + $5, indexes = $6, lines = $7, duplicates = $8, duplicates_of = $9,
+             keys = NULL
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job.get(),
         claim.number,
@@ -153,6 +157,7 @@ async fn split(
         other_indexes as Option<&[i32]>,
         other_lines.stored(),
         &others,
+        &others_of as &[Option<i64>],
     )
     .execute(&mut *tx)
     .await?;
@@ -169,9 +174,9 @@ async fn split(
     // the first half goes before all others; the lock on the job reserves its number
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, acceptance, payload, item_count, first_index, indexes, lines, duplicates,
-             crashes, started_at)
+             duplicates_of, crashes, started_at)
          SELECT job_id, (SELECT min(number) - 1 FROM job_chunk WHERE job_id = $1), 'queued', acceptance, $3, $4,
-                first_index - $4, $5, $6, $7, crashes, started_at
+                first_index - $4, $5, $6, $7, $8, crashes, started_at
          FROM job_chunk WHERE job_id = $1 AND number = $2",
         claim.job.get(),
         claim.number,
@@ -180,6 +185,7 @@ async fn split(
         indexes as Option<&[i32]>,
         lines.stored(),
         &duplicates,
+        &duplicates_of as &[Option<i64>],
     )
     .execute(&mut *tx)
     .await?;

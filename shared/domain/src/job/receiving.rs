@@ -386,7 +386,7 @@ fn lost() -> Problem {
     Problem::new(&CONFLICT, "the job was cancelled or removed while its rows were arriving")
 }
 
-/// Finds rows whose key occurs earlier in the job: the first of them counts.
+/// Finds rows whose key occurs earlier in the job: the first of them counts, and its line is noted.
 async fn mark_duplicates(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH keyed AS NOT MATERIALIZED (
@@ -396,13 +396,20 @@ async fn mark_duplicates(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::
          ), doubled AS MATERIALIZED (
              SELECT key FROM keyed GROUP BY key HAVING count(*) > 1
          ), later AS (
-             SELECT number, position, row_number() OVER (PARTITION BY key ORDER BY number, position) AS nth
-             FROM keyed JOIN doubled USING (key)
+             SELECT number, position - 1 AS position, row_number() OVER of_key AS nth,
+                    first_value(number) OVER of_key AS first_number, first_value(position - 1) OVER of_key AS first_position
+             FROM keyed JOIN doubled USING (key) WINDOW of_key AS (PARTITION BY key ORDER BY number, position)
          ), refused AS (
-             SELECT number, array_agg((position - 1)::int ORDER BY position) AS positions
-             FROM later WHERE nth > 1 GROUP BY number
+             SELECT l.number, array_agg(l.position::int ORDER BY l.position) AS positions,
+                    -- its run is the last one that does not begin behind it (`row_lines`)
+                    array_agg((SELECT f.lines[run + 1] + l.first_position - f.lines[run]
+                               FROM generate_series(1, cardinality(f.lines), 2) AS run
+                               WHERE f.lines[run] <= l.first_position ORDER BY run DESC LIMIT 1)
+                              ORDER BY l.position) AS lines_of_first
+             FROM later l JOIN job_chunk f ON f.job_id = $1 AND f.number = l.first_number
+             WHERE l.nth > 1 GROUP BY l.number
          )
-         UPDATE job_chunk c SET duplicates = refused.positions
+         UPDATE job_chunk c SET duplicates = refused.positions, duplicates_of = refused.lines_of_first
          FROM refused WHERE c.job_id = $1 AND c.number = refused.number",
         job.get()
     )

@@ -2,7 +2,7 @@
 
 pub mod form;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -42,18 +42,25 @@ impl<'c, R> ReadRows<'c, R> {
         let entries = payload::unpack_rows(&claim.payload)?;
         let stored: Vec<_> = entries.into_iter().map(|entry| form.read(entry)).collect();
         let (mut good, mut named, mut errors) = (Vec::with_capacity(stored.len()), Vec::new(), Vec::new());
-        let doubled: HashSet<usize> =
-            claim.duplicates.iter().filter_map(|position| usize::try_from(*position).ok()).collect();
+        let doubled: HashMap<usize, Option<i64>> = claim
+            .duplicates
+            .iter()
+            .filter_map(|of| Some((usize::try_from(of.position).ok()?, of.line_of_first)))
+            .collect();
         let (key_member, repeated) = key_of(claim);
         for (position, (remarks, body)) in stored.iter().enumerate() {
             let value = value(remarks, body);
             let key = key(key_member, &value, remarks);
-            let row = match value {
-                Ok(_) if doubled.contains(&position) => {
-                    Err((repeated, format!("an earlier row of this sync has the same {key_member}")))
+            let row = match (value, doubled.get(&position)) {
+                (Ok(_), Some(line)) => {
+                    let first = line.map_or_else(
+                        || "an earlier row of this sync".to_owned(),
+                        |line| format!("the row in line {line}"),
+                    );
+                    Err((repeated, format!("{first} has the same {key_member}")))
                 }
-                Ok(value) => read(value).map_err(|violations| broken(claim, &violations)),
-                Err(refusal) => Err(refusal),
+                (Ok(value), None) => read(value).map_err(|violations| broken(claim, &violations)),
+                (Err(refusal), _) => Err(refusal),
             };
             match row {
                 Ok(row) => {

@@ -111,6 +111,10 @@ async fn the_second_of_two_rows_with_one_sku_is_refused_at_any_position(
         ("succeeded".to_owned(), [i64::try_from(2 * ROWS_PER_CHUNK).unwrap(), 0, 2])
     );
     assert_eq!(world.errors(job).await, ["10 P3 duplicate", "2001 P4 duplicate"]);
+    // each names the line of the first: rows of a test have every second one, from 3
+    let named = "SELECT count(*) FROM job_item_error
+                 WHERE (index, message) IN ((10, 'the row in line 9 has the same productSku'), (2001, 'the row in line 11 has the same productSku'))";
+    assert_eq!(world.count(named).await, 2);
     assert_eq!(world.count("SELECT count(*) FROM product_stock WHERE quantity <> 1").await, 0);
 }
 

@@ -111,6 +111,9 @@ async fn halves_keep_the_positions_the_lines_and_the_duplicates_of_their_rows(
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [4, 0, 3]));
     assert_eq!(world.errors(job).await, ["2 malformed_row", "3 process_died", "5 A duplicate"]);
     assert_eq!(world.error_lines(job).await, [Some(7), Some(9), Some(13)]);
+    let named =
+        "SELECT count(*) FROM job_item_error WHERE message = 'the row in line 3 has the same productSku'";
+    assert_eq!(world.count(named).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -41,12 +41,13 @@ pub fn body() -> impl Rule<Out = Upload> {
     })
 }
 
-/// Base64, bare or in a `data:` URL.
+/// Base64, bare or in a `data:` URL, in lines as in mails or in one.
 fn data(reader: &mut Reader, value: Value) -> Option<Vec<u8>> {
-    let Value::String(text) = value else {
+    let Value::String(mut text) = value else {
         reader.wrong_type("a string", &value);
         return None;
     };
+    text.retain(|c| !c.is_ascii_whitespace());
     let encoded = match text.strip_prefix("data:").map(|url| url.split_once(',')) {
         None => text.as_str(),
         Some(Some((head, encoded))) if head.ends_with(";base64") => encoded,
@@ -76,7 +77,15 @@ mod tests {
 
     #[test]
     fn base64_comes_bare_padded_or_in_a_data_url() {
-        for data in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "data:;base64,aGVsbG8"] {
+        for data in [
+            "aGVsbG8=",
+            "aGVsbG8",
+            "data:image/png;base64,aGVsbG8=",
+            "data:;base64,aGVsbG8",
+            "aGVs\r\nbG8=\r\n",
+            " aGVs bG8\t=",
+            "data:image/png;base64,\naGVs\nbG8=\n",
+        ] {
             assert_eq!(read(json!({"data": data})).unwrap().bytes, "hello", "{data}");
         }
     }
