@@ -23,9 +23,11 @@ mod head;
 mod local;
 mod resolve;
 mod time;
+mod tls;
 mod traffic;
 mod transport;
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::time::Duration;
 
@@ -297,6 +299,7 @@ impl Opened {
 /// Classifies an error. The client's error wraps those of its connections, some of them inside an I/O error.
 fn classify(error: &(dyn StdError + 'static)) -> CallError {
     let mut connecting = false;
+    let mut tls = None;
     let mut bottom = error;
     for layer in layers(error) {
         if layer.is::<Forbidden>() {
@@ -314,10 +317,12 @@ fn classify(error: &(dyn StdError + 'static)) -> CallError {
         connecting |= layer
             .downcast_ref::<hyper_util::client::legacy::Error>()
             .is_some_and(hyper_util::client::legacy::Error::is_connect);
+        tls = tls.or_else(|| layer.downcast_ref().map(tls::sentence));
         bottom = layer;
     }
     // the upper layers only repeat that the call failed
-    if connecting { CallError::Connect(shortened(bottom)) } else { CallError::Broken(shortened(bottom)) }
+    let why = tls.map_or_else(|| shortened(bottom), Cow::into_owned);
+    if connecting { CallError::Connect(why) } else { CallError::Broken(why) }
 }
 
 /// An error and all its causes.
@@ -331,10 +336,7 @@ fn layers<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
     })
 }
 
-/// The text of an error, without the names in a certificate that does not match: they reveal who else uses an
-/// address.
+/// The text of an error.
 fn shortened(error: &(dyn StdError + 'static)) -> String {
-    let text = error.to_string();
-    let text = text.split("; certificate is only valid for").next().unwrap_or_default();
-    text.chars().take(ERROR_LENGTH).collect()
+    error.to_string().chars().take(ERROR_LENGTH).collect()
 }

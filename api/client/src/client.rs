@@ -101,6 +101,9 @@ impl Builder {
         let authorization = if self.token.is_empty() {
             None
         } else {
+            if !self.token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(Error::invalid("the token", NOT_ONE_WORD));
+            }
             let mut value = HeaderValue::from_str(&format!("Bearer {}", self.token))
                 .map_err(|error| Error::invalid("the token", error))?;
             value.set_sensitive(true);
@@ -120,6 +123,10 @@ impl Builder {
         })))
     }
 }
+
+/// What is wrong with a token that no service has made.
+const NOT_ONE_WORD: &str =
+    "it has a line break, a blank or another character that no token has; give it as one word, such as lsh_…";
 
 fn http(user_agent: &str) -> reqwest::Result<reqwest::Client> {
     // an error means that the program has already installed one
@@ -192,7 +199,13 @@ mod tests {
         for (base, token, what) in [
             ("longshore.example", "t", "the base URL is not valid"),
             ("ftp://longshore.example", "t", "it must be an http or https URL"),
-            ("https://longshore.example", "a\nb", "the token is not valid"),
+            ("https://longshore.example", "a\nb", "the token is not valid: it has a line break"),
+            ("https://longshore.example", "lsh_a\n", "the token is not valid: it has a line break"),
+            (
+                "https://longshore.example",
+                "lsh_a lsh_b",
+                "the token is not valid: it has a line break, a blank",
+            ),
         ] {
             let error = Client::new(base, token).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");

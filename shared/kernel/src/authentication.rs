@@ -237,11 +237,17 @@ fn username() -> impl Rule<Out = String> + Clone {
 
 fn visible_like(pattern: &'static str) -> impl Rule<Out = String> + Clone {
     input::text_like(1..=2_000, pattern).then(|reader: &mut Reader, text: String| {
-        let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
-        if !fits {
-            reader.refuse("invalid_character", "must contain visible ASCII characters only");
-        }
-        fits.then_some(text)
+        let why = if text.contains(['\r', '\n']) {
+            "must not have a line break; send the value without it"
+        } else if text.trim() != text {
+            "must not begin or end with a blank"
+        } else if !text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+            "must contain visible ASCII characters only"
+        } else {
+            return Some(text);
+        };
+        reader.refuse("invalid_character", why);
+        None
     })
 }
 

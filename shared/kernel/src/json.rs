@@ -14,6 +14,7 @@ use serde_json::map::Entry;
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Map, Value};
 
+use super::encoding::Foreign;
 use super::problem::{MALFORMED_BODY, Problem};
 
 /// Why a text was not taken.
@@ -27,6 +28,9 @@ pub enum Unread {
         "is not valid JSON: it has {0} {1}, which is no number; write a number, or null where the field may be null"
     )]
     NoNumber(&'static str, String),
+    /// It is not UTF-8.
+    #[error("is not valid UTF-8: {0}")]
+    Foreign(Foreign),
     /// It is not JSON.
     #[error("is not valid JSON: {}", at_its_place(.0))]
     Malformed(serde_json::Error),
@@ -61,6 +65,9 @@ impl Unread {
     /// Why `serde_json` did not take a text.
     #[must_use]
     pub fn of(text: &[u8], error: serde_json::Error) -> Self {
+        if let Some(foreign) = Foreign::of(text) {
+            return Self::Foreign(foreign);
+        }
         let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
         let rest = line.get(error.column().saturating_sub(1)..).unwrap_or_default();
         match NO_NUMBERS.iter().find(|word| rest.starts_with(word.as_bytes())) {

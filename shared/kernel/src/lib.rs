@@ -30,6 +30,7 @@ pub mod currency;
 pub mod database;
 pub mod destination;
 pub mod echo;
+pub mod encoding;
 pub mod figure;
 pub mod gather;
 pub mod history;

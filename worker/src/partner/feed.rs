@@ -25,8 +25,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use futures::stream;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    LAST_MODIFIED,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, ETAG, HeaderName, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_domain::job::payload::BYTES_PER_CHUNK;
@@ -54,6 +54,8 @@ const SETTLED: TimeDelta = TimeDelta::seconds(5);
 /// How often a fetch starts again because its feed has changed. Then it continues at the row where it was: what that passes over,
 /// the next fetch finds.
 const RESTARTS: u32 = 3;
+/// Characters of an unknown coding that are shown.
+const CODING_LENGTH: usize = 30;
 /// Stocks per call.
 const STOCKS_PER_CALL: usize = 1_000;
 
@@ -269,6 +271,19 @@ impl Feed {
         }
         if !answer.status().is_success() {
             return Err(self.refusal(answer.status(), answer.headers()));
+        }
+        let codings =
+            answer.headers().get_all(CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+        let is_known = |coding: &&str| {
+            ["", "identity", "gzip", "x-gzip"].iter().any(|known| coding.eq_ignore_ascii_case(known))
+        };
+        if let Some(coding) =
+            codings.flat_map(|value| value.split(',')).map(str::trim).find(|coding| !is_known(coding))
+        {
+            return Err(PartnerError::Permanent(format!(
+                "{NAME} comes with Content-Encoding: {}, which cannot be read: serve it plain or as gzip",
+                coding.chars().take(CODING_LENGTH).collect::<String>()
+            )));
         }
         let version = Version::of(answer.headers(), self.tools.services.clock.now());
         let mut body = Box::new(Body {

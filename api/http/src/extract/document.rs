@@ -11,6 +11,7 @@ use http::header::CONTENT_LENGTH;
 use longshore_domain::job::payload::LONGEST_ROW;
 use longshore_domain::job::receiving::{Gathering, Packed};
 use longshore_kernel::crypto::Hasher;
+use longshore_kernel::encoding::Foreign;
 use longshore_kernel::json::{self, BYTE_ORDER_MARK, Unread};
 use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::value::RawValue;
@@ -60,8 +61,13 @@ impl Document {
             if length > limit {
                 return Err(too_large(limit));
             }
-            if std::mem::take(&mut begins) && piece.starts_with(BYTE_ORDER_MARK) {
-                piece.advance(BYTE_ORDER_MARK.len());
+            if std::mem::take(&mut begins) {
+                if let Some(foreign) = Foreign::begins(&piece) {
+                    return Err(Unread::Foreign(foreign).problem("the body"));
+                }
+                if piece.starts_with(BYTE_ORDER_MARK) {
+                    piece.advance(BYTE_ORDER_MARK.len());
+                }
             }
             hasher.update(&piece);
             packing.take(&piece)?;

@@ -9,6 +9,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http::HeaderMap;
 use longshore_domain::job::payload::LONGEST_ROW;
 use longshore_kernel::crypto::Hasher;
+use longshore_kernel::encoding::Foreign;
 use longshore_kernel::json::{self, BYTE_ORDER_MARK};
 use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
@@ -110,12 +111,12 @@ impl Lines {
         json::parse(line).map_err(|unread| unread.problem(&format!("line {}", self.number)))
     }
 
-    /// The number of the line that was read last, from 1; blank lines count.
     /// Numbers the line that was read last, and those after it on from there.
     pub fn renumber(&mut self, number: u64) {
         self.number = number;
     }
 
+    /// The number of the line that was read last, from 1; blank lines count.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -163,8 +164,8 @@ impl Lines {
                 self.number -= 1;
                 return Err(self.too_long());
             }
-            if std::str::from_utf8(&line).is_err() {
-                return Err(malformed(format!("line {} is not valid UTF-8", self.number)));
+            if let Some(foreign) = Foreign::of(&line) {
+                return Err(malformed(format!("line {} is not valid UTF-8: {foreign}", self.number)));
             }
             if !line.trim_ascii().is_empty() {
                 return Ok(Some(line));
@@ -261,8 +262,17 @@ mod tests {
 
     #[tokio::test]
     async fn invalid_utf_8_is_reported_with_its_line() {
-        let pieces = vec![b"{}\n{}\n\xff\n".to_vec()];
-        assert_eq!(read(pieces).await.unwrap_err(), "line 3 is not valid UTF-8");
+        for (rows, said) in [
+            (&b"{}\n{}\n\xff\n"[..], "line 3 is not valid UTF-8: it looks like windows-1250"),
+            (b"{}\n\xff\xfe{\0}\0\n\0", "line 2 is not valid UTF-8: it looks like UTF-16"),
+            (
+                b"\x1f\x8b\x08\0",
+                "line 1 is not valid UTF-8: it looks like gzip; send it with Content-Encoding: gzip",
+            ),
+        ] {
+            let detail = read(vec![rows.to_vec()]).await.unwrap_err();
+            assert!(detail.starts_with(said), "{detail}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -201,7 +201,11 @@ fn to_create() -> Shape {
 fn created() -> Shape {
     record::record(&ACCESS_TOKEN)
         .optional("token", any_text())
-        .explain(&[("token", "The token, for `Authorization: Bearer`. It is shown only once.")])
+        .optional("notice", any_text())
+        .explain(&[
+            ("token", "The token, for `Authorization: Bearer`. It is shown only once."),
+            ("notice", "Says that `expiresAt` is earlier than asked for, where it is: that of the token that creates it."),
+        ])
 }
 
 fn shown_with_token() -> Value {

@@ -177,6 +177,11 @@ async fn a_token_expires_after_a_year_by_default(_: PgPoolOptions, options: PgCo
     for given in [None, Some(Value::Null), Some(json!("2999-01-01T00:00:00Z"))] {
         assert_eq!(end(&short, given).await.0, ends_at);
     }
+    // … and as the answer says
+    let body = json!({"name": "x", "role": "admin", "organisation": organisation, "expiresAt": "2999-01-01T00:00:00Z"});
+    let made = world.api.post(&short, PATH, body.clone()).await.expect(201).json();
+    assert!(made["notice"].as_str().unwrap().starts_with("expiresAt is earlier than asked for"), "{made}");
+    assert_eq!(world.api.post(&world.admin, PATH, body).await.expect(201).json().get("notice"), None);
     let sooner = now + TimeDelta::days(8);
     let (ends_at, _) = end(&short, Some(json!(sooner))).await;
     assert_eq!(ends_at.unwrap().timestamp_micros(), sooner.timestamp_micros());

@@ -4,10 +4,12 @@
 //! It only finds where a row ends: rows are validated with their chunk. Memory holds one row; a row that is
 //! too long is skipped and reported.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use longshore_domain::job::payload::LONGEST_ROW;
+use longshore_kernel::encoding::Foreign;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -28,8 +30,11 @@ pub(super) enum Split {
 #[error("at byte {at}: {what}")]
 pub(super) struct Malformed {
     at: u64,
-    what: &'static str,
+    what: Cow<'static, str>,
 }
+
+/// Bytes that say what a feed is.
+const HEAD: usize = 4;
 
 /// The form of the feed, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +90,8 @@ pub(super) struct Splitter {
     colon: bool,
     is_first_line: bool,
     at: u64,
+    /// Its first bytes, until there are [`HEAD`].
+    head: Option<Vec<u8>>,
 }
 
 impl Splitter {
@@ -102,6 +109,7 @@ impl Splitter {
             colon: false,
             is_first_line: true,
             at: 0,
+            head: Some(Vec::new()),
         }
     }
 
@@ -116,7 +124,29 @@ impl Splitter {
     }
 
     /// Processes more bytes.
-    pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let Some(head) = &mut self.head else { return self.split(bytes) };
+        let (first, rest) = bytes.split_at(bytes.len().min(HEAD - head.len()));
+        head.extend_from_slice(first);
+        if head.len() < HEAD {
+            return Ok(());
+        }
+        self.begin_with_head()?;
+        self.split(rest)
+    }
+
+    fn begin_with_head(&mut self) -> Result<(), Malformed> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        match Foreign::begins(&head) {
+            Some(foreign) => {
+                let what = format!("it looks like {}; serve it in UTF-8, plain or as gzip", foreign.name());
+                Err(Malformed { at: 0, what: what.into() })
+            }
+            None => self.split(&head),
+        }
+    }
+
+    fn split(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
         while let Some((&byte, rest)) = bytes.split_first() {
             match self.form {
                 // most bytes of most feeds, so a whole line at once
@@ -147,6 +177,7 @@ impl Splitter {
 
     /// Ends the feed.
     pub(super) fn finish(&mut self) -> Result<(), Malformed> {
+        self.begin_with_head()?;
         match self.form {
             Form::Lines | Form::Object => {
                 self.end_line();
@@ -158,7 +189,7 @@ impl Splitter {
     }
 
     fn malformed(&self, what: &'static str) -> Malformed {
-        Malformed { at: self.at, what }
+        Malformed { at: self.at, what: what.into() }
     }
 
     fn keep(&mut self, bytes: &[u8]) {

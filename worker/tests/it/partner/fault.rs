@@ -1,11 +1,12 @@
 use std::time::Duration;
 
+use http::header::CONTENT_ENCODING;
 use longshore_domain::job::control;
 use longshore_domain::partner::push::Push;
 use longshore_domain::partner::setting::{self, LastError};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::migration::MIGRATIONS;
-use longshore_testkit::receiver::Answer;
+use longshore_testkit::receiver::{Answer, Document};
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
@@ -269,10 +270,32 @@ async fn a_page_of_html_and_a_broken_document_are_reported(_: PgPoolOptions, opt
         ("<html><body>Sign in</body></html>", "HTML"),
         ("[{\"productSku\":\"A\",\"name\":\"Mug\"} {", "comma"),
         ("[{\"productSku\":\"A\",\"name\":\"Mug\"},", "ends before"),
+        ("PK\u{3}\u{4}", "Excel"),
     ] {
         let (_, _, state, error) = pull_of(&options, Answer::Document(document(body))).await;
         assert_eq!(state, "failed", "{body}");
         assert!(error.contains(says), "{error}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_in_utf_16_or_a_coding_that_is_not_known_fails(_: PgPoolOptions, options: PgConnectOptions) {
+    let utf_16: Vec<u8> = lines(2).encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let marked = [&[0xff, 0xfe][..], &utf_16].concat();
+    let coded = |coding: &str| Document {
+        headers: vec![(CONTENT_ENCODING, coding.to_owned())],
+        ..document("x\u{9c}")
+    };
+    for (feed, says) in [
+        (document(utf_16), "it looks like UTF-16; serve it in UTF-8"),
+        (document(gzip(&marked)), "it looks like UTF-16; serve it in UTF-8"),
+        (coded("deflate"), "Content-Encoding: deflate, which cannot be read"),
+        (coded("gzip, br"), "Content-Encoding: br, which cannot be read"),
+    ] {
+        let (world, _, state, error) = pull_of(&options, Answer::Document(feed)).await;
+        assert_eq!(state, "failed", "{says}");
+        assert!(error.contains(says), "{error}");
+        assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, 0);
     }
 }
 

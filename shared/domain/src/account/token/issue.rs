@@ -23,6 +23,10 @@ use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
+/// What is said of a token that would have outlived its maker.
+const SHORTENED: &str =
+    "expiresAt is earlier than asked for: a token ends at the latest when the token that created it does";
+
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let ((new, named), refused) = Reader::draft(body, body_to_create(services.clock.now()));
@@ -36,7 +40,8 @@ pub async fn issue(services: &Services, context: &Context, body: Value) -> Resul
     new.take_organisation(change.connection(), context.scope()).await?;
     limit(&means, &new)?;
     check(change.connection(), &new).await?;
-    new.expires_at = [new.expires_at, means.until].into_iter().flatten().min();
+    let wanted = new.expires_at;
+    new.expires_at = [wanted, means.until].into_iter().flatten().min();
     if let Some(organisation) = new.organisation {
         change.must_have_room(organisation, Kind::AccessToken).await?;
     }
@@ -49,6 +54,9 @@ pub async fn issue(services: &Services, context: &Context, body: Value) -> Resul
     let stored = Answer::created(format!("/api/access-token/{id}"), token.version, token.json);
     let mut answer = change.answer(context.claim, stored).await?;
     body["token"] = secret.token.expose_secret().into();
+    if new.expires_at != wanted {
+        body["notice"] = SHORTENED.into();
+    }
     answer.body = Some(body.to_string());
     Ok(answer)
 }

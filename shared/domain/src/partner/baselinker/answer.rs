@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use longshore_kernel::json;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::partner::decimal;
@@ -242,13 +244,16 @@ pub(super) fn map(raw: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
         .map_err(|_| "are not a map by id".to_owned())
 }
 
-/// A text, or a number as it is written; empty where there is none.
+/// A text, or a number by its digits; empty where there is none. A long barcode is `8.59e12` in what some programs write.
 pub(super) fn text(raw: Option<&RawValue>) -> Option<String> {
     let Some(raw) = raw.map(RawValue::get) else { return Some(String::new()) };
     match raw.as_bytes().first()? {
         b'"' => serde_json::from_str(raw).ok(),
         b'n' => Some(String::new()),
-        b'-' | b'0'..=b'9' => Some(raw.to_owned()),
+        b'-' | b'0'..=b'9' => Some(match json::parse(raw.as_bytes()) {
+            Ok(Value::Number(number)) if number.is_i64() || number.is_u64() => number.to_string(),
+            _ => raw.to_owned(),
+        }),
         _ => None,
     }
 }

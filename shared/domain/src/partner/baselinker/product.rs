@@ -198,6 +198,18 @@ mod tests {
     }
 
     #[test]
+    fn a_barcode_that_is_a_number_has_its_digits() {
+        for (ean, digits) in [
+            ("8.59e12", "8590000000000"),
+            ("8590000000017", "8590000000017"),
+            ("8590000000017.0", "8590000000017"),
+        ] {
+            let row = row(&format!(r#"{{"1":{{"sku":7.0,"ean":{ean}}}}}"#));
+            assert_eq!(row, json!({"productSku": "7", "referenceNumbers": [digits]}));
+        }
+    }
+
+    #[test]
     fn missing_fields_are_not_in_the_row() {
         let row = row(r#"{"1":{"sku":"A","ean":"","weight":null,"height":"","text_fields":{"name":""}}}"#);
         assert_eq!(row, json!({"productSku": "A"}));
