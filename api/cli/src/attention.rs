@@ -8,7 +8,7 @@ use longshore_client::{Call, Silence, Uuid, Value};
 
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// What can be done with what needs attention.
 #[derive(Debug, Subcommand)]
@@ -96,7 +96,7 @@ impl List {
             answer["switchedOff"] = Value::Array(Vec::new());
         }
         if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
+            output::json(&answer)?;
             return Ok(Exit::Done);
         }
         let heads = ["severity", "kind", "state", "by", "until", "id", "line"];
@@ -133,7 +133,7 @@ impl Line {
     async fn report(self, call: Call<Silence>) -> anyhow::Result<Exit> {
         let answer = call.answer().await?;
         if self.remote.json {
-            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+            output::json(&remote::json(&answer)?)?;
             return Ok(Exit::Done);
         }
         let silence: Silence = answer.read()?;

@@ -14,7 +14,7 @@ use crate::job::{counted, followed};
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// What can be done with deliveries.
 #[derive(Debug, Subcommand)]
@@ -151,19 +151,18 @@ impl List {
 impl Show {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
-        let mut out = stdout();
         if self.body {
             let answer = client.delivery_body(self.id).answer().await?;
-            out.write_all(answer.body())?;
-            writeln!(out)?;
+            output::exact(answer.body())?;
             return Ok(Exit::Done);
         }
         let delivery = remote::json(&client.delivery(self.id).answer().await?)?;
         if self.remote.json {
-            writeln!(out, "{delivery}")?;
+            output::json(&delivery)?;
             return Ok(Exit::Done);
         }
         let said = |path: &str| table::cell(&delivery, path);
+        let mut out = stdout();
         for (name, value) in [
             ("delivery", said("id")),
             ("event", said("event")),
@@ -223,7 +222,7 @@ impl Replay {
         if self.count {
             let answer = client.count_replay(&criteria).answer().await?;
             if self.remote.json {
-                writeln!(stdout(), "{}", remote::json(&answer)?)?;
+                output::json(&remote::json(&answer)?)?;
             } else {
                 writeln!(stdout(), "{}", count_line(&answer.read()?))?;
             }

@@ -9,7 +9,7 @@ use crate::job::followed;
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// What can be done with e-shops.
 #[derive(Debug, Subcommand)]
@@ -98,7 +98,7 @@ impl Show {
         let eshop = remote::json(&self.remote.client()?.eshop(self.id).answer().await?)?;
         let mut out = stdout();
         if self.remote.json {
-            writeln!(out, "{eshop}")?;
+            output::json(&eshop)?;
             return Ok(Exit::Done);
         }
         for (name, path) in [

@@ -8,7 +8,7 @@ use longshore_client::{Client, Error, Hit, Hits, Uuid, Value};
 
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, Unknown, Usage, read, table};
+use crate::{Exit, Unknown, Usage, output, read, table};
 
 #[derive(Args, Debug)]
 pub(super) struct Find {
@@ -34,7 +34,7 @@ impl Find {
             }
         }
         if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
+            output::json(&answer)?;
             return Ok(Exit::Done);
         }
         let columns = ["kind", "id", "name", "of"];

@@ -13,7 +13,7 @@ use longshore_client::{
 use crate::list::{self, Part};
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// Refused items to show with a job; `job errors --all` has the others.
 const REFUSED_SHOWN: u32 = 20;
@@ -94,7 +94,7 @@ impl JobCommand {
                 let client = remote.client()?;
                 let job = remote::json(&client.job(id).answer().await?)?;
                 if remote.json {
-                    writeln!(stdout(), "{job}")?;
+                    output::json(&job)?;
                     return Ok(Exit::Done);
                 }
                 show(&job)?;
@@ -259,7 +259,7 @@ fn show(job: &Value) -> anyhow::Result<()> {
 /// Writes the state of a job.
 fn tell(job: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
-        writeln!(stdout(), "{job}")?;
+        output::json(&job)?;
     } else {
         writeln!(stdout(), "job {} is {}", table::cell(job, "id"), table::cell(job, "state"))?;
     }
@@ -278,7 +278,7 @@ pub(super) async fn followed(
         return watch(client, id, as_json).await;
     }
     if as_json {
-        writeln!(stdout(), "{}", remote::json(answer)?)?;
+        output::json(&remote::json(answer)?)?;
     } else {
         writeln!(stdout(), "{id}")?;
     }
@@ -298,13 +298,13 @@ pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::R
         bar.set_position(job.progress.done);
         let waits =
             job.waits_for.as_ref().map_or_else(String::new, |waits| format!(", waits: {}", waits.reason));
-        bar.set_message(format!("{} {}{waits}", job.kind, job.state));
+        bar.set_message(table::shown(&format!("{} {}{waits}", job.kind, job.state)));
         last = Some(event);
     }
     bar.finish_and_clear();
     let end = last.context("the progress of the job has no end")?;
     if as_json {
-        writeln!(stdout(), "{}", serde_json::from_str::<Value>(&end.text)?)?;
+        output::json(&serde_json::from_str(&end.text)?)?;
     } else {
         tell_end(client, &end.job).await?;
     }
@@ -331,8 +331,12 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
     }
     writeln!(
         out,
-        "job {id} {state}{outcome}: {} changed, {} unchanged, {} refused of {}",
-        progress.changed, progress.unchanged, progress.failed, progress.total
+        "job {id} {}{outcome}: {} changed, {} unchanged, {} refused of {}",
+        table::shown(&state.to_string()),
+        progress.changed,
+        progress.unchanged,
+        progress.failed,
+        progress.total
     )?;
     if let Some(sent_again) = result.and_then(|result| sent_again(kind, result, progress.unchanged)) {
         writeln!(out, "{sent_again}")?;

@@ -8,7 +8,7 @@ use longshore_client::{Call, Client, ListQuery, Page, Value};
 
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, table};
+use crate::{Exit, output, table};
 
 /// A part of a list, `LIMIT` records without another wish.
 #[derive(Args, Debug)]
@@ -53,7 +53,7 @@ impl<const LIMIT: u32> Part<LIMIT> {
         answer.read::<Page<Value>>()?;
         let answer = remote::json(&answer)?;
         if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
+            output::json(&answer)?;
             return Ok(None);
         }
         Ok(Some(answer))

@@ -12,7 +12,7 @@ use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::sync::send;
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// What can be done with orders.
 #[derive(Debug, Subcommand)]
@@ -96,7 +96,7 @@ impl OrderCommand {
                 let client = remote.client()?;
                 let order = remote::json(&client.order(order.id(&client).await?).answer().await?)?;
                 if remote.json {
-                    writeln!(stdout(), "{order}")?;
+                    output::json(&order)?;
                 } else {
                     show(&order)?;
                 }
@@ -209,7 +209,7 @@ fn show(order: &Value) -> anyhow::Result<()> {
 /// Writes the status of an order.
 fn tell(order: &Value, as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        writeln!(stdout(), "{order}")?;
+        output::json(&order)?;
     } else {
         writeln!(
             stdout(),

@@ -1,6 +1,11 @@
 //! Standard output.
 
-use std::io::{self, Stdout, Write};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Stdout, Write};
+
+use serde_json::Value;
+
+use crate::table::is_shown;
 
 /// Standard output for a command that ends by itself. A reader that has closed it, such as `head`, wants no more text, but the command
 /// goes on, so that its exit status shows how it ended.
@@ -26,5 +31,46 @@ fn unless_closed<T>(written: io::Result<T>, all: T) -> io::Result<T> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(all),
         written => written,
+    }
+}
+
+/// Writes JSON, as the service sent it.
+pub(super) fn json(value: &Value) -> io::Result<()> {
+    writeln!(stdout(), "{}", escaped(&value.to_string()))
+}
+
+/// Writes the bytes of an answer; on a terminal with what could control it escaped.
+pub(super) fn exact(bytes: &[u8]) -> io::Result<()> {
+    let mut out = stdout();
+    if io::stdout().is_terminal() {
+        return writeln!(out, "{}", escaped(&String::from_utf8_lossy(bytes)));
+    }
+    out.write_all(bytes)?;
+    writeln!(out)
+}
+
+/// JSON that means the same, in which no character controls a terminal.
+pub(super) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_shown(c) || c == '\n' {
+            text.push(c);
+        } else {
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_controls_a_terminal_is_escaped_and_the_value_is_the_same() {
+        let value = serde_json::json!({"name": "a\u{1b}[2J\u{7f}\u{9b}2J\u{202e}b\u{2066}č"});
+        let text = escaped(&value.to_string());
+        assert_eq!(text, r#"{"name":"a\u001b[2J\u007f\u009b2J\u202eb\u2066č"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }

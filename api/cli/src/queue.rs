@@ -8,7 +8,7 @@ use longshore_client::{Call, Queue};
 
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, table};
+use crate::{Exit, output, table};
 
 /// What can be done with queues.
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,7 @@ impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let answer = remote::json(&self.remote.client()?.queues().answer().await?)?;
         if self.remote.json {
-            writeln!(stdout(), "{answer}")?;
+            output::json(&answer)?;
             return Ok(Exit::Done);
         }
         if answer["redis"] == "down" {
@@ -109,7 +109,7 @@ impl One {
     async fn report(self, call: Call<Queue>) -> anyhow::Result<Exit> {
         let answer = call.answer().await?;
         if self.remote.json {
-            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+            output::json(&remote::json(&answer)?)?;
             return Ok(Exit::Done);
         }
         let queue: Queue = answer.read()?;

@@ -73,7 +73,7 @@ pub(super) fn cell(record: &Value, path: &str) -> String {
             text.parse::<DateTime<Utc>>().map_or_else(|_| shown(text), |at| moment(at, now()))
         }
         Some(Value::String(text)) => shown(text),
-        Some(other) => other.to_string(),
+        Some(other) => shown(&other.to_string()),
     }
 }
 
@@ -100,9 +100,18 @@ pub(super) fn span(time: TimeDelta) -> String {
     }
 }
 
-/// Text without control characters, since it may come from someone else.
+/// Text without what controls a terminal, since it may come from someone else. All that is written of others goes through it, or is
+/// [JSON](crate::output::json).
 pub(super) fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_shown(c) { c } else { '\u{fffd}' }).collect()
+}
+
+/// Whether a character is shown, and does not control how others are: C0 and C1 do, and the marks, embeddings, overrides and isolates
+/// that set the direction of text.
+pub(super) fn is_shown(c: char) -> bool {
+    let is_bidi =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !is_bidi
 }
 
 /// The rows of an array of records, by the paths of their columns.
@@ -162,14 +171,16 @@ mod tests {
         let answer = json!({"results": [
             {"id": 1, "progress": {"done": 10}, "error": null},
             {"id": 1000, "progress": {"done": 2}, "error": "\u{1b}[2Jgone"},
+            {"id": 1001, "progress": {"done": 3}, "error": {"name": [null, "\u{9b}2J\u{202e}\u{2067}"]}},
         ]});
         let mut text = Vec::new();
         let rows = rows(&answer["results"], &["id", "progress.done", "error", "none"]);
         write_within(&mut text, &["id", "done", "error", "none"], &rows, None).unwrap();
         let expected = "\
-ID    DONE  ERROR     NONE
-1     10    -         -
-1000  2     \u{fffd}[2Jgone  -
+ID    DONE  ERROR                    NONE
+1     10    -                        -
+1000  2     \u{fffd}[2Jgone                 -
+1001  3     {\"name\":[null,\"\u{fffd}2J\u{fffd}\u{fffd}\"]}  -
 ";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::Remote;
-use crate::{Exit, read};
+use crate::{Exit, output, read};
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
@@ -71,7 +71,7 @@ impl Revoke {
     async fn run(self) -> anyhow::Result<Exit> {
         self.remote.client()?.revoke_access_token(self.id).send().await?;
         if self.remote.json {
-            writeln!(stdout(), "{}", json!({"id": self.id, "revoked": true}))?;
+            output::json(&json!({"id": self.id, "revoked": true}))?;
         } else {
             writeln!(stdout(), "token {} is revoked", self.id)?;
         }

@@ -19,7 +19,7 @@ use crate::job::{counted, followed};
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// The wait between two looks at a delivery: at first, and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -176,7 +176,7 @@ impl One {
 /// Writes the secret of a webhook, which no later answer shows.
 fn with_secret(answer: &Answer, as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        writeln!(stdout(), "{}", remote::json(answer)?)?;
+        output::json(&remote::json(answer)?)?;
         return Ok(Exit::Done);
     }
     let made: CreatedWebhook = answer.read()?;
@@ -188,7 +188,7 @@ fn with_secret(answer: &Answer, as_json: bool) -> anyhow::Result<Exit> {
 /// Writes what a webhook is now.
 fn done(id: Uuid, state: &str, as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        writeln!(stdout(), "{}", json!({"id": id, "state": state}))?;
+        output::json(&json!({"id": id, "state": state}))?;
     } else {
         writeln!(stdout(), "webhook {id} is {state}")?;
     }
@@ -203,7 +203,7 @@ impl Test {
         let webhook = client.webhook(self.id).send().await?;
         if self.wait == 0 {
             if self.remote.json {
-                writeln!(stdout(), "{}", remote::json(&sent)?)?;
+                output::json(&remote::json(&sent)?)?;
             } else if webhook.active {
                 writeln!(stdout(), "delivery {} is on its way", delivery.id)?;
             } else {
@@ -216,13 +216,14 @@ impl Test {
         let (answer, delivery) = attempted(&client, delivery.id, Duration::from_secs(wait)).await?;
         let Delivery { id, state, attempt_count, .. } = &delivery;
         if self.remote.json {
-            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+            output::json(&remote::json(&answer)?)?;
         } else if *state == DeliveryState::Pending && *attempt_count == 0 {
             let why = untried(&client, &client.webhook(self.id).send().await?).await?;
             writeln!(stdout(), "delivery {id} is {why}")?;
         } else {
             let last = last_answer(&delivery);
             let calls = counted(*attempt_count, "attempt", "attempts");
+            let state = table::shown(&state.to_string());
             writeln!(stdout(), "delivery {id} is {state} after {calls}; {last}")?;
         }
         Ok(if *state == DeliveryState::Delivered { Exit::Done } else { Exit::Failed })

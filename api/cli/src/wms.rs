@@ -25,7 +25,7 @@ use self::warehouse::Warehouse;
 use crate::job::followed;
 use crate::output::stdout;
 use crate::remote::Remote;
-use crate::{Exit, read, table};
+use crate::{Exit, output, read, table};
 
 /// What can be done with the system of a warehouse.
 #[derive(Debug, Subcommand)]
@@ -128,7 +128,7 @@ impl Check {
         if self.json {
             let of = |(rule, verdict): &(Rule, Verdict)| json!({"rule": rule.name(), "title": rule.title(), "verdict": verdict.word(), "found": verdict.found()});
             let rules: Vec<_> = findings.iter().map(of).collect();
-            writeln!(stdout(), "{}", json!({"rules": rules, "leftOver": left}))?;
+            output::json(&json!({"rules": rules, "leftOver": left}))?;
         } else {
             for id in &left {
                 writeln!(

@@ -19,7 +19,7 @@ use serde_json::json;
 use standardwebhooks::Webhook as Signer;
 
 use crate::remote::Remote;
-use crate::{Exit, Unknown, Usage, read, table};
+use crate::{Exit, Unknown, Usage, output, read, table};
 
 /// The wait between two looks for new deliveries.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ impl Forward {
             let line = json!({
                 "delivery": delivery.id, "event": delivery.event, "status": status.ok(), "durationMs": took, "error": error,
             });
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", output::escaped(&line.to_string()))?;
         } else {
             let answered = status.map_or_else(
                 |error| format!("no answer: {error:#}"),
