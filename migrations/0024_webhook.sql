@@ -78,12 +78,15 @@ CREATE TABLE webhook_lane (
     -- pause.
     failed_at timestamptz,
     tried_since timestamptz,
+    -- the delivery of the last test: while the queue is paused, it is sent, and nothing else
+    test uuid,
     CONSTRAINT failing_since_goes_with_failures CHECK ((failures = 0) = (failing_since IS NULL)),
     CONSTRAINT an_open_breaker_has_seen_failures CHECK (probe_at IS NULL OR failures > 0),
     CONSTRAINT only_an_open_breaker_counts_probes CHECK (probe_at IS NOT NULL OR probes = 0)
 ) WITH (fillfactor = 50);
 -- a lane's lease changes none of these columns, so taking it stays an update within its page
 CREATE INDEX webhook_lane_failing ON webhook_lane (failing_since) WHERE failures > 0;
+CREATE INDEX webhook_lane_tested ON webhook_lane (test) WHERE test IS NOT NULL;
 
 -- How calls of each destination went, by five minutes, and by the hour after a day: every attempt counts, whether or not its
 -- delivery has ended. Workers count in memory and add to it every few seconds (shared/kernel/src/activity.rs), so a delivery

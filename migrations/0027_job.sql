@@ -120,6 +120,9 @@ CREATE INDEX job_by_trace ON job (substr(traceparent, 4, 32)) WHERE traceparent 
 CREATE INDEX job_by_end ON job (finished_at) WHERE finished_at IS NOT NULL;
 -- the tests of a connection
 CREATE INDEX job_of_a_connection ON job (source, created_at) WHERE kind IN ('integration.test', 'wms.test');
+-- those that wait: while their queue is paused, each look of a dispatcher reads them
+CREATE INDEX job_test_live ON job (organisation_id, created_at)
+    WHERE kind IN ('integration.test', 'wms.test') AND state IN ('queued', 'running', 'retrying');
 -- beside job_by_creation, for callers who see several organisations
 CREATE INDEX job_of_several ON job (created_at, id) WHERE organisations IS NOT NULL;
 -- whether an earlier sync is under way: each chunk of a sync looks
@@ -163,11 +166,11 @@ CREATE TABLE job_chunk (
     keys uuid[],
     -- positions in the chunk of items whose key occurs earlier in the job
     duplicates integer[] NOT NULL DEFAULT '{}',
+    -- the line of the first item with that key, for each of them; null where it has none
+    duplicates_of bigint[] NOT NULL DEFAULT '{}',
     -- executions so far, and those that ended with the death of their process
     attempts integer NOT NULL DEFAULT 0,
     crashes integer NOT NULL DEFAULT 0,
-    -- the line of the first item with that key, for each of them; null where it has none
-    duplicates_of bigint[] NOT NULL DEFAULT '{}',
     -- A chunk that is suspected to kill its process runs in a separate process, which distinguishes it from one that was killed
     -- from outside: deaths of that process while the chunk's worker lived on.
     deaths_alone integer NOT NULL DEFAULT 0,

@@ -3,25 +3,29 @@
 //! may run.
 //!
 //! Each look first reads what the operator wants of the queues and applies it to this process: a paused queue
-//! is neither read nor filled. A part of a look that fails keeps no other from being queued.
+//! is neither read nor filled. Tests, of connections and of webhooks, obey no pause: they
+//! show whether a queue may be resumed. A part of a look that fails keeps no other from being queued.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use longshore_domain::expedition::handover::{fill, lane as wms_lane, wake};
-use longshore_domain::job::dispatch;
+use longshore_domain::job::{connection, dispatch};
 use longshore_domain::partner::send_out::changes;
+use longshore_domain::webhook::delivery::due_tests;
 use longshore_domain::webhook::lane::{self, Way};
 use longshore_kernel::cause::causes;
 use longshore_kernel::ids::{WebhookId, WmsId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{Queue, control};
 use longshore_kernel::services::Services;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::context::WorkerContext;
-use crate::jobs::upkeep;
+use crate::jobs::{chunk, upkeep};
+use crate::lanes;
 use crate::queue::QueueControl;
 
 /// How often it looks for retries that have just become due, if some are about to; such a delivery is at most
@@ -47,6 +51,8 @@ const BY_WEBHOOK: Duration = Duration::from_secs(30);
 const CLOCK_EVERY: u32 = 10;
 /// Retries that one glance covers; the next glance continues where it ended.
 const RETRIES: usize = 20_000;
+/// Tests of connections, and tests of webhooks, that run at once while their queue is paused.
+const TESTS: usize = 8;
 /// Successful looks before dispatching counts as recovered. Within this many, every part of a look has run
 /// once, including the lanes. A look that finds nothing to queue does not call Redis.
 const SETTLED: u32 = 5;
@@ -101,13 +107,13 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
     let mut ticks = tokio::time::interval(GLANCE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut glances: u32 = 0;
-    let mut jobs = dispatch::Looks::default();
+    let mut jobs = Jobs::default();
     let mut lanes = Lanes::default();
     let mut courses = HashMap::<&str, Course>::new();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = context.stop.cancelled() => return,
+            () = context.stop.cancelled() => break,
         }
         let is_look = glances.is_multiple_of(LOOK_EVERY);
         let looked = if is_look {
@@ -142,6 +148,17 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
             }
         }
     }
+    // they see the stop, and are tried again elsewhere
+    while jobs.tests.join_next().await.is_some() {}
+    while lanes.tests.join_next().await.is_some() {}
+}
+
+/// The progress of the looks for jobs.
+#[derive(Debug, Default)]
+struct Jobs {
+    looks: dispatch::Looks,
+    /// Tests of connections that run here, while their queue is paused.
+    tests: JoinSet<()>,
 }
 
 /// What became of the parts of a look.
@@ -154,6 +171,7 @@ const DUE_AGAIN: &str = "retries of deliveries";
 const HANDOVERS: &str = "handovers";
 const SWITCHES: &str = "orders of switched wms";
 const DELIVERIES: &str = "deliveries";
+const TESTS_OF_WEBHOOKS: &str = "tests of webhooks";
 const UPKEEP: &str = "upkeep";
 const STOCKS: &str = "stocks to send";
 
@@ -194,6 +212,8 @@ struct Lanes {
     soon: bool,
     /// Until when looks go webhook by webhook.
     by_webhook_until: Option<Instant>,
+    /// Tests of webhooks that are sent here, while the queue is paused.
+    tests: JoinSet<()>,
 }
 
 impl Lanes {
@@ -225,7 +245,7 @@ async fn look(
     context: &WorkerContext,
     queues: &[Controlled],
     upkeep_is_due: bool,
-    jobs: &mut dispatch::Looks,
+    jobs: &mut Jobs,
     lanes: &mut Lanes,
 ) -> Looked {
     let services = &context.services;
@@ -250,6 +270,7 @@ async fn look(
         (DUE_AGAIN, glance(context, queues, lanes).await),
         (SWITCHES, switched(context, queues).await),
         (HANDOVERS, hand_over(context, queues).await),
+        (TESTS_OF_WEBHOOKS, test_webhooks(context, queues, &mut lanes.tests).await),
         (DELIVERIES, scan(context, queues, lanes).await),
         (STOCKS, send_out(context, queues).await),
     ]);
@@ -265,17 +286,16 @@ async fn keep_up(context: &WorkerContext, queues: &[Controlled]) -> Result<(), P
 }
 
 /// Queues the chunks that are due, and those that call a partner.
-async fn chunks(
-    context: &WorkerContext,
-    queues: &[Controlled],
-    jobs: &mut dispatch::Looks,
-) -> Result<(), Problem> {
-    if is_paused(queues, Queue::Chunk) && is_paused(queues, Queue::Partner) {
-        return Ok(());
-    }
-    let due = jobs.due(&context.services.db.main).await?;
-    let (chunks, calls): (Vec<_>, Vec<_>) = due.into_iter().partition(|(queue, _)| *queue == Queue::Chunk);
+async fn chunks(context: &WorkerContext, queues: &[Controlled], jobs: &mut Jobs) -> Result<(), Problem> {
     let mut queued = Ok(());
+    if is_paused(queues, Queue::Partner) {
+        queued = test_connections(context, &mut jobs.tests).await;
+        if is_paused(queues, Queue::Chunk) {
+            return queued;
+        }
+    }
+    let due = jobs.looks.due(&context.services.db.main).await?;
+    let (chunks, calls): (Vec<_>, Vec<_>) = due.into_iter().partition(|(queue, _)| *queue == Queue::Chunk);
     for (queue, due) in [(Queue::Chunk, chunks), (Queue::Partner, calls)] {
         if !is_paused(queues, queue) {
             let put = put(context, queue, due.into_iter().map(|(_, name)| name).collect()).await;
@@ -283,6 +303,40 @@ async fn chunks(
         }
     }
     queued
+}
+
+/// Begins the tests of connections that are due.
+async fn test_connections(context: &WorkerContext, running: &mut JoinSet<()>) -> Result<(), Problem> {
+    while running.try_join_next().is_some() {}
+    let room = TESTS.saturating_sub(running.len());
+    if room > 0 {
+        for name in connection::due(&context.services.db.main, room).await? {
+            running.spawn(chunk::run(context.clone(), name));
+        }
+    }
+    Ok(())
+}
+
+/// Begins the tests of webhooks that are due.
+async fn test_webhooks(
+    context: &WorkerContext,
+    queues: &[Controlled],
+    running: &mut JoinSet<()>,
+) -> Result<(), Problem> {
+    while running.try_join_next().is_some() {}
+    let room = TESTS.saturating_sub(running.len());
+    if room == 0 || !is_paused(queues, Queue::Lane) {
+        return Ok(());
+    }
+    for (webhook, test) in due_tests(&context.services.db, room).await? {
+        let lanes = context.lanes.clone();
+        running.spawn(async move {
+            if let Err(error) = lanes::run_test(&lanes, webhook, test).await {
+                tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a test of a webhook was not sent; the next look tries again");
+            }
+        });
+    }
+    Ok(())
 }
 
 /// Goes on with the orders of wms whose setting was switched on or off, or stored anew.

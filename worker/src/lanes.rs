@@ -43,8 +43,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use longshore_domain::webhook::lane::{Lease, Leased};
-use longshore_kernel::ids::WebhookId;
+use longshore_domain::webhook::lane::{self, Lease, Leased};
+use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{Notice, Queue};
 use longshore_kernel::seldom::Seldom;
@@ -58,6 +58,7 @@ use self::keeper::{Keeper, LeaseState};
 use self::leasing::Leasing;
 use self::ledger::Ledger;
 use self::owners::Owners;
+use self::parcel::{Parcel, Target};
 use self::turn::{Ended, First, Turn};
 use self::warm::{Judged, Warm, judge};
 pub use self::warm::{PLACES as WARM_LANES, keep as keep_warm};
@@ -176,6 +177,43 @@ pub async fn run(context: &LaneContext, webhook: WebhookId) -> Result<Ran, Probl
     let (entry, words) = context.running.enter(&held.lease, keeper.standing());
     let first = First { batch: first, looks: false };
     conduct(context, Begun { held, keeper, entry, words }, first, place).await
+}
+
+/// Sends a test of a webhook, and nothing else, while the queue is paused.
+pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryId) -> Result<(), Problem> {
+    let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else { return Ok(()) };
+    let (lease, ledger) = (Arc::new(lease), Arc::new(Ledger::default()));
+    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
+    let batch = match first {
+        Some(batch) => Ok(batch),
+        None => lane::fetch(&context.services.db, &lease, lane::From::default()).await,
+    };
+    let sent = match batch.map(|batch| batch.due.into_iter().find(|due| due.id == test)) {
+        Ok(Some(due)) => {
+            ledger.take(due.id, due.attempts);
+            let target = Target::new(Arc::clone(&lease), context);
+            match keeper.begin(|| Some(target.begin(Parcel::from(due)))) {
+                Some(begun) => Ok(target.send(begun, lease.breaker.is_open()).await.ok()),
+                None => Ok(None),
+            }
+        }
+        Ok(None) => Ok(None),
+        Err(problem) => Err(problem),
+    };
+    let ended = match sent {
+        Ok(Some(outcome)) => {
+            context.writer.record(outcome, &ledger).await;
+            while !ledger.is_empty() {
+                ledger.settled().await;
+            }
+            Ok(())
+        }
+        Ok(None) => Ok(()),
+        Err(problem) => Err(problem),
+    };
+    // what else is due waits for the end of the pause
+    context.leasing.end(&lease).await?;
+    ended
 }
 
 /// Lets a turn send, then keeps the lane warm or releases its lease.

@@ -68,6 +68,13 @@ async fn a_waiting_job_shows_what_it_waits_for(_: PgPoolOptions, options: PgConn
     // a change of its concurrency is not a pause
     world.api.put(&world.api.superadmin, "/api/queue/chunk", json!({"concurrency": 2})).await.expect(200);
     assert_eq!(read(&world, &first).await["waitsFor"]["since"], json!(at));
+    // a job that came later waits since it came
+    world.execute("UPDATE job SET created_at = created_at + interval '1 hour'").await;
+    let later = read(&world, &first).await;
+    assert_eq!(
+        (&later["waitsFor"]["reason"], &later["waitsFor"]["since"]),
+        (&json!("paused"), &later["createdAt"])
+    );
 
     // ended jobs, and those being received, wait for nothing
     world.execute("UPDATE job SET state = 'cancelled', chunks_open = 0, finished_at = now()").await;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::chunk::{Claim, Count};
@@ -16,7 +16,7 @@ use super::dispatch;
 use super::entry::{self, NewJob};
 use super::execution;
 use super::kind::{Job, JobKind, JobState, Stored};
-use super::name::CALLING;
+use super::name::{CALLING, chunk_name};
 use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -123,6 +123,24 @@ async fn waiting(tx: &mut PgConnection, kind: JobKind, tested: &str) -> Result<O
     )
     .fetch_optional(tx)
     .await
+}
+
+/// Tests whose call is due, as chunks: the oldest of each organisation, at most so many.
+pub async fn due(db: &PgPool, most: usize) -> Result<Vec<String>, Problem> {
+    let due = sqlx::query_scalar!(
+        r#"SELECT id AS "id!: JobId" FROM (
+               SELECT DISTINCT ON (j.organisation_id) j.id, j.created_at
+               FROM job j JOIN job_chunk c ON c.job_id = j.id AND c.number = $2
+               WHERE j.kind IN ('integration.test', 'wms.test') AND j.state IN ('queued', 'running', 'retrying')
+                 AND ((c.state = 'queued' AND c.next_attempt_at <= now()) OR (c.state = 'running' AND c.leased_until < now()))
+               ORDER BY j.organisation_id, j.created_at) AS first
+           ORDER BY created_at LIMIT $1"#,
+        i64::try_from(most).unwrap_or(i64::MAX),
+        CALLING,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(due.into_iter().map(|job| chunk_name(job, CALLING)).collect())
 }
 
 /// Ends a test with what it found out. If the claim is lost, the caller drops the transaction, and nothing is recorded.

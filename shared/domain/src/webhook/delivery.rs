@@ -19,7 +19,7 @@ use uuid::Uuid;
 pub use self::recovery::recover;
 pub use self::redelivery::{redeliver, redeliver_many};
 pub(in crate::webhook) use self::resending::release_all;
-pub use self::trial::{TESTS_A_MINUTE, send_test, test_body};
+pub use self::trial::{TESTS_A_MINUTE, due_tests, send_test, test_body};
 pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::change::Change;
 use longshore_kernel::database::Pool;

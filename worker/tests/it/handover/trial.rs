@@ -8,10 +8,14 @@ use longshore_domain::expedition::handover::wake;
 use longshore_domain::job::chunk::{self, Claimed};
 use longshore_domain::job::connection::{self, Finding, Test};
 use longshore_domain::job::kind::{JobKind, JobState};
+use longshore_domain::standing::queue;
 use longshore_kernel::change::Change;
 use longshore_kernel::migration::MIGRATIONS;
+use longshore_kernel::queue::Queue;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::wms::{Mischief, On};
+use longshore_worker::dispatcher::{self, Controlled};
+use longshore_worker::queue::QueueControl;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -63,6 +67,23 @@ async fn a_test_of_a_system_is_a_signed_question_that_changes_nothing(
     assert_eq!(counts, ("succeeded".to_owned(), [0, 1, 0]));
     let audited = "SELECT count(*) FROM audit WHERE action = 'wms_setting.test' AND changes #>> '{test,1}' IN (SELECT id::text FROM job)";
     assert_eq!(depot.place.world.count(audited).await, 4);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_obeys_no_pause_of_its_queue(_: PgPoolOptions, options: PgConnectOptions) {
+    let depot = Depot::by_hand(&options).await;
+    let world = &depot.place.world;
+    queue::pause(&world.services, &world.context, "partner", None).await.unwrap();
+    trial::test(&world.services, &world.context, depot.wms).await.unwrap();
+    assert_eq!(world.count("SELECT count(*) FROM job WHERE job_waits_for(id) IS NOT NULL").await, 0);
+    // no worker reads the queue
+    let controlled = vec![Controlled::new(Queue::Partner, QueueControl::new(1))];
+    let dispatcher = tokio::spawn(dispatcher::run(world.worker.clone(), controlled));
+    world.until("SELECT count(*) FROM job WHERE kind = 'wms.test' AND state = 'succeeded'", 1).await;
+    let found = connection::last(&world.services.db, JobKind::WmsTest, &depot.wms.to_string()).await.unwrap();
+    must_say(&found.unwrap(), true, "HTTP 404");
+    world.worker.stop.cancel();
+    dispatcher.await.unwrap();
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,11 +1,16 @@
 //! Tests of webhooks: what arrives says that it is one, however it is sent.
 
+use longshore_domain::standing::queue;
 use longshore_domain::webhook::{delivery, subscription};
+use longshore_kernel::queue::Queue;
 use longshore_testkit::receiver::{Answer, Receipt};
+use longshore_worker::context::WorkerContext;
+use longshore_worker::dispatcher::{self, Controlled};
+use longshore_worker::queue::QueueControl;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::support::{Hook, World};
+use super::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
@@ -85,4 +90,29 @@ async fn a_replay_sends_an_example_as_an_example(_: PgPoolOptions, options: PgCo
     assert_eq!(world.run_job(&answer).await["resent"], 2);
     world.drain(&hook).await;
     assert_eq!(marks(&world.receiver.take()), [Some(json!(true)), None]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn while_the_queue_is_paused_a_test_is_sent_and_nothing_else(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    queue::pause(&world.services, &world.context(), "lane", None).await.unwrap();
+    let controlled = vec![Controlled::new(Queue::Lane, QueueControl::new(1))];
+    let worker = WorkerContext::new(world.services.clone()).unwrap();
+    let dispatcher = tokio::spawn(dispatcher::run(worker.clone(), controlled));
+    for (requests, path, is_ordered) in [(1, "/hook", false), (2, "/ordered", true)] {
+        let hook = world.hook(path, json!({"event": "product_change", "ordered": is_ordered})).await;
+        world.events(&hook, 30).await;
+        let sent = world.test(&hook, "product_change").await;
+        world.receiver.wait_for(requests, PATIENCE).await.unwrap();
+        let receipts = world.receiver.take();
+        hook.verifier.verify(&receipts[0]).unwrap();
+        assert_eq!(receipts[0].header("webhook-id"), sent["webhookId"].as_str());
+        assert_eq!(marks(&receipts), [Some(json!(true))]);
+    }
+    worker.stop.cancel();
+    dispatcher.await.unwrap();
+    assert_eq!(world.receiver.take().len(), 0);
 }

@@ -11,6 +11,7 @@ use crate::webhook::subscription::stored;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::database::Database;
 use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
 use longshore_kernel::input::{Reader, Rule, object, one_of};
 use longshore_kernel::problem::{Problem, RATE_LIMITED};
@@ -88,6 +89,24 @@ pub async fn send_test(
     change.answer(context.claim, answer).await
 }
 
+/// Tests that are due and were not tried, of lanes that nobody has leased, the first of each organisation: what is sent while the
+/// queue is paused.
+pub async fn due_tests(db: &Database, most: usize) -> Result<Vec<(WebhookId, DeliveryId)>, Problem> {
+    let due = sqlx::query!(
+        r#"SELECT webhook AS "webhook!: WebhookId", test AS "test!: DeliveryId" FROM (
+               SELECT DISTINCT ON (w.organisation_id) w.id AS webhook, l.test
+               FROM webhook_lane l JOIN delivery d ON d.id = l.test JOIN webhook w ON w.id = l.webhook_id
+               WHERE l.test IS NOT NULL AND l.leased_until < now() AND w.active
+                 AND d.next_attempt_at <= now() AND d.attempt_count = 0
+               ORDER BY w.organisation_id, l.test) AS first
+           ORDER BY test LIMIT $1"#,
+        i64::try_from(most).unwrap_or(i64::MAX),
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(due.into_iter().map(|due| (due.webhook, due.test)).collect())
+}
+
 /// Has the lane begin with a test, which is due before all else: it looks for nothing before its beginning. If it waits for a
 /// probe, this is the next one, and not something that was [tried before](crate::calling::breaker::Breaker::probes_again).
 async fn must_be_next(
@@ -98,7 +117,7 @@ async fn must_be_next(
     sqlx::query!(
         "UPDATE webhook_lane
          SET nothing_before = least(nothing_before, (SELECT next_attempt_at FROM delivery WHERE id = $2)),
-             probes = probes - probes % 2
+             probes = probes - probes % 2, test = $2
          WHERE webhook_id = $1",
         id.get(),
         test.get(),
