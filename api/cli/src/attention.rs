@@ -28,6 +28,9 @@ pub(super) struct List {
     /// Only lines that are neither acknowledged nor muted.
     #[arg(long)]
     new: bool,
+    /// Show the ids of the lines, too, which the other commands take.
+    #[arg(long)]
+    ids: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -99,7 +102,7 @@ impl List {
             output::json(&answer)?;
             return Ok(Exit::Done);
         }
-        let heads = ["severity", "kind", "state", "by", "until", "id", "line"];
+        let mut heads = vec!["severity", "kind", "state", "by", "until", "id", "line"];
         let paths = ["severity", "kind", "silence.mode", "silence.by", "silence.until", "id", "sentence"];
         let mut rows = table::rows(&answer["lines"], &paths);
         for row in &mut rows {
@@ -109,6 +112,13 @@ impl List {
         }
         rows.extend(table::rows(&answer["absent"], &["-", "-", "mode", "by", "until", "line", "sentence"]));
         rows.extend(switched_off(&answer["switchedOff"]));
+        if !self.ids {
+            let id = heads.len() - 2;
+            heads.remove(id);
+            for row in &mut rows {
+                row.remove(id);
+            }
+        }
         table::write(&mut stdout(), &heads, &rows)?;
         Ok(Exit::Done)
     }

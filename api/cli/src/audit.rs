@@ -3,6 +3,7 @@
 use clap::Args;
 use longshore_client::{Client, DateTime, ListQuery, Order, Utc, Uuid};
 
+use crate::find::Named;
 use crate::list::Part;
 use crate::{Exit, read};
 
@@ -23,9 +24,9 @@ pub(super) struct Audit {
     /// Only changes by the request with this id.
     #[arg(long)]
     request: Option<String>,
-    /// Only changes in this organisation.
-    #[arg(long, value_parser = read::id)]
-    organisation: Option<Uuid>,
+    /// Only changes in this organisation, by its id or name.
+    #[arg(long, value_parser = Named::organisation)]
+    organisation: Option<Named>,
     /// Only changes since a time, a date, or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 6h.
     #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: Option<DateTime<Utc>>,
@@ -40,7 +41,7 @@ impl Audit {
             .equal("requestId", self.request)
             .equal("entity.id", self.entity)
             .equal("job", self.job)
-            .equal("organisation", self.organisation)
+            .equal("organisation", Named::id_of(self.organisation.as_ref(), &self.part.client()?).await?)
             .sort("id", Order::Descending);
         if let Some(actor) = self.actor {
             query = match read::id(&actor) {

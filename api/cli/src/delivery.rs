@@ -10,6 +10,7 @@ use longshore_client::{
     Client, DateTime, DeliveryState, Job, ListQuery, Order, Replay as Criteria, ReplayCount, Utc, Uuid, Value,
 };
 
+use crate::find::Named;
 use crate::job::{counted, followed};
 use crate::list::Part;
 use crate::output::stdout;
@@ -31,12 +32,12 @@ pub(super) enum DeliveryCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct List {
-    /// Only deliveries of this webhook.
-    #[arg(long, value_parser = read::id)]
-    webhook: Option<Uuid>,
-    /// Only deliveries of this e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Option<Uuid>,
+    /// Only deliveries of this webhook, by its id or a part of its destination.
+    #[arg(long, value_parser = Named::webhook)]
+    webhook: Option<Named>,
+    /// Only deliveries of this e-shop, by its id or name.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Option<Named>,
     /// Only deliveries about this record.
     #[arg(long, value_parser = read::id)]
     entity: Option<Uuid>,
@@ -80,12 +81,12 @@ pub(super) struct Redeliver {
 #[derive(Args, Debug)]
 #[group(id = "which", required = true, multiple = true, args = ["webhook", "eshop", "host"])]
 pub(super) struct Replay {
-    /// Only deliveries of these webhooks, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = read::id)]
-    webhook: Vec<Uuid>,
-    /// Only deliveries of the webhooks of this e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Option<Uuid>,
+    /// Only deliveries of these webhooks, separated by commas; each by its id or a part of its destination.
+    #[arg(long, value_delimiter = ',', value_parser = Named::webhook)]
+    webhook: Vec<Named>,
+    /// Only deliveries of the webhooks of this e-shop, by its id or name.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Option<Named>,
     /// Only deliveries to destinations of this host, such as shop.example.
     #[arg(long)]
     host: Option<String>,
@@ -124,9 +125,10 @@ impl DeliveryCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.part.client()?;
         let mut query = ListQuery::new()
-            .equal("webhook", self.webhook)
-            .equal("eshop", self.eshop)
+            .equal("webhook", Named::id_of(self.webhook.as_ref(), &client).await?)
+            .equal("eshop", Named::id_of(self.eshop.as_ref(), &client).await?)
             .equal("entity.id", self.entity)
             .among("state", &self.state)
             .equal("event", self.event)
@@ -137,7 +139,8 @@ impl List {
         let columns = [
             ("id", "id"),
             ("event", "event"),
-            ("about", "entity.id"),
+            ("about", "entity.type"),
+            ("its id", "entity.id"),
             ("state", "state"),
             ("attempts", "attemptCount"),
             ("next attempt", "nextAttemptAt"),
@@ -210,9 +213,13 @@ impl Redeliver {
 impl Replay {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
+        let mut webhooks = Vec::new();
+        for webhook in &self.webhook {
+            webhooks.push(webhook.id(&client).await?);
+        }
         let criteria = Criteria {
-            webhooks: self.webhook,
-            eshop: self.eshop,
+            webhooks,
+            eshop: Named::id_of(self.eshop.as_ref(), &client).await?,
             host: self.host,
             since: self.since,
             until: self.until,

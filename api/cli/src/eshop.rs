@@ -3,13 +3,14 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use longshore_client::{Client, Job, ListQuery, Order, Uuid};
+use longshore_client::{Client, Job, ListQuery, Order};
 
+use crate::find::Named;
 use crate::job::followed;
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::{Exit, output, read, table};
+use crate::{Exit, output, table};
 
 /// What can be done with e-shops.
 #[derive(Debug, Subcommand)]
@@ -27,27 +28,27 @@ pub(super) struct List {
     /// Only e-shops whose name contains this.
     #[arg(long)]
     name: Option<String>,
-    /// Only e-shops of this organisation.
-    #[arg(long, value_parser = read::id)]
-    organisation: Option<Uuid>,
+    /// Only e-shops of this organisation, by its id or name.
+    #[arg(long, value_parser = Named::organisation)]
+    organisation: Option<Named>,
     #[command(flatten)]
     part: Part<100>,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Show {
-    /// Id of the e-shop.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id or name of the e-shop.
+    #[arg(value_parser = Named::eshop)]
+    eshop: Named,
     #[command(flatten)]
     remote: Remote,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Test {
-    /// Id of the e-shop.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id or name of the e-shop.
+    #[arg(value_parser = Named::eshop)]
+    eshop: Named,
     /// End as soon as the job is accepted, and print its id.
     #[arg(long)]
     detach: bool,
@@ -60,9 +61,9 @@ impl EshopCommand {
         match self {
             Self::List(list) => list.run().await,
             Self::Show(show) => show.run().await,
-            Self::Test(Test { id, detach, remote }) => {
+            Self::Test(Test { eshop, detach, remote }) => {
                 let client = remote.client()?;
-                let answer = client.test_integration(id).answer().await?;
+                let answer = client.test_integration(eshop.id(&client).await?).answer().await?;
                 let job: Job = answer.read()?;
                 followed(&client, &answer, job.id, detach, remote.json).await
             }
@@ -72,8 +73,8 @@ impl EshopCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let mut query =
-            ListQuery::new().equal("organisation", self.organisation).sort("name", Order::Ascending);
+        let organisation = Named::id_of(self.organisation.as_ref(), &self.part.client()?).await?;
+        let mut query = ListQuery::new().equal("organisation", organisation).sort("name", Order::Ascending);
         // a table has the name of the organisation; JSON is the record
         if !self.part.is_json() {
             query = query.nested();
@@ -95,7 +96,8 @@ impl List {
 
 impl Show {
     async fn run(self) -> anyhow::Result<Exit> {
-        let eshop = remote::json(&self.remote.client()?.eshop(self.id).answer().await?)?;
+        let client = self.remote.client()?;
+        let eshop = remote::json(&client.eshop(self.eshop.id(&client).await?).answer().await?)?;
         let mut out = stdout();
         if self.remote.json {
             output::json(&eshop)?;

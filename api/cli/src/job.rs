@@ -1,15 +1,19 @@
 //! `longshore job`: jobs.
 
-use std::io::Write as _;
+use std::io::{Write as _, stderr};
+use std::pin::pin;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use longshore_client::{
-    Answer, Client, DateTime, Job, JobResult, JobState, ListQuery, Order, Outcome, Utc, Uuid, Value,
+    Answer, Client, DateTime, Job, JobEvent, JobResult, JobState, ListQuery, Order, Outcome, Utc, Uuid, Value,
 };
+use tokio::time::timeout;
 
+use crate::find::Named;
 use crate::list::{self, Part};
 use crate::output::stdout;
 use crate::remote::{self, Remote};
@@ -17,6 +21,9 @@ use crate::{Exit, output, read, table};
 
 /// Refused items to show with a job; `job errors --all` has the others.
 const REFUSED_SHOWN: u32 = 20;
+
+/// How long a job may stay queued before it is said that no worker takes it.
+const SAID_AFTER: Duration = Duration::from_secs(3);
 
 /// What can be done with jobs.
 #[derive(Debug, Subcommand)]
@@ -43,12 +50,12 @@ pub(super) struct List {
     /// Only jobs of these kinds, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Job::KINDS))]
     kind: Vec<String>,
-    /// Only jobs of this organisation.
-    #[arg(long, value_parser = read::id)]
-    organisation: Option<Uuid>,
-    /// Only jobs of this e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Option<Uuid>,
+    /// Only jobs of this organisation, by its id or name.
+    #[arg(long, value_parser = Named::organisation)]
+    organisation: Option<Named>,
+    /// Only jobs of this e-shop, by its id or name.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Option<Named>,
     #[command(flatten)]
     part: Part<20>,
 }
@@ -126,11 +133,12 @@ impl JobCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.part.client()?;
         let query = ListQuery::new()
             .among("state", &self.state)
             .among("kind", &self.kind)
-            .equal("organisation", self.organisation)
-            .equal("eshop", self.eshop)
+            .equal("organisation", Named::id_of(self.organisation.as_ref(), &client).await?)
+            .equal("eshop", Named::id_of(self.eshop.as_ref(), &client).await?)
             .sort("createdAt", Order::Descending);
         let Some(answer) = self.part.ask(query, Client::jobs).await? else { return Ok(Exit::Done) };
         let paths = [
@@ -147,9 +155,15 @@ impl List {
             ["id", "kind", "state", "outcome", "done", "total", "refused", "created", "waits for", "error"];
         let mut rows = table::rows(&answer["results"], &paths);
         for (row, job) in rows.iter_mut().zip(answer["results"].as_array().into_iter().flatten()) {
-            row.extend([waits_for(job).unwrap_or_else(|| "-".to_owned()), table::cell(job, "error")]);
+            let waits = waits_for(job, self.part.has_ids());
+            row.extend([waits.unwrap_or_else(|| "-".to_owned()), table::cell(job, "error")]);
         }
-        list::write_rows(&answer, &heads, &rows)?;
+        // the first column is the id
+        let from = usize::from(!self.part.has_ids());
+        for row in &mut rows {
+            row.drain(..from);
+        }
+        list::write_rows(&answer, &heads[from..], &rows)?;
         Ok(Exit::Done)
     }
 }
@@ -208,10 +222,11 @@ fn ran(job: &Value, now: DateTime<Utc>) -> String {
     }
 }
 
-/// The reason why a job waits.
-fn waits_for(job: &Value) -> Option<String> {
+/// The reason why a job waits, with the id of the one that comes first if it is wanted.
+fn waits_for(job: &Value, with_id: bool) -> Option<String> {
     let waits = job.get("waitsFor").filter(|waits| waits.is_object())?;
     Some(match waits["reason"].as_str() {
+        Some("earlier_job") if !with_id => "an earlier job".to_owned(),
         Some("earlier_job") => format!("job {}", table::cell(waits, "job")),
         Some("partner") => format!("its partner, until {}", table::cell(waits, "until")),
         Some("turn") => "its organisation's turn".to_owned(),
@@ -222,7 +237,7 @@ fn waits_for(job: &Value) -> Option<String> {
 
 /// Writes the details of a job, one per line.
 fn show(job: &Value) -> anyhow::Result<()> {
-    let waiting = waits_for(job).map_or_else(
+    let waiting = waits_for(job, true).map_or_else(
         || "-".to_owned(),
         |waits| format!("{waits}, since {}", table::cell(&job["waitsFor"], "since")),
     );
@@ -291,14 +306,29 @@ pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::R
     let bar = ProgressBar::new(0)
         .with_style(style("{msg} {wide_bar} {human_pos}/{human_len}, {per_sec}, {eta} left"));
     let mut events = client.follow_job(id);
-    let mut last = None;
-    while let Some(event) = events.next().await? {
+    let (mut last, mut said) = (None::<JobEvent>, String::new());
+    loop {
+        let next = {
+            let mut next = pin!(events.next());
+            if let Ok(next) = timeout(SAID_AFTER, &mut next).await {
+                next?
+            } else {
+                let is_queued = last.as_ref().is_some_and(|event| event.job.state == JobState::Queued);
+                if is_queued && said.is_empty() {
+                    said = tell_waiting(&bar, "a free worker".to_owned());
+                }
+                next.await?
+            }
+        };
+        let Some(event) = next else { break };
+        let waits = waits_for(&serde_json::from_str(&event.text)?, true);
+        if let Some(waits) = waits.filter(|waits| said != *waits) {
+            said = tell_waiting(&bar, waits);
+        }
         let job = &event.job;
         bar.set_length(job.progress.total);
         bar.set_position(job.progress.done);
-        let waits =
-            job.waits_for.as_ref().map_or_else(String::new, |waits| format!(", waits: {}", waits.reason));
-        bar.set_message(table::shown(&format!("{} {}{waits}", job.kind, job.state)));
+        bar.set_message(table::shown(&format!("{} {}", job.kind, job.state)));
         last = Some(event);
     }
     bar.finish_and_clear();
@@ -313,6 +343,13 @@ pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::R
         JobState::Succeeded => Exit::Done,
         _ => Exit::Failed,
     })
+}
+
+/// Writes what a job waits for, above its bar.
+fn tell_waiting(bar: &ProgressBar, waits: String) -> String {
+    // whoever reads it may have gone, and the command goes on
+    let _ = bar.suspend(|| writeln!(stderr(), "the job waits for {waits}"));
+    waits
 }
 
 async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {

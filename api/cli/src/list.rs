@@ -19,6 +19,9 @@ pub(super) struct Part<const LIMIT: u32> {
     /// Number of records to skip.
     #[arg(long, default_value_t = 0)]
     offset: u32,
+    /// Show ids, too: for commands that take no name.
+    #[arg(long)]
+    ids: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -27,6 +30,11 @@ impl<const LIMIT: u32> Part<LIMIT> {
     /// The service that it is asked for.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         self.remote.client()
+    }
+
+    /// Whether its table has ids.
+    pub(super) fn has_ids(&self) -> bool {
+        self.ids
     }
 
     /// Whether it is written as JSON, as the service sends it.
@@ -66,7 +74,7 @@ impl<const LIMIT: u32> Part<LIMIT> {
         columns: &[(&str, &str)],
     ) -> anyhow::Result<Exit> {
         if let Some(answer) = self.ask_for(&ListQuery::new(), list).await? {
-            write(&answer, columns)?;
+            write(&answer, columns, self.ids)?;
         }
         Ok(Exit::Done)
     }
@@ -79,15 +87,21 @@ impl<const LIMIT: u32> Part<LIMIT> {
         columns: &[(&str, &str)],
     ) -> anyhow::Result<Exit> {
         if let Some(answer) = self.ask(query, list).await? {
-            write(&answer, columns)?;
+            write(&answer, columns, self.ids)?;
         }
         Ok(Exit::Done)
     }
 }
 
-fn write(answer: &Value, columns: &[(&str, &str)]) -> io::Result<()> {
-    let (heads, paths): (Vec<_>, Vec<_>) = columns.iter().copied().unzip();
+fn write(answer: &Value, columns: &[(&str, &str)], ids: bool) -> io::Result<()> {
+    let shown = columns.iter().copied().filter(|(_, path)| ids || !is_id(path));
+    let (heads, paths): (Vec<_>, Vec<_>) = shown.unzip();
     write_rows(answer, &heads, &table::rows(&answer["results"], &paths))
+}
+
+/// Whether the values at a path are ids, which nobody reads.
+fn is_id(path: &str) -> bool {
+    path == "id" || path.ends_with(".id") || path == "job"
 }
 
 /// Writes the rows of a list, and says where there are others.

@@ -58,7 +58,7 @@ mod tests {
     const OF_SERVICE: [&str; 4] = ["url", "token", "profile", "json"];
 
     /// Options of all lists.
-    const OF_LISTS: [&str; 2] = ["limit", "offset"];
+    const OF_LISTS: [&str; 3] = ["limit", "offset", "ids"];
 
     /// The options of each command.
     type Options = BTreeMap<String, BTreeSet<String>>;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use longshore_client::{Client, Expedition, ListQuery, Order, Uuid, Value};
+use longshore_client::{Client, Expedition, ListQuery, Order, Value};
 
-use crate::find::{Order as Named, numbered};
+use crate::find::{Named, numbered};
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::sync::send;
-use crate::{Exit, output, read, table};
+use crate::{Exit, output, table};
 
 /// What can be done with orders.
 #[derive(Debug, Subcommand)]
@@ -37,9 +37,9 @@ pub(super) struct List {
     /// Only orders whose hand-over to the system of their warehouse is in these states, separated by commas.
     #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(Expedition::HAND_OVERS))]
     hand_over: Vec<String>,
-    /// Only orders of this e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Option<Uuid>,
+    /// Only orders of this e-shop, by its id or name.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Option<Named>,
     /// Only orders with this number, external id or tracking number.
     #[arg(long)]
     number: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct List {
 #[derive(Args, Debug)]
 pub(super) struct One {
     /// Id or number of the order.
-    #[arg(value_parser = Named::read)]
+    #[arg(value_parser = Named::order)]
     order: Named,
     #[command(flatten)]
     remote: Remote,
@@ -62,7 +62,7 @@ pub(super) struct One {
 #[derive(Args, Debug)]
 pub(super) struct Cancel {
     /// Id or number of the order.
-    #[arg(value_parser = Named::read)]
+    #[arg(value_parser = Named::order)]
     order: Named,
     /// Why, for the audit.
     #[arg(long)]
@@ -75,9 +75,9 @@ pub(super) struct Cancel {
 pub(super) struct Import {
     /// File of orders, one JSON object a line; `-` for standard input.
     file: PathBuf,
-    /// Id of their e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Uuid,
+    /// Id or name of their e-shop.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Named,
     /// Whether new orders are sent, where their rows do not say it. Without it, they are unless the e-shop edits them first.
     #[arg(long)]
     send: Option<bool>,
@@ -116,6 +116,7 @@ impl OrderCommand {
                 tell(&remote::json(&client.cancel_order(id, reason.as_deref()).answer().await?)?, remote.json)
             }
             Self::Import(Import { file, eshop, send: sends, detach, remote }) => {
+                let eshop = eshop.id(&remote.client()?).await?;
                 send(file, detach, &remote, |client, rows| client.import_orders(eshop, sends, rows)).await
             }
         }
@@ -127,7 +128,7 @@ impl List {
         let mut query = ListQuery::new()
             .among("status", &self.status)
             .among("handover.state", &self.hand_over)
-            .equal("eshop", self.eshop)
+            .equal("eshop", Named::id_of(self.eshop.as_ref(), &self.part.client()?).await?)
             .equal("items.product.productSku", self.sku)
             .sort("createdAt", Order::Descending);
         if let Some(number) = &self.number {
@@ -144,13 +145,17 @@ impl List {
                 query.among("id", &ids)
             };
         }
+        // a table has the SKU of what an order waits for; JSON is the record
+        if !self.part.is_json() {
+            query = query.nested();
+        }
         let columns = [
             ("id", "id"),
             ("number", "orderNumber"),
             ("status", "status"),
             ("since", "statusSince"),
             ("pieces", "sumOfQuantity"),
-            ("waits for", "waitsFor"),
+            ("waits for", "waitsFor.productSku"),
             ("hand-over", "handover.state"),
             ("error of it", "handover.error"),
             ("created", "createdAt"),

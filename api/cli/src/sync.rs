@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
-use longshore_client::{Call, Client, Job, Rows, Uuid};
+use longshore_client::{Call, Client, Job, Rows};
 
+use crate::Exit;
+use crate::find::Named;
 use crate::job::{followed, style};
 use crate::remote::Remote;
-use crate::{Exit, read};
 
 /// What can be synced.
 #[derive(Debug, Subcommand)]
@@ -24,9 +25,9 @@ pub(super) enum SyncCommand {
 pub(super) struct Products {
     /// File of products, one JSON object a line; `-` for standard input.
     file: PathBuf,
-    /// Id of their e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Uuid,
+    /// Id or name of their e-shop.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Named,
     /// Inventory of the partner, if it has several.
     #[arg(long)]
     inventory: Option<String>,
@@ -41,9 +42,9 @@ pub(super) struct Products {
 pub(super) struct Stocks {
     /// File of stocks, one JSON object with `productSku` and `quantity` a line; `-` for standard input.
     file: PathBuf,
-    /// Id of their e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Uuid,
+    /// Id or name of their e-shop.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Named,
     /// Id of their warehouse, or the partner's id of it.
     #[arg(long)]
     warehouse: String,
@@ -59,6 +60,7 @@ impl SyncCommand {
         match self {
             Self::Products(products) => products.run().await,
             Self::Stocks(Stocks { file, eshop, warehouse, detach, remote }) => {
+                let eshop = eshop.id(&remote.client()?).await?;
                 send(file, detach, &remote, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
             }
         }
@@ -67,7 +69,8 @@ impl SyncCommand {
 
 impl Products {
     async fn run(self) -> anyhow::Result<Exit> {
-        let (eshop, inventory) = (self.eshop, self.inventory.as_deref());
+        let eshop = self.eshop.id(&self.remote.client()?).await?;
+        let inventory = self.inventory.as_deref();
         send(self.file, self.detach, &self.remote, |client, rows| {
             client.sync_products(eshop, inventory, rows)
         })

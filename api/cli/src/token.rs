@@ -3,13 +3,14 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use longshore_client::{Client, ListQuery, Uuid};
+use longshore_client::{Client, ListQuery};
 use serde_json::json;
 
+use crate::find::Named;
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::Remote;
-use crate::{Exit, output, read};
+use crate::{Exit, output};
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
@@ -22,18 +23,18 @@ pub(super) enum TokenCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct List {
-    /// Only tokens of this organisation.
-    #[arg(long, value_parser = read::id)]
-    organisation: Option<Uuid>,
+    /// Only tokens of this organisation, by its id or name.
+    #[arg(long, value_parser = Named::organisation)]
+    organisation: Option<Named>,
     #[command(flatten)]
     part: Part<100>,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Revoke {
-    /// Id of the token, as `token list` shows it.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id or name of the token.
+    #[arg(value_parser = Named::token)]
+    access_token: Named,
     #[command(flatten)]
     remote: Remote,
 }
@@ -49,13 +50,18 @@ impl TokenCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let query = ListQuery::new().equal("organisation", self.organisation);
+        let organisation = Named::id_of(self.organisation.as_ref(), &self.part.client()?).await?;
+        let mut query = ListQuery::new().equal("organisation", organisation);
+        // a table has names; JSON is the record
+        if !self.part.is_json() {
+            query = query.nested();
+        }
         let columns = [
             ("id", "id"),
             ("name", "name"),
             ("role", "role"),
-            ("organisation", "organisation"),
-            ("eshop", "eshop"),
+            ("organisation", "organisation.name"),
+            ("e-shop", "eshop.name"),
             ("expires", "expiresAt"),
             ("created by", "createdBy.name"),
             ("created", "createdAt"),
@@ -69,11 +75,13 @@ impl List {
 
 impl Revoke {
     async fn run(self) -> anyhow::Result<Exit> {
-        self.remote.client()?.revoke_access_token(self.id).send().await?;
+        let client = self.remote.client()?;
+        let id = self.access_token.id(&client).await?;
+        client.revoke_access_token(id).send().await?;
         if self.remote.json {
-            output::json(&json!({"id": self.id, "revoked": true}))?;
+            output::json(&json!({"id": id, "revoked": true}))?;
         } else {
-            writeln!(stdout(), "token {} is revoked", self.id)?;
+            writeln!(stdout(), "token {id} is revoked")?;
         }
         Ok(Exit::Done)
     }

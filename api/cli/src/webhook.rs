@@ -15,6 +15,7 @@ use longshore_client::{
 use serde_json::json;
 
 use crate::delivery::answer_line;
+use crate::find::Named;
 use crate::job::{counted, followed};
 use crate::list::Part;
 use crate::output::stdout;
@@ -49,9 +50,9 @@ pub(super) enum WebhookCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct List {
-    /// Only webhooks of this e-shop.
-    #[arg(long, value_parser = read::id)]
-    eshop: Option<Uuid>,
+    /// Only webhooks of this e-shop, by its id or name.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Option<Named>,
     /// Only webhooks of this health.
     #[arg(long, value_parser = PossibleValuesParser::new(Health::ALL))]
     health: Option<String>,
@@ -61,9 +62,9 @@ pub(super) struct List {
 
 #[derive(Args, Debug)]
 pub(super) struct Create {
-    /// Id of the e-shop whose events it receives.
-    #[arg(long, value_parser = read::id)]
-    eshop: Uuid,
+    /// Id or name of the e-shop whose events it receives.
+    #[arg(long, value_parser = Named::eshop)]
+    eshop: Named,
     /// Type of its events, such as `product_change`; `*` for all.
     #[arg(long, default_value = "*")]
     event: String,
@@ -79,18 +80,18 @@ pub(super) struct Create {
 
 #[derive(Args, Debug)]
 pub(super) struct One {
-    /// Id of the webhook.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id of the webhook, or a part of its destination that no other has.
+    #[arg(value_parser = Named::webhook)]
+    webhook: Named,
     #[command(flatten)]
     remote: Remote,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Test {
-    /// Id of the webhook.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id of the webhook, or a part of its destination that no other has.
+    #[arg(value_parser = Named::webhook)]
+    webhook: Named,
     /// Type of the event, whatever the webhook subscribes to; `test` without it. Its body says `"test": true`.
     #[arg(long, value_parser = PossibleValuesParser::new(Webhook::EVENTS))]
     event: Option<String>,
@@ -103,9 +104,9 @@ pub(super) struct Test {
 
 #[derive(Args, Debug)]
 pub(super) struct Recover {
-    /// Id of the webhook.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id of the webhook, or a part of its destination that no other has.
+    #[arg(value_parser = Named::webhook)]
+    webhook: Named,
     /// A time, a date (UTC), or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 90s, 15m, 6h, 2d.
     #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
     since: DateTime<Utc>,
@@ -121,13 +122,17 @@ impl WebhookCommand {
         match self {
             Self::List(list) => list.run().await,
             Self::Create(create) => create.run().await,
-            Self::Rotate(One { id, remote }) => {
-                with_secret(&remote.client()?.rotate_webhook_secret(id).answer().await?, remote.json)
+            Self::Rotate(One { webhook, remote }) => {
+                let client = remote.client()?;
+                let id = webhook.id(&client).await?;
+                with_secret(&client.rotate_webhook_secret(id).answer().await?, remote.json)
             }
             Self::Activate(one) => one.switch(true).await,
             Self::Deactivate(one) => one.switch(false).await,
-            Self::Delete(One { id, remote }) => {
-                remote.client()?.delete_webhook(id).send().await?;
+            Self::Delete(One { webhook, remote }) => {
+                let client = remote.client()?;
+                let id = webhook.id(&client).await?;
+                client.delete_webhook(id).send().await?;
                 done(id, "deleted", remote.json)
             }
             Self::Listen(listen) => listen.run().await,
@@ -139,10 +144,15 @@ impl WebhookCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let query = ListQuery::new().equal("eshop", self.eshop).equal("health", self.health);
+        let eshop = Named::id_of(self.eshop.as_ref(), &self.part.client()?).await?;
+        let mut query = ListQuery::new().equal("eshop", eshop).equal("health", self.health);
+        // a table has the name of the e-shop; JSON is the record
+        if !self.part.is_json() {
+            query = query.nested();
+        }
         let columns = [
             ("id", "id"),
-            ("eshop", "eshop"),
+            ("e-shop", "eshop.name"),
             ("event", "event"),
             ("active", "active"),
             ("health", "health"),
@@ -156,20 +166,23 @@ impl List {
 
 impl Create {
     async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
         let webhook = WebhookToCreate {
-            eshop: self.eshop,
+            eshop: self.eshop.id(&client).await?,
             event: self.event,
             destination: self.destination,
             active: !self.inactive,
         };
-        with_secret(&self.remote.client()?.create_webhook(&webhook).answer().await?, self.remote.json)
+        with_secret(&client.create_webhook(&webhook).answer().await?, self.remote.json)
     }
 }
 
 impl One {
     async fn switch(self, active: bool) -> anyhow::Result<Exit> {
-        self.remote.client()?.switch_webhook(self.id, active).send().await?;
-        done(self.id, if active { "active" } else { "inactive" }, self.remote.json)
+        let client = self.remote.client()?;
+        let id = self.webhook.id(&client).await?;
+        client.switch_webhook(id, active).send().await?;
+        done(id, if active { "active" } else { "inactive" }, self.remote.json)
     }
 }
 
@@ -198,9 +211,10 @@ fn done(id: Uuid, state: &str, as_json: bool) -> anyhow::Result<Exit> {
 impl Test {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
-        let sent = client.test_webhook(self.id, self.event.as_deref()).answer().await?;
+        let id = self.webhook.id(&client).await?;
+        let sent = client.test_webhook(id, self.event.as_deref()).answer().await?;
         let delivery: CreatedDelivery = sent.read()?;
-        let webhook = client.webhook(self.id).send().await?;
+        let webhook = client.webhook(id).send().await?;
         if self.wait == 0 {
             if self.remote.json {
                 output::json(&remote::json(&sent)?)?;
@@ -218,7 +232,7 @@ impl Test {
         if self.remote.json {
             output::json(&remote::json(&answer)?)?;
         } else if *state == DeliveryState::Pending && *attempt_count == 0 {
-            let why = untried(&client, &client.webhook(self.id).send().await?).await?;
+            let why = untried(&client, &client.webhook(webhook.id).send().await?).await?;
             writeln!(stdout(), "delivery {id} is {why}")?;
         } else {
             let last = last_answer(&delivery);
@@ -298,7 +312,7 @@ async fn attempted(client: &Client, id: Uuid, wait: Duration) -> Result<(Answer,
 impl Recover {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
-        let answer = client.recover_webhook(self.id, self.since).answer().await?;
+        let answer = client.recover_webhook(self.webhook.id(&client).await?, self.since).answer().await?;
         let job: Job = answer.read()?;
         followed(&client, &answer, job.id, self.detach, self.remote.json).await
     }

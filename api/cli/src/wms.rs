@@ -16,16 +16,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use longshore_client::{Job, Uuid};
+use longshore_client::Job;
 use serde_json::json;
 
 use self::answer::Trouble;
 use self::rule::{Rule, Verdict};
 use self::warehouse::Warehouse;
+use crate::find::Named;
 use crate::job::followed;
 use crate::output::stdout;
 use crate::remote::Remote;
-use crate::{Exit, output, read, table};
+use crate::{Exit, output, table};
 
 /// What can be done with the system of a warehouse.
 #[derive(Debug, Subcommand)]
@@ -38,9 +39,9 @@ pub(super) enum WmsCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct Test {
-    /// Id of the wms.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id or name of the wms.
+    #[arg(value_parser = Named::wms)]
+    wms: Named,
     /// End as soon as the job is accepted, and print its id.
     #[arg(long)]
     detach: bool,
@@ -77,9 +78,9 @@ impl WmsCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Check(check) => check.run().await,
-            Self::Test(Test { id, detach, remote }) => {
+            Self::Test(Test { wms, detach, remote }) => {
                 let client = remote.client()?;
-                let answer = client.test_wms(id).answer().await?;
+                let answer = client.test_wms(wms.id(&client).await?).answer().await?;
                 let job: Job = answer.read()?;
                 followed(&client, &answer, job.id, detach, remote.json).await
             }

@@ -90,11 +90,16 @@ async fn tokens_are_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptio
             .map(|t| t["id"].as_str().unwrap().to_owned())
     };
     let id = of_the_user(&listed).unwrap();
-    let table =
-        as_superadmin(&["token", "list", "--organisation", &world.api.tenant.organisation.to_string()])
-            .await
-            .ends_with(0)
-            .stdout;
+    let table = as_superadmin(&[
+        "token",
+        "list",
+        "--ids",
+        "--organisation",
+        &world.api.tenant.organisation.to_string(),
+    ])
+    .await
+    .ends_with(0)
+    .stdout;
     assert!(
         table.starts_with("ID ") && table.contains(&id) && table.contains("connector of a test"),
         "{table}"
@@ -117,7 +122,7 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
     let shown = as_user(&["job", "show", &cancelled]).await.ends_with(0).stdout;
     assert!(shown.contains(&format!("\nwaits for  job {kept}, since 20")), "{shown}");
     assert!(as_user(&["job", "show", &kept]).await.ends_with(0).stdout.contains("\nwaits for  -\n"));
-    let listed = as_user(&["job", "list", "--state", "queued"]).await.ends_with(0).stdout;
+    let listed = as_user(&["job", "list", "--state", "queued", "--ids"]).await.ends_with(0).stdout;
     assert!(listed.contains("WAITS FOR") && listed.contains(&format!("  job {kept}  ")), "{listed}");
 
     assert_eq!(
@@ -130,12 +135,50 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
     assert!(watched.stdout.starts_with(&format!("job {cancelled} cancelled: 0 changed")), "{watched:?}");
 
     let eshop = world.api.tenant.eshop.to_string();
-    let listed = as_user(&["job", "list", "--state", "queued", "--eshop", &eshop]).await.ends_with(0).stdout;
+    let mine = ["job", "list", "--state", "queued", "--eshop", &eshop];
+    let listed = as_user(&[&mine[..], &["--ids"]].concat()).await.ends_with(0).stdout;
     assert!(listed.contains(&kept) && !listed.contains(&cancelled), "{listed}");
+    let without = as_user(&mine).await.ends_with(0).stdout;
+    assert!(without.starts_with("KIND ") && !without.contains(&kept), "{without}");
     let all = as_user(&["job", "list", "--json", "--limit", "1"]).await.ends_with(0).json();
     assert_eq!(all["paging"]["total"], 2);
     assert_eq!(all["results"][0]["id"], json!(cancelled), "the newest first");
     as_user(&["job", "retry", &kept]).await.ends_with(3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn things_are_named_as_people_call_them_and_tables_have_no_ids(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (eshop, organisation) = (world.api.tenant.eshop, world.api.tenant.organisation);
+    let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
+    let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
+    let rename = format!("UPDATE eshop SET name = 'Harbour Mugs' WHERE id = '{eshop}'");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(rename)).execute(&owner).await.unwrap();
+
+    for typed in ["Harbour Mugs", "harbour mugs", &eshop.to_string()] {
+        let shown = as_user(&["eshop", "show", typed, "--json"]).await.ends_with(0).json();
+        assert_eq!(shown["id"], json!(eshop), "{typed}");
+    }
+    // a part of a name is no name, for a command that may write
+    let part = as_user(&["eshop", "show", "Harbour"]).await.ends_with(3);
+    let said = format!("there is no e-shop Harbour; did you mean one of these? {eshop} (Harbour Mugs, ");
+    assert!(part.stderr.contains(&said), "{part:?}");
+    let unknown = as_user(&["job", "list", "--eshop", "Cups"]).await.ends_with(3);
+    assert_eq!(unknown.stderr, "error: there is no e-shop Cups\n");
+    let hook = ["webhook", "create", "--eshop", "Harbour Mugs", "--destination", "https://shop.example/hook"];
+    as_user(&hook).await.ends_with(0);
+    as_user(&["webhook", "deactivate", "shop.example"]).await.ends_with(0);
+    as_user(&hook).await.ends_with(0);
+    let several = as_user(&["webhook", "deactivate", "shop.example"]).await.ends_with(2);
+    assert!(several.stderr.matches("https://shop.example/hook, Harbour Mugs").count() == 2, "{several:?}");
+
+    let listed = as_user(&["webhook", "list"]).await.ends_with(0).stdout;
+    assert!(listed.starts_with("E-SHOP ") && listed.contains("\nHarbour Mugs  *  "), "{listed}");
+    let tokens = world.run(&world.api.superadmin, &["token", "list"]).await.ends_with(0).stdout;
+    assert!(tokens.starts_with("NAME ") && !tokens.contains(&organisation.to_string()), "{tokens}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -190,8 +233,10 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
     let id = made["id"].as_str().unwrap();
     let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
 
-    let listed =
-        as_user(&["order", "list", "--status", "on_hold", "--eshop", &eshop]).await.ends_with(0).stdout;
+    let listed = as_user(&["order", "list", "--status", "on_hold", "--eshop", &eshop, "--ids"])
+        .await
+        .ends_with(0)
+        .stdout;
     assert!(listed.starts_with("ID ") && listed.contains(id) && listed.contains("H-1"), "{listed}");
     for other in [
         ["--number", "H-2"],
@@ -221,9 +266,9 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
     // by its number, as people type it
     for typed in ["H-1", " h-1", "#H-1"] {
         assert_eq!(as_user(&["order", "show", typed, "--json"]).await.ends_with(0).json()["id"], made["id"]);
-        let listed = as_user(&["order", "list", "--number", typed]).await.ends_with(0).stdout;
+        let listed = as_user(&["order", "list", "--number", typed, "--ids"]).await.ends_with(0).stdout;
         assert_eq!((listed.lines().count(), listed.contains(id)), (2, true), "{typed}: {listed}");
-        let found = as_user(&["find", typed, "--kind", "order,job"]).await.ends_with(0).stdout;
+        let found = as_user(&["find", typed, "--kind", "order,job", "--ids"]).await.ends_with(0).stdout;
         assert!(found.contains(&format!("\norder  {id}  H-1  ")), "{typed}: {found}");
     }
     // the program of a warehouse lists orders, and finds nothing
@@ -261,8 +306,10 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
 
     let eshop = world.api.tenant.eshop.to_string();
-    let listed =
-        as_user(&["webhook", "list", "--health", "healthy", "--eshop", &eshop]).await.ends_with(0).stdout;
+    let listed = as_user(&["webhook", "list", "--health", "healthy", "--eshop", &eshop, "--ids"])
+        .await
+        .ends_with(0)
+        .stdout;
     assert!(listed.contains(id) && listed.contains("https://shop.example/hook"), "{listed}");
     assert_eq!(
         as_user(&["webhook", "list", "--health", "disabled"]).await.ends_with(0).stdout.lines().count(),
@@ -420,7 +467,7 @@ async fn an_invalid_argument_is_a_usage_error_that_says_what_is_expected() {
         (&["job", "list", "--kind", "product.snyc"], "'product.sync'"),
         (&["webhook", "list", "--health", "bad"], "possible values: healthy, failing, disabled"),
         (&["job", "watch", "123"], "must be an id"),
-        (&["job", "list", "--eshop", "shop"], "must be an id"),
+        (&["job", "list", "--eshop", " "], "must not be empty"),
         (
             &["webhook", "recover", &id, "--since", "tomorrow"],
             "must be a time (2027-01-31T00:00:00Z), a date",

@@ -95,7 +95,7 @@ async fn a_file_is_synced_and_followed_to_its_end_and_the_exit_status_shows_the_
     assert!(retried.stdout.contains("refused"), "{retried:?}");
     let table = world.run(&["job", "list", "--state", "succeeded,failed"]).await.ends_with(0).stdout;
     assert_eq!(table.lines().count(), 4, "{table}");
-    assert!(table.starts_with("ID "), "{table}");
+    assert!(table.starts_with("KIND "), "{table}");
 
     // it can also run detached
     let detached = world.run(&[&sync[..], &["--detach"]].concat()).await.ends_with(0);
@@ -153,7 +153,7 @@ async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
     let tested = world.run(&["webhook", "test", &broken.id.to_string(), "--json"]).await.ends_with(1).json();
     assert_eq!(tested["attempts"][0]["status"], 500);
 
-    let failing = world.run(&["webhook", "list", "--health", "failing"]).await.ends_with(0).stdout;
+    let failing = world.run(&["webhook", "list", "--health", "failing", "--ids"]).await.ends_with(0).stdout;
     assert!(failing.contains(&broken.id.to_string()) && !failing.contains(&well.id.to_string()), "{failing}");
     // it waits for its second attempt, which the command makes due
     shop.answer("/broken", Answer::Status(204));

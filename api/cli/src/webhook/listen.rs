@@ -18,6 +18,7 @@ use reqwest::redirect::Policy;
 use serde_json::json;
 use standardwebhooks::Webhook as Signer;
 
+use crate::find::Named;
 use crate::remote::Remote;
 use crate::{Exit, Unknown, Usage, output, read, table};
 
@@ -35,9 +36,9 @@ const LATE: TimeDelta = TimeDelta::minutes(1);
 
 #[derive(Args, Debug)]
 pub(crate) struct Listen {
-    /// Id of the webhook. It does not have to be active.
-    #[arg(value_parser = read::id)]
-    id: Uuid,
+    /// Id of the webhook, or a part of its destination that no other has. It does not have to be active.
+    #[arg(value_parser = Named::webhook)]
+    webhook: Named,
     /// Where to send copies, such as http://localhost:3000/hooks.
     #[arg(long, value_name = "URL", value_parser = destination)]
     forward_to: reqwest::Url,
@@ -63,13 +64,14 @@ fn destination(text: &str) -> Result<reqwest::Url, String> {
 impl Listen {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
-        client.webhook(self.id).send().await?;
+        let id = self.webhook.id(&client).await?;
+        client.webhook(id).send().await?;
         let secret = self
             .secret
             .clone()
             .unwrap_or_else(|| format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
         let signer = Signer::new(&secret).map_err(|error| Usage(format!("--secret: {error}")))?;
-        let mut seen = Seen::new(self.id, self.since);
+        let mut seen = Seen::new(id, self.since);
         if self.since.is_none() {
             seen.skip(&client).await?;
         }

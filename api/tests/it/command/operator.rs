@@ -131,7 +131,7 @@ async fn a_webhook_is_created_rotated_switched_and_deleted(_: PgPoolOptions, opt
     let world = World::new(&options).await;
     let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
     let eshop = world.api.tenant.eshop.to_string();
-    let shops = as_user(&["eshop", "list"]).await.ends_with(0).stdout;
+    let shops = as_user(&["eshop", "list", "--ids"]).await.ends_with(0).stdout;
     assert!(shops.contains(&eshop), "{shops}");
     let shown = as_user(&["eshop", "show", &eshop]).await.ends_with(0).stdout;
     assert!(shown.starts_with(&format!("e-shop       {eshop}\n")), "{shown}");
@@ -232,7 +232,8 @@ async fn deliveries_are_listed_shown_and_sent_again(_: PgPoolOptions, options: P
     let as_user = async |arguments: &[&str]| world.run(&api.user, arguments).await;
 
     let listed =
-        as_user(&["delivery", "list", "--webhook", &hook, "--state", "pending", "--since", "1h"]).await;
+        as_user(&["delivery", "list", "--ids", "--webhook", &hook, "--state", "pending", "--since", "1h"])
+            .await;
     assert!(listed.ends_with(0).stdout.contains(id));
     for other in [["--state", "delivered"], ["--event", "product_change"], ["--entity", id]] {
         let none = as_user(&["delivery", "list", other[0], other[1]]).await.ends_with(0).stdout;
@@ -275,7 +276,7 @@ async fn what_needs_attention_is_listed_acknowledged_and_muted(_: PgPoolOptions,
         let shown = run(arguments).await.ends_with(0).stdout;
         shown.lines().find(|row| row.contains(id)).map(str::to_owned)
     };
-    let new = row(&["attention", "list"]).await.unwrap();
+    let new = row(&["attention", "list", "--ids"]).await.unwrap();
     let words: Vec<_> = new.split_whitespace().collect();
     assert_eq!(words[..5], ["warning", "queue", "new", "-", "-"], "{new}");
 
@@ -289,16 +290,16 @@ async fn what_needs_attention_is_listed_acknowledged_and_muted(_: PgPoolOptions,
         said.starts_with("the line is acknowledged until 20") && said.contains("Queue lane: Paused"),
         "{said}"
     );
-    let seen = row(&["attention", "list"]).await.unwrap();
+    let seen = row(&["attention", "list", "--ids"]).await.unwrap();
     assert!(seen.contains("acknowledged  superadmin of a test  20"), "{seen}");
-    assert_eq!(row(&["attention", "list", "--new"]).await, None);
+    assert_eq!(row(&["attention", "list", "--new", "--ids"]).await, None);
 
     let muted =
         run(&["attention", "mute", id, "--for", "8h", "--reason", "moving"]).await.ends_with(0).stdout;
     assert!(muted.starts_with("the line is muted until 20"), "{muted}");
     // a mute of what is over is listed, too
     run(&["queue", "resume", "lane"]).await.ends_with(0);
-    let absent = row(&["attention", "list"]).await.unwrap();
+    let absent = row(&["attention", "list", "--ids"]).await.unwrap();
     assert!(absent.contains("muted") && absent.contains("Queue lane: Paused"), "{absent}");
     let shown = run(&["attention", "unmute", id]).await.ends_with(0).stdout;
     assert_eq!(shown, format!("the line {id} is shown again\n"));
