@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::body::masked;
 use super::decision::wrong_status;
 use super::order::{self, Order};
 use super::write::{ENTITY, change_event, location};
@@ -76,7 +77,14 @@ impl Stored {
 
     /// As the record of its order shows it.
     fn shown(&self) -> Value {
-        json!({"name": format!("{}.pdf", self.id), "originalName": self.original_name, "mimeType": MEDIA_TYPE, "size": self.size})
+        let mut shown = self.told();
+        shown["originalName"] = json!(self.original_name);
+        shown
+    }
+
+    /// As the audit and events show it. The name of its file may be that of a customer.
+    fn told(&self) -> Value {
+        json!({"name": format!("{}.pdf", self.id), "mimeType": MEDIA_TYPE, "size": self.size})
     }
 }
 
@@ -261,14 +269,14 @@ async fn write(
     let url = |invoice: Option<&Stored>| json!(invoice.map(|_| path(order.id)));
     let name = |invoice: Option<&Stored>| json!(invoice.map(|invoice| &invoice.original_name));
     let changes = [
-        ("invoice", json!(old.map(Stored::shown)), json!(new.map(Stored::shown))),
+        ("invoice", json!(old.map(Stored::told)), json!(new.map(Stored::told))),
         ("invoiceUrl", url(old), url(new)),
         ("invoiceOriginalName", name(old), name(new)),
     ];
     let changes: Vec<FieldChange> = changes
         .into_iter()
         .filter(|(_, old, new)| old != new)
-        .map(|(field, old, new)| FieldChange { field, old, new })
+        .map(|(field, old, new)| masked(FieldChange { field, old, new }))
         .collect();
     record_change!(
         connection,

@@ -1,9 +1,12 @@
 //! What follows from the fields of an order: its addresses, how a carrier is chosen for it, and what of it is personal.
 
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Detail, DetailFields};
 use crate::expedition::shipper::Consignment;
+use crate::record::FieldChange;
+use longshore_kernel::authentication::MASK;
 
 impl Detail {
     /// An order that says nothing yet.
@@ -94,7 +97,17 @@ pub(in crate::expedition) fn is_personal(field: &str) -> bool {
                 | "carrierPickupPlaceCode"
                 | "externalCarrierPickupPlaceCode"
                 | "carrierOptions"
+                | "invoiceOriginalName"
         )
+}
+
+/// A change as the audit shows it: values that are personal are masked.
+pub(in crate::expedition) fn masked(change: FieldChange) -> FieldChange {
+    if !is_personal(change.field) {
+        return change;
+    }
+    let mask = |value: Value| if value.is_null() { value } else { json!(MASK) };
+    FieldChange { field: change.field, old: mask(change.old), new: mask(change.new) }
 }
 
 /// The parts of an address that both have.

@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::stored::Stored;
-use crate::expedition::body::{Detail, is_personal};
+use crate::expedition::body::{Detail, masked};
 use crate::expedition::order::{Item, Order};
 use crate::expedition::references::Resolved;
 use crate::expedition::write::detail::detail_row;
@@ -19,7 +19,6 @@ use longshore_kernel::record_each;
 
 /// What changes, for the audit: what is personal is masked.
 pub(in crate::expedition) fn differences(stored: &Stored, resolved: &Resolved) -> Vec<FieldChange> {
-    let mask = |value: Value| if value.is_null() { value } else { json!("***") };
     let old: Map<_, _> = stored.detail.shown();
     let new: Map<_, _> = resolved.detail.shown();
     let mut changes: Vec<FieldChange> = Detail::NAMES
@@ -27,13 +26,7 @@ pub(in crate::expedition) fn differences(stored: &Stored, resolved: &Resolved) -
         .filter(|name| old.get(**name) != new.get(**name))
         .map(|name| {
             let of = |record: &Map<String, Value>| record.get(*name).cloned().unwrap_or_default();
-            let (old, new) = (of(&old), of(&new));
-            let is_personal = is_personal(name);
-            FieldChange {
-                field: name,
-                old: if is_personal { mask(old) } else { old },
-                new: if is_personal { mask(new) } else { new },
-            }
+            masked(FieldChange { field: name, old: of(&old), new: of(&new) })
         })
         .collect();
     let (was, becomes) = (&stored.order.shipper, &resolved.order.shipper);
