@@ -5,6 +5,7 @@ mod bounds;
 mod deleted;
 mod document;
 mod examples;
+mod references;
 mod sample;
 mod tables;
 mod written_back;

@@ -74,6 +74,38 @@ async fn unknown_and_foreign_references_are_named() {
 }
 
 #[tokio::test]
+async fn what_a_foreign_carrier_has_is_not_told() {
+    let world = World::new(&strangers().await).await;
+    let (stranger, _) = world.stranger().await;
+    let code = world.code + 1_000_000;
+    let carrier = json!({"name": "Theirs", "code": code, "organisations": [stranger.organisation]});
+    let carrier = world.api.post(&world.api.superadmin, "/api/carrier", carrier).await.expect(201).json();
+    let service = json!({"name": "Parcel", "code": 1, "carrier": carrier["id"]});
+    let service =
+        world.api.post(&world.api.superadmin, "/api/carrier-service", service).await.expect(201).json();
+    let stored = world.made(world.order_with("stored", &json!({"carrierService": world.service}))).await;
+    for (theirs, none) in [
+        (json!({"carrier": carrier["id"]}), json!({"carrier": Uuid::from_u128(1)})),
+        (
+            json!({"carrier": carrier["id"], "carrierService": service["id"]}),
+            json!({"carrier": Uuid::from_u128(1), "carrierService": service["id"]}),
+        ),
+        (json!({"carrierService": service["id"]}), json!({"carrierService": Uuid::from_u128(1)})),
+    ] {
+        for method in [Method::PUT, Method::PATCH, Method::POST] {
+            let answer = async |members: &Value| {
+                if method == Method::POST {
+                    return world.place(world.order_with("new", members)).await.expect(400).violations();
+                }
+                world.on(method.clone(), &stored, "", members.clone()).await.expect(400).violations()
+            };
+            assert_eq!(answer(&theirs).await, answer(&none).await, "{method} {theirs}");
+        }
+    }
+    assert_eq!(world.read(&stored).await, stored);
+}
+
+#[tokio::test]
 async fn a_malformed_item_hides_no_unknown_product() {
     let world = World::new(&strangers().await).await;
     let stored = world.made(world.order("stored", &world.mug)).await;

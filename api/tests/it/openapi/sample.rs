@@ -139,7 +139,7 @@ impl Sample {
     }
 
     /// The record for `{id}` in a path.
-    fn record(&self, path: &str) -> &str {
+    pub fn record(&self, path: &str) -> &str {
         let number = match path.split('/').nth(2).unwrap() {
             "partner-integration" if path.contains("/wms-setting/") => 4,
             "organisation" => 1,

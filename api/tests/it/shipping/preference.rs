@@ -144,6 +144,15 @@ async fn each_field_of_a_preference_is_validated(_: PgPoolOptions, options: PgCo
     }
     let nothing = api.post(&api.user, PATH, json!({})).await.expect(400);
     assert_eq!(nothing.violations(), ["organisation required", "position required", "carrier required"]);
+    // what a foreign carrier has is not told
+    let theirs = json!({"carrier": foreign, "name": "Parcel", "code": 1});
+    let theirs =
+        api.post(&api.superadmin, "/api/carrier-service", theirs).await.expect(201).json()["id"].clone();
+    for carrier in [foreign.clone(), Uuid::nil().to_string()] {
+        let named = json!({"carrier": carrier, "carrierService": theirs});
+        let refused = api.put(&api.user, &place(&record), named).await.expect(400);
+        assert_eq!(refused.violations(), ["carrier unknown_reference"]);
+    }
     // another carrier takes its services with it
     let moved = json!({"carrier": terns, "carrierService": service});
     api.put(&api.user, &place(&record), moved).await.expect(200);

@@ -120,7 +120,9 @@ fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
         let service = if codes.service.is_some() { "carrierServiceCode" } else { "carrierService" };
         // a stored order keeps a carrier that is no longer active: sending says so
         let is_given = draft.is_new || codes.carrier.is_some() || draft.given.fields.carrier_id.is_given();
-        if names_carrier && is_given && (head.carrier.is_none() || !head.is_carrier_active) {
+        let has_carrier = head.carrier.is_some() && head.is_carrier_active;
+        let is_carrier_refused = names_carrier && is_given && !has_carrier;
+        if is_carrier_refused {
             refuse(
                 carrier,
                 "unknown_reference",
@@ -129,8 +131,8 @@ fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
         }
         let is_given =
             is_given || codes.service.is_some() || draft.given.fields.carrier_service_id.is_given();
-        if names_service && (is_refused("carrier") || is_refused("carrierCode")) {
-            // the services of the carrier are not known
+        if names_service && (is_carrier_refused || is_refused("carrier") || is_refused("carrierCode")) {
+            // the services of the carrier are not known, or not the caller's to know
         } else if names_service && !names_carrier {
             refuse(service, "not_allowed", "must come with its carrier");
         } else if names_service && is_given && head.carrier.is_some() && !head.is_service_active {

@@ -225,20 +225,20 @@ async fn strangers(
         given.carrier_service.is_given(),
         old.is_some_and(|old| old.carrier_service == new.carrier_service),
     );
+    let is_carrier_refused = gives_carrier && !known.is_carrier;
     let refused = [
         (
             gives_eshop && new.eshop.is_some() && !known.is_eshop,
             "eshop",
             "must be an e-shop of the organisation",
         ),
+        (is_carrier_refused, "carrier", "must be an active carrier that is attached to the organisation"),
+        // another carrier takes its services with it; those of one that is refused are not the caller's to know
         (
-            gives_carrier && !known.is_carrier,
-            "carrier",
-            "must be an active carrier that is attached to the organisation",
-        ),
-        // another carrier takes its services with it
-        (
-            (gives_carrier || gives_service) && new.carrier_service.is_some() && !known.is_service,
+            (gives_carrier || gives_service)
+                && !is_carrier_refused
+                && new.carrier_service.is_some()
+                && !known.is_service,
             "carrierService",
             "must be a service of the carrier",
         ),
