@@ -166,7 +166,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("email", "The login. It is unique, ignoring case."),
     (
         "password",
-        "Never shown. Very common passwords are refused. Without a password, the account cannot log in.",
+        "Never shown. Simple and very common passwords are refused. Without a password, the account cannot log in.",
     ),
     ("role", "What the account may do."),
     ("organisations", "The organisations that an `admin` runs; duplicates are ignored."),

@@ -14,7 +14,7 @@ fn wish(old: &str, new: &str) -> Value {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_new_password_is_long_and_not_a_common_one(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_new_password_is_long_and_neither_common_nor_simple(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
@@ -25,6 +25,10 @@ async fn a_new_password_is_long_and_not_a_common_one(_: PgPoolOptions, options: 
         ("sonyericsson", "too_common"),
         ("SonyEricsson", "too_common"),
         ("1QAZ2wsx3edc", "too_common"),
+        ("aaaaaaaaaaaa", "too_simple"),
+        ("            ", "too_simple"),
+        ("abcdabcdabcd", "too_simple"),
+        ("\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}      ", "too_simple"),
     ] {
         let refused =
             world.api.post(superadmin, "/api/admin", admin_body("x", json!({"password": password}))).await;
@@ -37,6 +41,10 @@ async fn a_new_password_is_long_and_not_a_common_one(_: PgPoolOptions, options: 
         let refused = world.api.put(&ann, PATH, wish(PASSWORD, password)).await.expect(400);
         assert_eq!(refused.violations(), [format!("newPassword {expected}")]);
     }
+    let updated = world.add_admin("bob", json!({})).await;
+    let simple = json!({"password": "aaaaaaaaaaaa"});
+    let refused = world.api.put(superadmin, &format!("/api/admin/{updated}"), simple).await.expect(400);
+    assert_eq!(refused.violations(), ["password too_simple"]);
     for password in ["twelve chars", "sonyericsson!"] {
         let made = world
             .api

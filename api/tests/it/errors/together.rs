@@ -46,7 +46,7 @@ async fn what_is_malformed_hides_no_reference_that_does_not_exist() {
         (
             Method::POST,
             "/api/admin".to_owned(),
-            json!({"email": "ann", "firstName": "A", "lastName": "B", "role": "viewer", "password": "hush hush hush",
+            json!({"email": "ann", "firstName": "A", "lastName": "B", "role": "viewer", "password": "hush hush word",
                 "organisations": [nobody]}),
             ["email invalid_email", "organisations[0] unknown_reference"],
         ),

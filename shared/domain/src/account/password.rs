@@ -3,6 +3,7 @@
 //! A hash takes tens of milliseconds and 19 MiB on purpose. So a process computes at most [`AT_ONCE`] of them at once, and
 //! refuses requests that would wait too long.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -66,6 +67,16 @@ pub fn is_outdated(hash: &str) -> bool {
 pub fn is_common(password: &str) -> bool {
     let password = password.to_lowercase();
     COMMON.lines().any(|common| common == password)
+}
+
+/// Different characters that a new password has at least.
+pub const DIFFERENT: usize = 5;
+
+/// Whether a password has too few different characters, or only blanks.
+#[must_use]
+pub fn is_simple(password: &str) -> bool {
+    let different: HashSet<char> = password.chars().collect();
+    different.len() < DIFFERENT || different.iter().all(|c| c.is_whitespace())
 }
 
 /// Whether the password is the one that was hashed. Takes the same time where there is no hash: then it is not.
@@ -139,6 +150,23 @@ mod tests {
                 .all(|common| common.chars().count() >= shortest && *common == common.to_lowercase())
         );
         assert!(listed.len() > 200);
+    }
+
+    #[test]
+    fn a_simple_password_has_four_different_characters_or_only_blanks() {
+        for simple in [
+            "",
+            "aaaaaaaaaaaa",
+            "            ",
+            "abcdabcdabcd",
+            "žščržščržščr",
+            " \t\n\u{a0}\u{2003}\u{3000}",
+        ] {
+            assert!(is_simple(simple), "{simple:?}");
+        }
+        for other in ["abcdeabcdeab", "correct horse", "    a b c d "] {
+            assert!(!is_simple(other), "{other:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::password::is_common;
+use super::password::{DIFFERENT, is_common, is_simple};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::input::{Given, Object, Reader, Rule, boolean, object, secret, text, text_like};
 
@@ -55,11 +55,16 @@ pub(crate) fn email() -> impl Rule<Out = String> + Clone {
     })
 }
 
-/// A new password: long enough, and none of those that are tried first.
+/// A new password: long enough, and none of those that are tried first or guessed soon.
 pub(super) fn password() -> impl Rule<Out = SecretString> + Clone {
     secret(text(PASSWORD_LENGTH).then(|reader: &mut Reader, text: String| {
         if is_common(&text) {
             reader.refuse("too_common", "is one of the most common passwords");
+            return None;
+        }
+        if is_simple(&text) {
+            let message = format!("must have at least {DIFFERENT} different characters, and not only blanks");
+            reader.refuse("too_simple", message);
             return None;
         }
         Some(SecretString::from(text))
