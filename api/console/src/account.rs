@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::form::{Asked, Refused};
 use super::layout::Section;
-use super::piece::{self, Tone, alert, badge, checked, none, number, time};
+use super::piece::{self, Tone, alert, badge, checked, counted, none, number, switch, time};
 use super::refusal;
 use super::session::is_ours;
 use super::theme::Theme;
@@ -59,7 +59,7 @@ async fn page(visit: &Asking) -> Result<Response, Problem> {
         (alert(refused, &FIELDS))
         section aria-labelledby="password-title" {
             h2 #password-title { "Password" }
-            (visit.form(&format!("{HERE}/password"), "Change the password", "/console", &passwords(refused)))
+            (visit.form(&format!("{HERE}/password"), "Change the password", "/console", &passwords(visit, refused)))
         }
         @if has_factor { (second_factor(visit, factor, refused)) }
         (table(&sessions, caller.session, now))
@@ -70,13 +70,16 @@ async fn page(visit: &Asking) -> Result<Response, Problem> {
     Ok(visit.page(None::<Section>, "Account", &content))
 }
 
-fn passwords(refused: &Refused) -> Markup {
+fn passwords(visit: &Asking, refused: &Refused) -> Markup {
     html! {
         fieldset {
             legend { "Change the password" }
             p.muted { "Other sessions of the account end." }
             (checked(&Asked::default(), refused, "password", "Present password", "password"))
             (checked(&Asked::default(), refused, "newPassword", "New password", "password"))
+            @if visit.can(Permission::ManageTokens) {
+                (switch(&Asked::default(), "tokens", "End the access tokens that this account has created, too"))
+            }
         }
     }
 }
@@ -169,12 +172,28 @@ pub(super) async fn change_password(At(visitor): At, mut act: Acting) -> Result<
     let body = json!({
         "password": act.form.get("password").unwrap_or_default(),
         "newPassword": act.form.get("newPassword").unwrap_or_default(),
+        "tokens": act.form.get("tokens").is_some(),
     });
     let changed = own::change_password(act.visit.services(), &act.visit.may, &visitor, body).await;
-    Ok(match or_page(&mut act.visit, changed).await? {
-        Ok(_) => done(HERE, Done::PasswordChanged, None),
-        Err(page) => page,
-    })
+    let answer = match or_page(&mut act.visit, changed).await? {
+        Ok(answer) => answer,
+        Err(page) => return Ok(page),
+    };
+    let left: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let count = left["countOfTokens"].as_i64().unwrap_or_default();
+    if count == 0 {
+        return Ok(done(HERE, Done::PasswordChanged, None));
+    }
+    let content = html! {
+        h1 { "The password is changed" }
+        p { (counted(count, "access token", "access tokens")) " of this account can still be used. Delete those that you do not know." }
+        ul.hits { @for token in left["tokens"].as_array().into_iter().flatten() {
+            li { (token["name"].as_str().unwrap_or_default()) " " span.muted { (token["role"].as_str().unwrap_or_default()) } }
+        } }
+        div.buttons { a.button.primary href="/console/token" { "To the access tokens" } a.button href=(HERE) { "To the account" } }
+    };
+    Ok(act.visit.page(None::<Section>, "The password is changed", &content))
 }
 
 /// `GET /console/account/totp`.

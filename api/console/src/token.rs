@@ -2,9 +2,11 @@
 
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use longshore_domain::account::proof;
+use longshore_domain::account::session::FRESH;
 use longshore_domain::account::token::issue;
 use longshore_domain::list::fields::token::ROLES;
-use longshore_http::extract::{Failure, Id, permit};
+use longshore_http::extract::{At, Failure, Id, permit};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{OrganisationId, TokenId};
 use longshore_kernel::problem::Problem;
@@ -28,7 +30,9 @@ type Asking = Visit<permit::ManageTokens>;
 type Acting = Act<permit::ManageTokens>;
 
 /// The fields of the form, as the body of the API names them.
-const FIELDS: [&str; 6] = ["name", "role", "organisation", "eshop", "wms", "expiresAt"];
+const FIELDS: [&str; 8] = ["name", "role", "organisation", "eshop", "wms", "expiresAt", "password", "code"];
+/// Those of them that prove whose the login is.
+const PROOF: [&str; 2] = ["password", "code"];
 
 /// `GET /console/token`.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
@@ -117,6 +121,7 @@ fn row(token: &Token, now: DateTime<Utc>) -> Markup {
 
 /// `GET /console/token/new`.
 pub(super) async fn new(visit: Asking) -> Result<Response, Failure> {
+    let needs_proof = proof::is_needed(visit.services(), &visit.may).await?;
     let (form, refused) = (&visit.asked, &visit.refused);
     let names = async |kind: Kind| named::suggestions(visit.db(), visit.scope(), kind).await;
     let (organisations, eshops, wms) =
@@ -138,6 +143,14 @@ pub(super) async fn new(visit: Asking) -> Result<Response, Failure> {
             (suggested(form, refused, "eshop", "E-shop (name or id)", &eshops))
             (suggested(form, refused, "wms", "Wms (name or id)", &wms))
         }
+        @if needs_proof {
+            fieldset {
+                legend { "Your account" }
+                p.muted { "You logged in more than " (FRESH.num_minutes()) " minutes ago: enter your password, or a code of your second factor." }
+                (checked(&Asked::default(), refused, "password", "Password", "password"))
+                (checked(&Asked::default(), refused, "code", "Code", "text"))
+            }
+        }
     };
     let content = html! {
         p.trail { a href=(HERE) { "Access tokens" } " / new" }
@@ -148,10 +161,17 @@ pub(super) async fn new(visit: Asking) -> Result<Response, Failure> {
 }
 
 /// `POST /console/token/new`: the only page that shows the token.
-pub(super) async fn create(act: Acting) -> Result<Response, Failure> {
+pub(super) async fn create(At(visitor): At, act: Acting) -> Result<Response, Failure> {
     let body = body(&act.visit, &act.form).await?;
     let answer = secret::act_once(&act, &format!("{HERE}/new"), &body, async |context| {
-        issue::issue(act.visit.services(), context, body.clone()).await
+        // what proves whose the login is does not count for the key
+        let mut body = body.clone();
+        for name in PROOF {
+            if let Some(given) = act.form.get(name) {
+                body[name] = json!(given);
+            }
+        }
+        issue::issue(act.visit.services(), context, &visitor, body).await
     })
     .await?;
     let shown: Value =

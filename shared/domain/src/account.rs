@@ -13,6 +13,7 @@ pub mod organisation;
 pub mod own;
 pub mod password;
 pub mod person;
+pub mod proof;
 pub mod second_factor;
 pub mod session;
 pub mod token;

@@ -5,13 +5,16 @@ use longshore_domain::account as accounts;
 use longshore_domain::account::second_factor::RECOVERY_CODES;
 use longshore_domain::account::session::FRESH;
 use longshore_domain::list::fields::session::SESSION as SESSIONS;
-use longshore_domain::list::fields::token::ACCESS_TOKEN as TOKENS;
+use longshore_domain::list::fields::token::{ACCESS_TOKEN as TOKENS, ROLES};
 use serde_json::{Value, json};
 
 use super::super::example::{ADMIN, CHANGED, CREATED, ESHOP, ORGANISATION, SESSION as SESSION_ID, TOKEN};
 use super::super::operation::{JSON, Operation, list, operation, read};
 use super::super::record::{self, Described};
-use super::super::schema::{Said, Shape, any_integer, any_text, array_of, body_of, either, named, object};
+use super::super::schema::{
+    Said, Shape, any_integer, any_text, array_of, body_of, either, id, named, object, one_of, or_null,
+    timestamp,
+};
 use crate::routes::account::{account, login, session, token};
 
 /// The operations of authentication.
@@ -63,6 +66,10 @@ pub(super) fn operations() -> Vec<Operation> {
         operation(token::create_access_token, "Creates an access token")
             .says("The response contains the `token`. It is shown only once: a replayed response does not contain it.")
             .says("A token cannot have a wider role or scope than the caller: 403.")
+            .says(&format!(
+                "With the token of a login that was more than {} minutes ago, the password or a code of the second factor is required. A wrong one is refused with 400 and counts as a failed login.",
+                FRESH.num_minutes()
+            ))
             .body(
                 "AccessTokenToCreate",
                 to_create(),
@@ -98,15 +105,30 @@ fn own() -> Vec<Operation> {
     let of_login = |operation: Operation| operation.says("Only for login tokens; others get 403.");
     vec![
         of_login(operation(account::change_password, "Changes the caller's password"))
-            .says("The other sessions of the account end. A wrong `password` is refused with 400 `wrong_password` and counts as a failed login.")
+            .says("The other sessions of the account end, and, with `tokens`, the access tokens that it has created. A wrong `password` is refused with 400 `wrong_password` and counts as a failed login.")
             .body(
                 "PasswordChange",
                 body_of(&accounts::own::password_change())
                     .about("The current password and the new one.")
-                    .explain(&[("newPassword", "The new password. Very common passwords are refused.")]),
-                json!({"password": "correct horse", "newPassword": "correct horse battery"}),
+                    .explain(&[
+                        ("newPassword", "The new password. Simple and very common passwords are refused."),
+                        ("tokens", "Whether the access tokens that the account has created end, too."),
+                    ]),
+                json!({"password": "correct horse", "newPassword": "correct horse battery", "tokens": false}),
             )
-            .done(),
+            .schema("TokenLeft", token_left())
+            .schema("TokensLeft", tokens_left())
+            .answers(
+                200,
+                "The access tokens that live on.",
+                named("TokensLeft"),
+                Some(json!({
+                    "tokens": [{"id": TOKEN, "name": "connector", "role": "connector", "organisation": ORGANISATION,
+                                "expiresAt": "2086-01-31T12:00:00.000000+00:00"}],
+                    "countOfTokens": 1,
+                })),
+            )
+            .refuses(&[403]),
         of_login(operation(account::set_up_totp, "Sets up a second factor for the caller"))
             .says("The second factor is active after `PUT` has confirmed it with a code. 409 if the account already has one.")
             .says(&format!(
@@ -160,6 +182,25 @@ fn own() -> Vec<Operation> {
     ]
 }
 
+/// A token that a change of the password leaves.
+fn token_left() -> Shape {
+    object()
+        .about("A valid access token that the account has created, or that was created with one of these.")
+        .required("id", id())
+        .required("name", any_text())
+        .required("role", one_of(ROLES))
+        .required("organisation", or_null(id()))
+        .required("expiresAt", or_null(timestamp()))
+}
+
+fn tokens_left() -> Shape {
+    object()
+        .about("The access tokens that live on after a change of the password.")
+        .required("tokens", array_of(named("TokenLeft")))
+        .required("countOfTokens", any_integer())
+        .explain(&[("tokens", "The newest 100."), ("countOfTokens", "How many there are.")])
+}
+
 fn code_body() -> Shape {
     body_of(&accounts::second_factor::body()).about("A code of the second factor.").explain(&[(
         "code",
@@ -196,6 +237,10 @@ fn to_create() -> Shape {
     body_of(&accounts::token::issue::body_to_create(DateTime::UNIX_EPOCH))
         .about("An access token to create.")
         .explain(MEANINGS)
+        .explain(&[
+            ("password", "The password of the account, where the login was not moments ago."),
+            ("code", "Instead of it, a code of the second factor."),
+        ])
 }
 
 fn created() -> Shape {

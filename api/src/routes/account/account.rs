@@ -11,7 +11,7 @@ use longshore_kernel::services::Services;
 
 use crate::routes::view;
 
-/// `PUT /api/account/password`: 204; the other sessions end.
+/// `PUT /api/account/password`: 200 with the tokens that live on; the other sessions end.
 pub async fn change_password(
     State(services): State<Arc<Services>>,
     may: May<permit::OwnAccount>,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::account::person;
 use longshore_domain::account::token::issue;
 use longshore_domain::list::fields::token::ACCESS_TOKEN;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use longshore_http::extract::{At, Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use longshore_kernel::ids::TokenId;
 use longshore_kernel::services::Services;
 
@@ -17,11 +18,13 @@ use crate::routes::{list, view};
 pub async fn create_access_token(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageTokens>,
+    At(visitor): At,
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    view::once(&once, &services, may.0, &body.hash, async |context| {
-        issue::issue(&services, context, body.value).await
+    let hash = person::body_hash(&body.value);
+    view::once(&once, &services, may.0, &hash, async |context| {
+        issue::issue(&services, context, &visitor, body.value).await
     })
     .await
 }

@@ -72,7 +72,8 @@ async fn a_change_of_password_keeps_its_session_and_ends_the_others(
             world.api.put(&kept, PATH, wish("wrong horse battery", "another horse")).await.expect(400);
         assert_eq!(refused.violations(), ["password wrong_password"]);
         assert_eq!(refused.json()["violations"][0]["parameters"], json!({"{{ value }}": "***"}));
-        world.api.put(&kept, PATH, wish(PASSWORD, "another horse")).await.expect(204);
+        let changed = world.api.put(&kept, PATH, wish(PASSWORD, "another horse")).await.expect(200).json();
+        assert_eq!(changed, json!({"tokens": [], "countOfTokens": 0}));
         world.until(&other, Method::POST, LIST, 401).await;
         world.api.post(&kept, LIST, Value::Null).await.expect(200);
         world.api.post(&kept, "/api/refresh-token", Value::Null).await.expect(200);
@@ -88,6 +89,44 @@ async fn a_change_of_password_keeps_its_session_and_ends_the_others(
     world.api.put("", PATH, wish(PASSWORD, "another horse")).await.expect(401);
     let refused = world.api.put(&world.api.user, PATH, json!({"pasword": "x"})).await.expect(400);
     assert_eq!(refused.violations(), ["password required", "newPassword required", "pasword unknown_field"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_of_password_names_the_tokens_that_live_on_and_ends_them_if_asked(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ours = world.api.tenant.organisation;
+    world.add_admin("ann", json!({"password": PASSWORD, "organisations": [ours]})).await;
+    world.add_admin("bea", json!({"password": PASSWORD, "organisations": [ours]})).await;
+    let (ann, bea) = (world.login("ann").await, world.login("bea").await);
+    let make = async |maker: &str, name: &str| {
+        let body = json!({"name": name, "role": "admin", "organisation": ours});
+        let made = world.api.post(maker, "/api/access-token", body).await.expect(201).json();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let first = make(&ann, "first").await;
+    let (second, other) = (make(&first, "second").await, make(&bea, "other").await);
+    let left = world.api.put(&ann, PATH, wish(PASSWORD, "another horse")).await.expect(200).json();
+    let names: Vec<_> = left["tokens"].as_array().unwrap().iter().map(|token| &token["name"]).collect();
+    assert_eq!((names, &left["countOfTokens"]), (vec![&json!("second"), &json!("first")], &json!(2)));
+    assert_eq!(
+        (&left["tokens"][0]["role"], &left["tokens"][0]["organisation"]),
+        (&json!("admin"), &json!(ours))
+    );
+    for token in [&first, &second, &other] {
+        world.api.post(token, LIST, Value::Null).await.expect(200);
+    }
+    let mut change = wish("another horse", PASSWORD);
+    change["tokens"] = json!(true);
+    let left = world.api.put(&ann, PATH, change).await.expect(200).json();
+    assert_eq!(left, json!({"tokens": [], "countOfTokens": 0}));
+    for token in [&first, &second] {
+        world.until(token, Method::POST, LIST, 401).await;
+    }
+    world.api.post(&other, LIST, Value::Null).await.expect(200);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'access_token.delete'").await, 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

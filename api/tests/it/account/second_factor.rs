@@ -95,6 +95,49 @@ fn token(reply: &Reply) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_made_long_after_the_login_takes_the_password_or_a_code(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    let api = &moved.world.api;
+    moved.world.add_admin("ann", json!({"password": PASSWORD, "role": "superadmin"})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    let make = async |caller: &str, given: Value| {
+        let mut body = json!({"name": "program", "role": "viewer"});
+        body.as_object_mut().unwrap().extend(given.as_object().unwrap().clone());
+        api.post(caller, "/api/access-token", body).await
+    };
+    // moments after the login, nothing more is asked; what is given must be right
+    make(&login, json!({})).await.expect(201);
+    assert_eq!(make(&login, json!({"code": "000000"})).await.expect(400).violations(), ["code wrong_code"]);
+    let (totp, recovery) = moved.switch_on(&login).await;
+
+    moved.ahead.fetch_add(FRESH.num_seconds() + 60, Ordering::Relaxed);
+    let before = moved.world.count("SELECT count(*) FROM access_token WHERE name = 'program'").await;
+    for (given, violation) in [
+        (json!({}), "password required"),
+        (json!({"password": null, "code": null}), "password required"),
+        (json!({"password": "wrong horse"}), "password wrong_password"),
+        (json!({"password": PASSWORD, "code": "000000"}), "code wrong_code"),
+    ] {
+        assert_eq!(make(&login, given.clone()).await.expect(400).violations(), [violation], "{given}");
+    }
+    // a refresh makes the login no newer
+    let refreshed = token(&api.post(&login, "/api/refresh-token", Value::Null).await.expect(200));
+    assert_eq!(make(&refreshed, json!({})).await.expect(400).violations(), ["password required"]);
+    assert_eq!(moved.world.count("SELECT count(*) FROM access_token WHERE name = 'program'").await, before);
+    make(&login, json!({"password": PASSWORD})).await.expect(201);
+    let code = json!({"code": moved.code(&totp)});
+    make(&login, code.clone()).await.expect(201);
+    assert_eq!(make(&login, code).await.expect(400).violations(), ["code wrong_code"], "it is used up");
+    make(&login, json!({"code": recovery[0]})).await.expect(201);
+    // a program proves nothing, and makes tokens as before
+    make(&api.superadmin, json!({})).await.expect(201);
+    make(&api.superadmin, json!({"password": PASSWORD})).await.expect(403);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_login_requires_a_code_when_the_second_factor_is_on(_: PgPoolOptions, options: PgConnectOptions) {
     let moved = Moved::new(&options, false).await;
     let ann = moved.world.add_admin("ann", json!({"password": PASSWORD, "role": "superadmin"})).await;

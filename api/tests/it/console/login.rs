@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use url::form_urlencoded;
 
 use super::theme::form_token;
-use super::{Browser, MIGRATIONS, world};
+use super::{Browser, MIGRATIONS, repair, world};
 use crate::support::{Api, Reply};
 
 const EMAIL: &str = "ann@ops.example";
@@ -227,6 +227,46 @@ async fn a_second_factor_is_set_up_with_the_password_long_after_the_login(
     }
     let shown = browser.act(path, &[("password", PASSWORD)]).await.expect(200).text;
     assert!(shown.contains("otpauth://totp/"), "{shown}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_is_made_with_the_password_long_after_the_login_and_a_change_of_it_names_and_ends_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let browser = Browser::new(api, &session(api, PASSWORD).await);
+    let path = "/console/token/new";
+    let asked = browser.open(path).await.expect(200).text;
+    assert!(!asked.contains("name=\"password\""), "{asked}");
+    world.execute("UPDATE session SET created_at = now() - interval '16 minutes'").await;
+    let asked = browser.open(path).await.expect(200).text;
+    assert!(asked.contains("name=\"password\"") && asked.contains("name=\"code\""), "{asked}");
+    let fields = [("name", "printer"), ("role", "viewer")];
+    for wrong in [&[][..], &[("password", "wrong horse battery")]] {
+        let fields: Vec<_> = fields.iter().chain(wrong).copied().collect();
+        let refused = repair::send(&browser, path, &fields).await.expect(400).text;
+        assert!(refused.contains("id=\"wrong-password\"") && refused.contains("printer"), "{refused}");
+        assert!(!refused.contains("wrong horse"), "{refused}");
+    }
+    let fields: Vec<_> = fields.into_iter().chain([("password", PASSWORD)]).collect();
+    let shown = repair::send(&browser, path, &fields).await.expect(200).text;
+    assert!(shown.contains("lsh_"), "{shown}");
+
+    let page = browser.open("/console/account").await.expect(200).text;
+    assert!(page.contains("name=\"tokens\""), "{page}");
+    let change = async |old: &str, new: &str, tokens: &[(&str, &str)]| {
+        let token = form_token(&browser.open("/console/account").await.expect(200).text);
+        let fields = [("password", old), ("newPassword", new), ("form_token", token.as_str())];
+        let fields: Vec<_> = fields.iter().chain(tokens).copied().collect();
+        browser.send_bare("/console/account/password", &fields).await
+    };
+    let changed = change(PASSWORD, "another horse battery", &[]).await.expect(200).text;
+    assert!(changed.contains("1 access token") && changed.contains("printer"), "{changed}");
+    change("another horse battery", PASSWORD, &[("tokens", "true")]).await.expect(303);
+    assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'printer'").await, 0);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -86,12 +86,15 @@ pub(super) fn check(email: &str, password: &str) -> Result<(), longshore_kernel:
     Reader::read(serde_json::json!({"email": email, "password": password}), rule)
 }
 
-/// SHA-256 of a body without its password: the value that an idempotency key stores must not help to guess the password.
+/// SHA-256 of a body without its password and code: the value that an idempotency key stores must not help to guess the password, and
+/// a repetition may give another code.
 #[must_use]
 pub fn body_hash(body: &Value) -> [u8; 32] {
     let mut body = body.clone();
-    if let Some(password) = body.get_mut("password") {
-        *password = "***".into();
+    for name in ["password", "code"] {
+        if let Some(secret) = body.get_mut(name) {
+            *secret = "***".into();
+        }
     }
     sha256(body.to_string().as_bytes())
 }

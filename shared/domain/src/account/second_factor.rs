@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use totp_rs::{Builder, Totp};
+use uuid::Uuid;
 
 use super::login::limit::Attempt;
 use super::own;
@@ -160,6 +161,20 @@ async fn find(connection: &mut PgConnection, admin: AdminId) -> Result<Option<St
     .await
 }
 
+/// Uses up the code that the holder of an account gives; a wrong one is refused.
+pub(super) async fn use_up(
+    connection: &mut PgConnection,
+    services: &Services,
+    origin: &Origin,
+    holder: Holder,
+    code: &SecretString,
+) -> Result<(), Problem> {
+    let admin = holder.admin().ok_or_else(wrong)?;
+    let stored = find(connection, admin).await?.filter(|stored| stored.active).ok_or_else(wrong)?;
+    let code = stored.recognise(services, admin, code).ok_or_else(wrong)?;
+    Ok(take(connection, origin, admin, &code).await?)
+}
+
 /// Uses up a code of a locked account.
 async fn take(
     connection: &mut PgConnection,
@@ -286,13 +301,13 @@ pub async fn set_up(
 }
 
 /// A code that is given by who has logged in, counted as an attempt.
-async fn guess<'s>(
+pub(super) async fn guess<'s>(
     services: &'s Services,
-    admin: AdminId,
+    door: Door,
+    account: Uuid,
     visitor: &Visitor,
 ) -> Result<Attempt<'s>, Problem> {
-    let mut attempt =
-        Attempt::on(&services.queues, Door::Admin.actor(), admin.get(), visitor.address).await?;
+    let mut attempt = Attempt::on(&services.queues, door.actor(), account, visitor.address).await?;
     attempt.admit_code().await?;
     Ok(attempt)
 }
@@ -314,7 +329,7 @@ pub async fn switch_on(
 ) -> Result<Answer, Problem> {
     let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
-    let attempt = guess(services, admin, visitor).await?;
+    let attempt = guess(services, Door::Admin, admin.get(), visitor).await?;
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin, None).await?;
     let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
@@ -359,7 +374,7 @@ pub async fn remove(
 ) -> Result<Answer, Problem> {
     let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
-    let attempt = guess(services, admin, visitor).await?;
+    let attempt = guess(services, Door::Admin, admin.get(), visitor).await?;
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin, None).await?;
     let stored = find(change.connection(), admin).await?.ok_or_else(|| Problem::not_found(NAME))?;

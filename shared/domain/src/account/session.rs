@@ -217,14 +217,15 @@ async fn end_too_many(
     .await
 }
 
-/// Whether the login of a session was within [`FRESH`]. A refresh does not make it newer.
+/// Whether the login of a session, which has not ended, was within [`FRESH`]. A refresh does not make it newer.
 pub(super) async fn is_fresh(
     db: impl PgExecutor<'_>,
     session: Option<SessionId>,
     now: DateTime<Utc>,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM session WHERE id = $1 AND created_at > $2) AS "is_fresh!""#,
+        r#"SELECT EXISTS (
+               SELECT FROM session WHERE id = $1 AND created_at > $2 AND ended_at IS NULL) AS "is_fresh!""#,
         session as Option<SessionId>,
         now - FRESH,
     )

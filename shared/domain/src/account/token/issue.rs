@@ -10,6 +10,8 @@ use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret, unknown};
 use super::making::{Maker, Means, revoke_tokens};
 use crate::account::belonging::no_such_organisation;
+use crate::account::proof::Proof;
+use crate::account::visitor::Visitor;
 use crate::list;
 use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
 use longshore_kernel::access::{Role, Scope};
@@ -27,11 +29,21 @@ use longshore_kernel::tombstone;
 const SHORTENED: &str =
     "expiresAt is earlier than asked for: a token ends at the latest when the token that created it does";
 
-/// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
-pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let ((new, named), refused) = Reader::draft(body, body_to_create(services.clock.now()));
+/// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it. It outlives the session of a
+/// login, which therefore proves whose it is.
+pub async fn issue(
+    services: &Services,
+    context: &Context,
+    visitor: &Visitor,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let ((new, named, proof), refused) = Reader::draft(body, body_to_create(services.clock.now()));
     let (id, secret) = (TokenId::new(), new_secret());
+    let proof = if refused.is_empty() { proof.verify(services, context, visitor).await? } else { None };
     let mut change = Change::begin(services).await?;
+    if let Some(proof) = &proof {
+        proof.hold(change.connection(), services, context).await?;
+    }
     let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
     let Some(mut new) = new.filter(|_| refused.is_empty()) else {
         let found = named.unknown(change.connection(), &means.scope).await?;
@@ -53,6 +65,9 @@ pub async fn issue(services: &Services, context: &Context, body: Value) -> Resul
     let mut body: Value = serde_json::from_str(&token.json).map_err(Problem::internal)?;
     let stored = Answer::created(format!("/api/access-token/{id}"), token.version, token.json);
     let mut answer = change.answer(context.claim, stored).await?;
+    if let Some(proof) = proof {
+        proof.forgive().await;
+    }
     body["token"] = secret.token.expose_secret().into();
     if new.expires_at != wanted {
         body["notice"] = SHORTENED.into();
@@ -86,9 +101,10 @@ impl Named {
     }
 }
 
-/// The body of a create: the token, unless it is refused, and what the body refers to in any case.
-pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = (Option<NewToken>, Named)> {
+/// The body of a create: the token, unless it is refused, and in any case what the body refers to, and what proves whose the login is.
+pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = (Option<NewToken>, Named, Proof)> {
     object(move |object| {
+        let proof = Proof::members(object);
         let name = object.required("name", text(1..=255));
         let role = object.required("role", one_of(ROLES));
         let organisation = object.nullable("organisation", id()).value().map(OrganisationId::from);
@@ -105,7 +121,7 @@ pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = (Option<NewToken>, 
         let new = || {
             Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, wms, expires_at })
         };
-        Some((new(), Named { organisation, eshop, wms }))
+        Some((new(), Named { organisation, eshop, wms }, proof))
     })
 }
 
