@@ -99,6 +99,36 @@ async fn a_repeated_create_has_the_same_answer_without_the_secret() {
 }
 
 #[tokio::test]
+async fn a_url_that_readers_mend_differently_is_taken_nowhere() {
+    let api = Api::new(&strangers().await).await;
+    let (eshop, wms) = (api.tenant.eshop, api.tenant.wms);
+    let setting = "/api/partner-integration";
+    for url in [
+        r"https://\x",
+        "https:///x",
+        r"http:\\host",
+        "https:shop.example",
+        r"https://shop.example\@other.example/",
+    ] {
+        let mut body = webhook(&api);
+        body["destination"] = json!(url);
+        assert_eq!(
+            api.post(&api.user, PATH, body).await.expect(400).violations(),
+            ["destination invalid_url"],
+            "{url}"
+        );
+        let feed = json!({"integrationType": "feed", "baseUrl": url});
+        for (path, body) in [
+            (format!("{setting}/eshop-setting/{eshop}"), feed),
+            (format!("{setting}/wms-setting/{wms}"), json!({"baseUrl": url, "active": false})),
+        ] {
+            let refused = api.post(&api.superadmin, &path, body).await.expect(400).violations();
+            assert!(refused.contains(&"baseUrl invalid_url".to_owned()), "{path} {url}: {refused:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn all_violations_are_reported_at_once() {
     let api = Api::new(&strangers().await).await;
     let body = json!({
