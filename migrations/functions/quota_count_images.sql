@@ -1,15 +1,19 @@
--- As `quota_count`, for images, whose organisation is that of their product.
+-- As `quota_count`, for images, whose organisation is that of their product, and for their bytes.
 CREATE OR REPLACE FUNCTION quota_count_images() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO quota_use AS q (organisation_id, kind, shard, used)
-        SELECT p.organisation_id, TG_TABLE_NAME, pg_backend_pid() % 1024, count(*)
-        FROM came JOIN product p ON p.id = ANY (ARRAY[came.product_id]) GROUP BY 1 ORDER BY 1
+        SELECT p.organisation_id, k.kind, pg_backend_pid() % 1024, sum(k.used)
+        FROM came JOIN product p ON p.id = ANY (ARRAY[came.product_id])
+        CROSS JOIN LATERAL (VALUES (TG_TABLE_NAME::text, 1), ('object_bytes', came.size)) AS k (kind, used)
+        GROUP BY 1, 2 ORDER BY 1, 2
         ON CONFLICT (organisation_id, kind, shard) DO UPDATE SET used = q.used + excluded.used;
     ELSE
         INSERT INTO quota_use AS q (organisation_id, kind, shard, used)
-        SELECT p.organisation_id, TG_TABLE_NAME, pg_backend_pid() % 1024, -count(*)
-        FROM went JOIN product p ON p.id = ANY (ARRAY[went.product_id]) GROUP BY 1 ORDER BY 1
+        SELECT p.organisation_id, k.kind, pg_backend_pid() % 1024, -sum(k.used)
+        FROM went JOIN product p ON p.id = ANY (ARRAY[went.product_id])
+        CROSS JOIN LATERAL (VALUES (TG_TABLE_NAME::text, 1), ('object_bytes', went.size)) AS k (kind, used)
+        GROUP BY 1, 2 ORDER BY 1, 2
         ON CONFLICT (organisation_id, kind, shard) DO UPDATE SET used = q.used + excluded.used;
     END IF;
     RETURN NULL;

@@ -1,5 +1,7 @@
 //! Quotas: how many records of a kind an organisation may have.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use longshore_kernel::access::Role;
 use longshore_kernel::config::QuotaSettings;
@@ -81,6 +83,63 @@ async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
     for line in ["{quota=\"product\"} 1", "{quota=\"supplier\"} 1", "{quota=\"access_token\"} 1"] {
         assert!(metrics.contains(&format!("longshore_quota_refusals_total{line}")), "{line}: {metrics}");
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_object_store_takes_so_many_bytes_of_an_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let gif = STANDARD.decode("R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=").unwrap();
+    let size = gif.len();
+    let world = with(&options, |quotas| quotas.quota_object_bytes = 2 * size as u64 + 9).await;
+    let api = &world.api;
+    let used = async || {
+        world
+            .count("SELECT coalesce(sum(used), 0)::bigint FROM quota_use WHERE kind = 'object_bytes'")
+            .await
+            .unsigned_abs()
+    };
+    let product = world.add("A", json!({})).await;
+    let picture = json!({"data": STANDARD.encode(&gif)});
+    let upload = format!("/api/product/{product}/image/upload");
+    let image = api.put(&api.user, &upload, picture.clone()).await.expect(201).json();
+    let carrier = json!({"name": "Post", "code": 1, "organisations": [api.tenant.organisation]});
+    let carrier = api.post(&api.superadmin, "/api/carrier", carrier).await.expect(201).json()["id"].clone();
+    let order = json!({"eshop": api.tenant.eshop, "orderNumber": "1", "value": 1, "currency": "EUR", "carrier": carrier,
+        "ignoreAddressValidation": true, "items": [{"product": product, "quantity": 1}]});
+    let order = api.post(&api.user, "/api/expedition", order).await.expect(201).json();
+    let order = format!("/api/expedition/{}", order["id"].as_str().unwrap());
+    let invoice = format!("{order}/invoice");
+    let pdf = |bytes: usize| json!({"data": STANDARD.encode(format!("{:<bytes$}", "%PDF-"))});
+    // one byte too many, and as many as there are
+    let refused = api.post(&api.user, &invoice, pdf(size + 10)).await.expect(409).json();
+    assert_eq!(refused["code"], "quota_reached");
+    let limit = 2 * size + 9;
+    let detail = format!("the organisation has reached its quota of bytes of images and invoices: {limit}");
+    assert_eq!(refused["detail"], detail);
+    api.post(&api.user, &invoice, pdf(size + 9)).await.expect(201);
+    assert_eq!(used().await, limit as u64);
+    api.put(&api.user, &upload, picture.clone()).await.expect(409);
+    // what takes the place of another needs the room of the difference
+    api.post(&api.user, &invoice, pdf(size + 9)).await.expect(201);
+    api.post(&api.user, &invoice, pdf(size + 10)).await.expect(409);
+    api.post(&api.user, &invoice, pdf(9)).await.expect(201);
+    assert_eq!(used().await, (size + 9) as u64);
+    api.put(&api.user, &upload, picture.clone()).await.expect(201);
+    // what is deleted makes room, with its order, too
+    api.delete(&api.user, &order).await.expect(204);
+    assert_eq!(used().await, 2 * size as u64);
+    api.put(&api.user, &upload, picture.clone()).await.expect(409);
+    let image = format!("/api/product/{product}/image/{}", image["id"].as_str().unwrap());
+    api.delete(&api.user, &image).await.expect(204);
+    assert_eq!(used().await, size as u64);
+    // another organisation has its own
+    let other = Tenant::create(&api.services, "Other").await.unwrap();
+    let user = other.token(&api.services, Role::User).await.unwrap();
+    let theirs = api.post(&user, "/api/product", body(&other, "A")).await.expect(201).json();
+    let theirs = format!("/api/product/{}/image/upload", theirs["id"].as_str().unwrap());
+    api.put(&user, &theirs, picture).await.expect(201);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

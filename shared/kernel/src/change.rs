@@ -339,7 +339,19 @@ impl<'s> Change<'s> {
     /// # Errors
     /// `quota_reached`; those of the database.
     pub async fn must_have_room(&mut self, organisation: OrganisationId, kind: Kind) -> Result<(), Problem> {
-        self.quotas().must_have_room(self.connection(), organisation, kind).await
+        self.quotas().must_have_room(self.connection(), organisation, kind, 1).await
+    }
+
+    /// The same of so many bytes of an object.
+    ///
+    /// # Errors
+    /// `quota_reached`; those of the database.
+    pub async fn must_have_room_for(
+        &mut self,
+        organisation: OrganisationId,
+        bytes: usize,
+    ) -> Result<(), Problem> {
+        self.quotas().must_have_room(self.connection(), organisation, Kind::ObjectBytes, bytes).await
     }
 
     /// Its connection.

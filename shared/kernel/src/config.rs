@@ -297,6 +297,9 @@ pub struct QuotaSettings {
     /// Images of products that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_IMAGES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_images: u64,
+    /// Bytes of images and invoices that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_OBJECT_BYTES", default_value_t = 1_000_000_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000_000))]
+    pub quota_object_bytes: u64,
     /// Suppliers that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_SUPPLIERS", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_suppliers: u64,

@@ -1,6 +1,6 @@
-//! How many records of a kind an organisation may have.
+//! How many records of a kind an organisation may have, and how many bytes of them in the object store.
 //!
-//! Triggers count created and deleted records (`quota_use`); a use-case that creates one checks first
+//! Triggers count created and deleted records and their bytes (`quota_use`); a use-case that creates one checks first
 //! ([`Quotas::must_have_room`]). Concurrent transactions do not see each other, so a quota can be exceeded by the records
 //! that are being created. If more than [`NEAR`] are free, a process caches the count for [`BELIEVED`], plus what it has
 //! created since.
@@ -20,6 +20,9 @@ use crate::ids::OrganisationId;
 /// With fewer left, each is looked up.
 const NEAR: i64 = 1_000;
 
+/// The same of bytes: those of so many files of the largest size.
+const NEAR_BYTES: i64 = NEAR * 10 * 1024 * 1024;
+
 /// How long a look-up is believed where more are left.
 const BELIEVED: Duration = Duration::from_secs(5);
 
@@ -38,7 +41,7 @@ macro_rules! kinds {
             /// Every kind.
             const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Its table, which is its name in metrics too.
+            /// Its name in `quota_use`, a table as a rule, which is its name in metrics too.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $kind),* }
@@ -61,6 +64,7 @@ kinds! {
     Wms: "wms", "wms", quota_wms;
     Product: "product", "products", quota_products;
     Image: "product_image", "images", quota_images;
+    ObjectBytes: "object_bytes", "bytes of images and invoices", quota_object_bytes;
     Supplier: "supplier", "suppliers", quota_suppliers;
     CarrierPreference: "carrier_preference", "carrier preferences", quota_carrier_preferences;
     StockAdvice: "stock_advice", "stock advices", quota_stock_advices;
@@ -68,6 +72,12 @@ kinds! {
     BusinessUser: "business_user", "business users", quota_business_users;
     Expedition: "expedition", "expeditions", quota_expeditions;
     AccessToken: "access_token", "access tokens", quota_access_tokens;
+}
+
+impl Kind {
+    fn near(self) -> i64 {
+        if self == Self::ObjectBytes { NEAR_BYTES } else { NEAR }
+    }
 }
 
 /// How many of a kind an organisation may still create, and when that was looked up.
@@ -92,7 +102,7 @@ impl Quotas {
         Self { settings: Arc::new(settings), metrics, believed: Arc::default() }
     }
 
-    /// Refuses what goes past the quota of an organisation.
+    /// Refuses so many more where they go past the quota of an organisation.
     ///
     /// # Errors
     /// `quota_reached`; those of the database.
@@ -101,8 +111,9 @@ impl Quotas {
         connection: &mut PgConnection,
         organisation: OrganisationId,
         kind: Kind,
+        wanted: usize,
     ) -> Result<(), Problem> {
-        if self.room(connection, organisation, kind, 1).await? > 0 {
+        if self.room(connection, organisation, kind, wanted).await? >= wanted {
             return Ok(());
         }
         Err(self.refusal(kind))
@@ -162,7 +173,7 @@ impl Quotas {
     fn is_far(&self, organisation: OrganisationId, kind: Kind, count: i64) -> bool {
         let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
         match believed.get_mut(&(organisation, kind)) {
-            Some((at, room)) if at.elapsed() < BELIEVED && *room - count > NEAR => {
+            Some((at, room)) if at.elapsed() < BELIEVED && *room - count > kind.near() => {
                 *room -= count;
                 true
             }

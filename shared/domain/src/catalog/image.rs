@@ -102,7 +102,8 @@ async fn put(
     bytes: Bytes,
 ) -> Result<Answer, Problem> {
     let hash = sha256(&bytes);
-    let size = i32::try_from(bytes.len()).map_err(|_| too_large())?;
+    let length = bytes.len();
+    let size = i32::try_from(length).map_err(|_| too_large())?;
     services.objects.put(&key(id), bytes).await?;
     let mut change = Change::begin(services).await?;
     // the product is locked first: a concurrent upload counts only after this one
@@ -118,6 +119,7 @@ async fn put(
         .fetch_one(change.connection())
         .await?;
     change.must_have_room(organisation.into(), Kind::Image).await?;
+    change.must_have_room_for(organisation.into(), length).await?;
     if objects::claim(change.connection(), &key(id)).await?.is_lost() {
         return Err(Problem::new(&CONFLICT, "the upload took too long; try again"));
     }

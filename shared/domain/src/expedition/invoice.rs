@@ -138,6 +138,10 @@ async fn record(
     let order = lock(change.connection(), context.scope(), id).await?;
     is_open(&order)?;
     let old = stored(change.connection(), id).await?;
+    let grows = new.size - old.as_ref().map_or(0, |old| old.size);
+    if let Ok(bytes) = usize::try_from(grows) {
+        change.must_have_room_for(order.organisation, bytes).await?;
+    }
     if objects::claim(change.connection(), &key(new.id)).await?.is_lost() {
         return Err(Problem::new(&CONFLICT, "the upload took too long; try again"));
     }
@@ -209,9 +213,6 @@ pub async fn delete(services: &Services, context: &Context, id: ExpeditionId) ->
     let old = stored(change.connection(), id).await?.ok_or_else(|| Problem::not_found("invoice"))?;
     is_open(&order)?;
     discard(change.connection(), id).await?;
-    sqlx::query!("DELETE FROM expedition_invoice WHERE expedition_id = $1", id.get())
-        .execute(change.connection())
-        .await?;
     let origin = &context.origin;
     let recorded =
         write(change.connection(), origin, "expedition.invoice_remove", &order, Some(&old), None).await?;
@@ -221,12 +222,18 @@ pub async fn delete(services: &Services, context: &Context, id: ExpeditionId) ->
     Ok(answer)
 }
 
-/// Has the bytes of the invoice of an order removed, in the transaction that deletes it or its order.
+/// Deletes the invoice of an order, with its bytes, before its order is deleted if that is: the quota counts it by its order.
 pub(super) async fn discard(connection: &mut PgConnection, order: ExpeditionId) -> Result<(), sqlx::Error> {
-    if let Some(old) = stored(connection, order).await? {
-        objects::discard(connection, &key(old.id)).await?;
+    let deleted = sqlx::query_scalar!(
+        "DELETE FROM expedition_invoice WHERE expedition_id = $1 RETURNING id",
+        order.get()
+    )
+    .fetch_optional(&mut *connection)
+    .await?;
+    match deleted {
+        Some(id) => objects::discard(connection, &key(id)).await,
+        None => Ok(()),
     }
-    Ok(())
 }
 
 async fn stored(connection: &mut PgConnection, order: ExpeditionId) -> Result<Option<Stored>, sqlx::Error> {
