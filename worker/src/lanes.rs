@@ -11,6 +11,7 @@
 //! - The [`keeper`] renews the lease every second in its own task, and knows when it ends.
 //! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next batch ahead of time.
 //! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
+//! - The lanes of an organisation at one [`host`] share as many calls as one of them may have.
 //! - A [`parcel`] is one delivery being sent: the signed call and the meaning of its answer.
 //! - A lane that ran dry stays [`warm`] for a while: its lease is kept, and what becomes due is announced to this
 //!   process through its [`holder`].
@@ -29,6 +30,7 @@
 
 mod crowd;
 mod holder;
+mod host;
 pub(crate) mod keeper;
 mod leasing;
 mod ledger;
@@ -54,6 +56,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::crowd::Crowd;
+use self::host::Hosts;
+pub use self::host::MOST as CALLS_AT_HOST;
 use self::keeper::{Keeper, LeaseState};
 use self::leasing::Leasing;
 use self::ledger::Ledger;
@@ -84,6 +88,7 @@ pub struct LaneContext {
     /// Decides which lanes may run.
     pub places: Places,
     no_room: Arc<Seldom<()>>,
+    hosts: Hosts,
     leasing: Leasing,
     owners: Owners,
     running: Running,
@@ -105,6 +110,7 @@ impl LaneContext {
             crowd: Crowd::default(),
             places: Places::new(PLACES),
             no_room: Arc::new(Seldom::new(SAID_EVERY)),
+            hosts: Hosts::default(),
             leasing,
             owners,
             running: Running::default(),

@@ -104,7 +104,7 @@ pub(super) struct NoRoom {
 #[derive(Debug)]
 pub(super) struct Target {
     lease: Arc<Lease>,
-    url: Option<Url>,
+    pub(super) url: Option<Url>,
     headers: HeaderMap,
     client: Client,
     metrics: Metrics,

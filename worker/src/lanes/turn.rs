@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::crowd::Member;
+use super::host::Guest;
 use super::keeper::Keeper;
 use super::ledger::Ledger;
 use super::parcel::{NoRoom, Parcel, Target};
@@ -99,6 +100,9 @@ pub(super) struct Turn<'c> {
     lease: Arc<Lease>,
     keeper: Keeper,
     member: Member,
+    guest: Guest,
+    /// A call waits for room at the host.
+    is_held_back: bool,
     nudge: Arc<Notify>,
     words: mpsc::UnboundedReceiver<Word>,
     target: Arc<Target>,
@@ -134,6 +138,7 @@ impl<'c> Turn<'c> {
     pub(super) fn new(context: &'c LaneContext, begun: Begun, place: &'c mut Place) -> (Self, super::Entry) {
         let Begun { held: Held { lease, ledger, since }, keeper, entry, words } = begun;
         let target = Target::new(Arc::clone(&lease), context);
+        let guest = context.hosts.join(lease.organisation, target.url.as_ref());
         let now = Instant::now();
         let turn = Self {
             context,
@@ -141,6 +146,8 @@ impl<'c> Turn<'c> {
             lease,
             keeper,
             member: context.crowd.join(),
+            guest,
+            is_held_back: false,
             nudge: Arc::clone(&entry.nudge),
             words,
             target: Arc::new(target),
@@ -187,6 +194,7 @@ impl<'c> Turn<'c> {
             tokio::select! {
                 Some(sent) = self.under_way.next() => self.sent(sent),
                 () = self.member.aged() => self.place.began(),
+                () = self.guest.freed(), if self.is_held_back => {}
                 fetched = fetched(&mut self.fetching) => self.fetched(fetched),
                 () = self.ledger.settled() => {}
                 () = self.nudge.notified() => self.look(),
@@ -258,12 +266,28 @@ impl<'c> Turn<'c> {
     }
 
     fn start_calls(&mut self) {
+        let was_held_back = std::mem::take(&mut self.is_held_back);
+        self.start_those_with_room();
+        if was_held_back && !self.is_held_back {
+            self.guest.pass_on();
+        }
+    }
+
+    fn start_those_with_room(&mut self) {
         if !matches!(self.gate, Gate::Open(_)) || Instant::now() < self.not_before {
             return;
         }
         let probe = self.breaker.is_open();
         let limit = if self.lease.ordered || probe { 1 } else { self.lease.max_in_flight };
-        while self.under_way.len() < limit && self.member.has_room() {
+        while self.under_way.len() < limit
+            && self.member.has_room()
+            && self.guest.has_part(self.under_way.len())
+            && !self.waiting.is_empty()
+        {
+            let Some(calling) = self.guest.begin() else {
+                self.is_held_back = true;
+                return;
+            };
             let begun =
                 self.keeper.begin(|| self.waiting.pop_front().map(|parcel| self.target.begin(parcel)));
             let Some(begun) = begun else { return };
@@ -274,7 +298,9 @@ impl<'c> Turn<'c> {
                 self.moved = began;
             }
             self.under_way.push(Box::pin(async move {
-                let outcome = young.accompany(target.send(begun, probe)).await?;
+                let outcome = young.accompany(target.send(begun, probe)).await;
+                drop(calling);
+                let outcome = outcome?;
                 let sent = Sent {
                     holds: outcome.hold.is_some(),
                     took: began.elapsed(),
@@ -381,12 +407,17 @@ impl<'c> Turn<'c> {
         let wake =
             if self.dry && matches!(self.gate, Gate::Open(_)) { gate.min(self.look_again) } else { gate };
         // when the turn becomes slow
-        if self.under_way.is_empty() || self.place.is_slow() { wake } else { wake.min(self.moved + SLOW) }
+        if self.only_waits() && !self.place.is_slow() { wake.min(self.moved + SLOW) } else { wake }
+    }
+
+    /// Whether there are calls that wait for answers, its own or those before it at the host.
+    fn only_waits(&self) -> bool {
+        !self.under_way.is_empty() || self.is_held_back
     }
 
     fn on_time(&mut self) {
         let now = Instant::now();
-        if !self.under_way.is_empty() && now >= self.moved + SLOW {
+        if self.only_waits() && now >= self.moved + SLOW {
             self.place.began();
             self.place.set_slow(true);
         }

@@ -8,7 +8,7 @@ use longshore_domain::webhook::lane;
 use longshore_kernel::ids::EventId;
 use longshore_testkit::receiver::{Answer, Gate, Receiver};
 use longshore_testkit::services;
-use longshore_worker::lanes::{self, Crowd, Ran};
+use longshore_worker::lanes::{self, CALLS_AT_HOST, Crowd, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -221,6 +221,40 @@ async fn a_retry_is_found_once_when_it_becomes_due_if_its_lane_can_run(
         sqlx::query(sqlx::AssertSqlSafe(wait)).execute(&world.pool).await.unwrap();
         assert_eq!(lane::retries(db, Some(found.until), 100).await.unwrap().soon, soon, "{later}");
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_webhooks_of_an_organisation_have_no_more_calls_at_one_host_than_one_may(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let gate = world.receiver.hold("/held", Answer::Status(204));
+    let hooks =
+        join_all((0..8).map(|_| world.hook("/held", json!({"maxInFlight": CALLS_AT_HOST / 4})))).await;
+    let wanted = i32::try_from(CALLS_AT_HOST / 4).unwrap();
+    join_all(hooks.iter().map(|hook| world.events(hook, wanted))).await;
+    let most = u64::try_from(CALLS_AT_HOST).unwrap();
+    let neighbours = async {
+        world.receiver.wait_for(most, PATIENCE).await.unwrap();
+        // another organisation calls the same host at once
+        let receiver = Receiver::start().await.unwrap();
+        let other = World::over(world.services.clone(), &options, receiver).await;
+        let hook = other.hook_at(&world.receiver.url("/other"), "/other", json!({})).await;
+        other.events(&hook, 1).await;
+        lanes::run(&world.worker, hook.id).await.unwrap();
+        assert_eq!(other.live(&hook).await, 0);
+        assert_eq!(world.receiver.requests(), most + 1);
+        gate.open();
+    };
+    tokio::join!(join_all(hooks.iter().map(|hook| world.drain(hook))), neighbours);
+    for hook in &hooks {
+        // what its slice left in the queue
+        world.drain(hook).await;
+        assert_eq!(world.live(hook).await, 0);
+    }
+    assert_eq!(world.receiver.requests(), 2 * most + 1);
+    assert!(world.receiver.peak_in_flight() <= most + 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
