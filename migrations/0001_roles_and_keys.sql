@@ -1,18 +1,35 @@
 -- The service runs as `longshore_service`, which owns nothing: it uses the tables, and may only insert into and select
--- from the audit. The login that migrates owns everything and is a member of the role, so one login can serve both.
+-- from the audit. The login that migrates owns everything and is a member of the role, so one login can serve both. It
+-- creates roles only where a superuser has not created this one: below Postgres 16, who may create roles may grant itself
+-- any of them, also those that run programs on the server.
 DO $$
 BEGIN
-    CREATE ROLE longshore_service NOLOGIN;
-EXCEPTION WHEN duplicate_object OR unique_violation THEN
-    NULL; -- roles belong to the cluster: another database has created it, or is creating it now
+    IF to_regrole('longshore_service') IS NULL THEN
+        CREATE ROLE longshore_service NOLOGIN;
+    END IF;
+EXCEPTION
+    WHEN duplicate_object OR unique_violation THEN
+        NULL; -- roles belong to the cluster: another database is creating it now
+    WHEN insufficient_privilege THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = format(
+            'there is no role longshore_service; as a superuser: CREATE ROLE longshore_service NOLOGIN; GRANT longshore_service TO %I',
+            current_user);
 END
 $$;
 
 DO $$
 BEGIN
-    EXECUTE format('GRANT longshore_service TO %I', current_user);
-EXCEPTION WHEN unique_violation OR invalid_grant_operation OR SQLSTATE 'XX000' THEN
-    NULL; -- granted by another session at this moment ("tuple concurrently updated")
+    -- from Postgres 16 on, who created a role is a member that may not yet change to it
+    IF NOT pg_has_role(current_user, 'longshore_service',
+                       CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END) THEN
+        EXECUTE format('GRANT longshore_service TO %I', current_user);
+    END IF;
+EXCEPTION
+    WHEN unique_violation OR invalid_grant_operation OR SQLSTATE 'XX000' THEN
+        NULL; -- granted by another session at this moment ("tuple concurrently updated")
+    WHEN insufficient_privilege THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = format(
+            'this login is not a member of longshore_service; as a superuser: GRANT longshore_service TO %I', current_user);
 END
 $$;
 

@@ -20,7 +20,7 @@ const OLDEST: i32 = 150_000;
 /// Connections of a server in addition to those of an api and a worker, for its operator.
 const SPARE: i32 = 10;
 
-/// The role that the migrations create; the first migration also grants it to the login that migrates.
+/// The role of the service, of which the login that migrates is a member. The first migration creates and grants it where it may.
 const SERVICE: &str = "longshore_service";
 
 const CONNECTION: &str = "postgres.connection";
@@ -80,6 +80,7 @@ async fn look(
     let prepared = if migrated.verdict == Verdict::Fail { may_migrate(&mut connection).await? } else { None };
     findings.push(migrated);
     findings.extend(prepared);
+    findings.extend(mighty(&mut connection).await?);
     findings.push(time(&mut connection, clock).await?);
     // if the server does not report it, the other findings are still reported
     if let Ok(horizon) = horizon::look(&mut connection).await {
@@ -329,12 +330,13 @@ fn not_told(error: sqlx::Error) -> Result<Finding, sqlx::Error> {
 /// one that migrates: it is only a warning.
 async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
     let found = sqlx::query!(
-        r#"SELECT current_user::text AS "login!", rolsuper OR rolcreaterole AS "creates!",
+        r#"SELECT current_user::text AS "login!",
                   EXISTS (SELECT FROM pg_roles WHERE rolname = $1::text) AS "is_there!",
+                  rolsuper OR rolcreaterole AS "creates!",
                   rolsuper
                       OR (rolcreaterole AND current_setting('server_version_num')::int < 160000)
-                      OR coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER WITH ADMIN OPTION')
-                                   FROM pg_roles WHERE rolname = $1::text), true) AS "grants!",
+                      OR coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER')
+                                   FROM pg_roles WHERE rolname = $1::text), rolcreaterole) AS "joins!",
                   to_regprocedure('public.uuid_v7()') IS NULL AS "is_first!"
            FROM pg_roles WHERE rolname = current_user"#,
         SERVICE,
@@ -344,13 +346,13 @@ async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, s
     let login = &found.login;
     let mut lacks = Vec::new();
     let mut remedies = Vec::new();
-    if !found.creates {
-        lacks.push("CREATEROLE".to_owned());
-        remedies.push(format!("ALTER ROLE {login:?} CREATEROLE"));
+    if !found.is_there && !found.creates {
+        lacks.push(format!("the role {SERVICE:?}"));
+        remedies.push(format!("CREATE ROLE {SERVICE:?} NOLOGIN"));
     }
-    if found.is_there && !found.grants {
-        lacks.push(format!("the right to grant {SERVICE:?}"));
-        remedies.push(format!("GRANT {SERVICE:?} TO {login:?} WITH ADMIN OPTION"));
+    if !found.joins {
+        lacks.push(format!("membership of {SERVICE:?}"));
+        remedies.push(format!("GRANT {SERVICE:?} TO {login:?}"));
     }
     if !found.is_first || lacks.is_empty() {
         return Ok(None);
@@ -359,7 +361,31 @@ async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, s
     Ok(Some(Finding::warn(
         LOGIN,
         format!("the login {login:?} cannot migrate: the first migration needs {}", lacks.join(" and ")),
-        format!("{}; or run longshore-api migrate as a login that has this right", by_superuser(&remedies)),
+        format!("{}; or run longshore-api migrate as another login", by_superuser(&remedies)),
+    )))
+}
+
+/// The logins of this database that may create roles, on a server where that means to be granted any role: this one, and the owners.
+async fn mighty(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
+    let logins = sqlx::query_scalar!(
+        r#"SELECT rolname::text AS "login!" FROM pg_roles
+           WHERE rolcreaterole AND NOT rolsuper AND current_setting('server_version_num')::int < 160000
+             AND (rolname = current_user
+                  OR oid = (SELECT datdba FROM pg_database WHERE datname = current_database())
+                  OR oid = (SELECT relowner FROM pg_class WHERE oid = to_regclass('public.audit')))
+           ORDER BY 1"#,
+    )
+    .fetch_all(connection)
+    .await?;
+    let Some(first) = logins.first() else { return Ok(None) };
+    let remedies: Vec<_> = logins.iter().map(|login| format!("ALTER ROLE {login:?} NOCREATEROLE")).collect();
+    let remedies: Vec<_> = remedies.iter().map(String::as_str).collect();
+    Ok(Some(Finding::warn(
+        LOGIN,
+        format!(
+            "the login {first:?} has CREATEROLE, by which it may grant itself pg_execute_server_program, and needs none"
+        ),
+        by_superuser(&remedies),
     )))
 }
 
