@@ -29,6 +29,7 @@ use longshore_domain::job::kind::{
     TestIntegration, TestWms, Unusable,
 };
 use longshore_domain::job::walking::{self, Step};
+use longshore_domain::job::width;
 use longshore_domain::webhook::delivery::recovery::Recover;
 use longshore_domain::webhook::delivery::redelivery::Redeliver;
 use longshore_domain::webhook::delivery::replay::Replay;
@@ -122,9 +123,16 @@ impl Registered {
     }
 }
 
-/// Executes a chunk of a job of any kind.
+/// Executes a chunk of a job of any kind, or halves one that would write too much at once.
 async fn execute(context: &WorkerContext, claim: &Claim) -> Result<Hold, Fate> {
-    (Registered::of(claim)?.run)(context, claim).await
+    let job = Registered::of(claim)?;
+    if !claim.calls_partner
+        && (job.is_divisible)(claim)?
+        && let Some(halved) = width::halve(&context.services, claim).await?
+    {
+        return Ok(halved);
+    }
+    (job.run)(context, claim).await
 }
 
 /// Whether the items of a chunk can be executed one without the other.

@@ -62,3 +62,4 @@ pub mod sync_run;
 pub mod waiting;
 pub mod walking;
 pub mod watch;
+pub mod width;

@@ -2,6 +2,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_domain::job::halving::{Refused, Statement, halve};
+use longshore_domain::job::kind::JobKind;
+use longshore_domain::job::width::WIDEST;
 use longshore_kernel::migration::MIGRATIONS;
 use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -43,6 +45,36 @@ impl Statement<i32> for Note {
         self.0.lock().unwrap().push(format!("lock {items:?}"));
         Ok(())
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_that_would_write_too_many_deliveries_is_halved_until_it_does_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1_000).await;
+    // another organisation has webhooks of its own
+    let other = World::over(world.services.clone(), &options).await;
+    for of in [&world, &other] {
+        let more = "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+                    SELECT uuid_v7(), $1, $2, 'product_change', 'http://127.0.0.1:1/', false, 'none', '' FROM generate_series(1, $3)";
+        let webhooks = i32::try_from(WIDEST / 1_000 + 1).unwrap();
+        sqlx::query(more)
+            .bind(of.tenant.organisation)
+            .bind(of.tenant.eshop)
+            .bind(webhooks)
+            .execute(&world.owner)
+            .await
+            .unwrap();
+    }
+    let job = world.switch(JobKind::ProductDeactivate, &ids).await;
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 1);
+    // its halves are narrow enough
+    assert_eq!(world.drain().await, 3);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1_000, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE item_count = 500").await, 2);
+    assert_eq!(world.count("SELECT count(*) FROM delivery").await, WIDEST + 1_000);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
