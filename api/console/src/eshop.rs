@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use http::StatusCode;
+use longshore_domain::attention::Line;
 use longshore_domain::job::connection::{self as tests, Test};
 use longshore_domain::job::kind::JobKind;
 use longshore_domain::job::search::{self as jobs, Line as Job};
@@ -18,7 +19,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
 use longshore_operate as operate;
-use longshore_operate::attention::{self, Unanswered};
+use longshore_operate::attention;
 use longshore_operate::course::Narrow;
 use longshore_operate::eshop::{self, Eshop, Last, Run, Setting};
 use longshore_operate::order::attention::{Silent, silent_of};
@@ -47,7 +48,8 @@ struct Found {
     setting: Option<Setting>,
     test: Option<Test>,
     runs: Vec<Run>,
-    unanswered: Vec<Unanswered>,
+    /// What needs attention in it.
+    lines: Vec<Line>,
     /// Warehouses of its organisation.
     silent: Vec<Silent>,
     syncs: Vec<sync_run::Run>,
@@ -67,7 +69,7 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
     let (now, here) = (visit.now(), format!("/console/eshop/{id}"));
     let content = html! {
         (standing(&visit, &found, now))
-        (wrong::draw(&found, now))
+        (wrong::draw(&visit, &found))
         (activity(&visit, id, &found))
         @if visit.can(Permission::ReadSettings) { div #connected { (setting::draw(&visit, id, found.setting.as_ref(), found.test.as_ref(), now)) } }
         @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
@@ -124,7 +126,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     let (
         (setting, test),
         runs,
-        unanswered,
+        lines,
         silent,
         syncs,
         jobs,
@@ -137,7 +139,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     ) = tokio::try_join!(
         async { if settings { connected(db, id).await } else { Ok((None, None)) } },
         async { if jobs { eshop::runs(db, id).await } else { Ok(Vec::new()) } },
-        async { if jobs { attention::unanswered(db, &itself).await } else { Ok(Vec::new()) } },
+        attention::within(visit.services(), scope, &itself),
         async { if systems { silent_of(db, scope, eshop.organisation_id).await } else { Ok(Vec::new()) } },
         async { if jobs { sync_run::page(db, scope, &of_syncs).await } else { Ok(Vec::new()) } },
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
@@ -153,7 +155,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         setting,
         test,
         runs,
-        unanswered,
+        lines,
         silent,
         syncs,
         jobs,

@@ -2,9 +2,10 @@
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use longshore_domain::job::failures::{self, Group, LOOKED_AT, REFUSED, REFUSING, RETRIED_AT_ONCE, Reason};
+use longshore_domain::job::failures::{self, Group, LOOKED_AT, REFUSING, RETRIED_AT_ONCE, Reason};
 use longshore_http::extract::{Failure, Segment, permit};
 use longshore_kernel::access::Permission;
+use longshore_kernel::figure::AtLeast;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
@@ -74,8 +75,7 @@ fn refused(reasons: &[Reason], now: DateTime<Utc>) -> Markup {
         section aria-labelledby="refused-title" {
             h2 #refused-title { "Refused items" }
             p.muted {
-                "Item errors of successful jobs grouped by code (newest " (number(REFUSING))
-                " jobs, up to " (number(REFUSED)) " items each). Retry them on the page of the job."
+                "Refused items of successful jobs grouped by code (newest " (number(REFUSING)) " jobs). The page of a job has all of its reasons."
             }
             @if reasons.is_empty() {
                 (empty("No recent item errors.", "Refused items of successful jobs are counted here."))
@@ -90,7 +90,7 @@ fn refused(reasons: &[Reason], now: DateTime<Utc>) -> Markup {
                                 tr {
                                     td { a href={"/console/job/" (reason.newest)} { (reason.code) } }
                                     td { (reason.kind) }
-                                    td.number { (number(reason.items)) }
+                                    td.number { (AtLeast { count: reason.items, is_more: reason.is_more }.in_words()) }
                                     td.number { (number(reason.jobs)) }
                                     td { (time(reason.last, now)) }
                                     td.text { (reason.message) }

@@ -4,15 +4,15 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_kernel::access::Permission;
+use longshore_kernel::access::{Permission, Scope};
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
-use longshore_operate::order::attention::silent_of;
+use longshore_operate::attention;
 use longshore_operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
 use longshore_operate::timeline::of_organisation;
 use maud::{Markup, html};
 
-use super::eshop::wrong::{list, warehouse};
+use super::eshop::wrong::{Wrong, list, narrowed, sees};
 use super::form::Refused;
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
@@ -27,17 +27,22 @@ pub(super) async fn show(
     let (db, scope) = (visit.db(), visit.scope());
     let (wanted, refused) = Refused::of(timeline::wanted(&visit))?;
     let found = organisation::find(db, scope, id).await?.ok_or_else(|| Problem::not_found("organisation"))?;
-    let may = visit.can(Permission::ReadWmsSettings);
-    let (eshops, silent, past) = tokio::try_join!(
+    let itself = match scope.eshop() {
+        Some(eshop) => Scope::Eshop { organisation: id, eshop },
+        None => Scope::Organisations([id].into()),
+    };
+    let (eshops, lines, past) = tokio::try_join!(
         organisation::eshops(db, scope, id),
-        async { if may { silent_of(db, scope, id).await } else { Ok(Vec::new()) } },
+        attention::within(visit.services(), scope, &itself),
         of_organisation(db, scope, id, &wanted),
     )?;
-    let wrong: Vec<_> = silent.iter().map(|silent| warehouse(silent, visit.now())).collect();
+    let shown = lines.iter().filter(|line| sees(&visit, line.kind));
+    let wrong: Vec<_> =
+        shown.map(|line| Wrong::of_line(line, narrowed(&line.page, "organisation", &id))).collect();
     let (now, here) = (visit.now(), format!("/console/organisation/{id}"));
     let content = html! {
         (standing(&visit, &found, &eshops, now))
-        @if !wrong.is_empty() { (list(&wrong, "")) }
+        @if !wrong.is_empty() { (list(&wrong, "", now)) }
         (table(&eshops, visit.can(Permission::ReadWebhooks), now))
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };

@@ -14,8 +14,8 @@ use super::form::{Asked, OF_PAGE, Refused};
 use super::layout::Section;
 use super::live::{self, Part, Parts, part};
 use super::piece::{
-    Tone, Way, badge, checked, empty, eshop, job_state, moment_or_none, none, number, options, pager_to,
-    rows, size, sorting, time, took, unreadable, up_to,
+    Tone, Way, badge, checked, counted, empty, eshop, job_state, moment_or_none, none, number, options,
+    pager_to, rows, size, sorting, time, took, unreadable, up_to,
 };
 use super::refresh;
 use super::visit::Visit;
@@ -103,11 +103,12 @@ fn list(visit: &Visit<permit::ReadJobs>, wanted: &Filter, runs: &[Run]) -> Marku
     eshops.truncate(size);
     let last = eshops.last().copied().filter(|_| is_more);
     let shown: Vec<_> = runs.iter().filter(|run| eshops.contains(&run.eshop)).collect();
+    let count = counted(i64::try_from(eshops.len()).unwrap_or(i64::MAX), "e-shop", "e-shops");
     let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
     let next = last.map(|id| asked.address(HERE, &OF_PAGE, &[("after", &id.to_string())]));
     html! {
         (table(&shown, Some(asked), visit.now()))
-        (pager_to(Way::Further, eshops.len(), first.as_deref(), next.as_deref(), None))
+        (pager_to(Way::Further, count, first.as_deref(), next.as_deref(), None))
     }
 }
 
@@ -135,7 +136,7 @@ pub(super) fn table(runs: &[&Run], sorted: Option<&Asked>, now: DateTime<Utc>) -
         div.scroll tabindex="0" role="region" aria-label="Syncs, table" {
             table.list.stack {
                 thead { tr {
-                    (head("E-shop", (BY_NAME, true))) th { "Sync" } th { "State" } (head("Partner", ("", true))) th { "Last run" } th { "Next run" }
+                    (head("E-shop", (BY_NAME, true))) th { "Sync" } th { "State" } (head("Error", ("", true))) th { "Last run" } th { "Next run" }
                     th.number { "Refused" } th.number { "Items" } th.number { "Changed" } th.number { "Took" }
                 } }
                 tbody { @for run in runs { (row(run, now)) } }
@@ -154,7 +155,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
                 @if !run.active { " " (badge(Tone::Quiet, "inactive")) }
             }
             @match (&run.kind, run.job) {
-                (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (kind) } },
+                (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (kind) } @if !run.calls_partner { " " span.muted { "pushed" } } },
                 (Some(kind), None) => td { (kind) " " span.muted { "no recent run" } },
                 _ => td { span.muted { "no recent run" } },
             }
@@ -175,6 +176,7 @@ fn next(run: &Run, now: DateTime<Utc>) -> Markup {
     match run.next_run_at {
         Some(at) if at <= now => html! { "due" },
         Some(at) => time(at, now),
-        None => html! { span.muted { "on demand" } },
+        None if run.calls_partner || run.kind.is_none() => html! { span.muted { "on demand" } },
+        None => none(),
     }
 }

@@ -125,7 +125,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             p.error { strong { "Disabled: " } (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) } }
         }
         dl.facts {
-            div { dt { "Success" } dd { (success(record.calls, record.delivered)) } }
+            div { dt { "Success" } dd { (success(webhook.failures, record.calls, record.delivered)) } }
             div { dt { "Median" } dd { (latency(record.median_ms)) } }
             div { dt { "p95" } dd { (latency(record.p95_ms)) } }
             div { dt { "Waiting" } dd { (up_to(webhook.waiting, WAITING)) } }

@@ -35,7 +35,7 @@ struct Found {
     test: Option<Test>,
     refused: Vec<Refused>,
     waiting: Vec<Call>,
-    answers: Vec<Call>,
+    calls: Vec<Call>,
     former: Former,
 }
 
@@ -69,14 +69,14 @@ async fn find<P>(visit: &Visit<P>, id: WmsId) -> Result<Wms, Problem> {
 async fn read(visit: &Watching, id: WmsId) -> Result<Found, Problem> {
     let wms = find(visit, id).await?;
     let (of, only) = (id.to_string(), [id]);
-    let (test, refused, waiting, answers, former) = tokio::try_join!(
+    let (test, refused, waiting, calls, former) = tokio::try_join!(
         tests::last(visit.db(), JobKind::WmsTest, &of),
         wms::refused(visit.db(), &only),
         wms::waiting(visit.db(), id),
-        wms::last_answers(visit.db(), id),
+        wms::last_calls(visit.db(), id),
         wms::former(visit.db(), id),
     )?;
-    Ok(Found { wms, test, refused, waiting, answers, former })
+    Ok(Found { wms, test, refused, waiting, calls, former })
 }
 
 fn parts_of(visit: &Watching, found: &Found) -> Parts {
@@ -85,7 +85,7 @@ fn parts_of(visit: &Watching, found: &Found) -> Parts {
         ("standing".into(), standing(visit, found, now)),
         ("refused".into(), refused(&found.refused, now)),
         ("waits".into(), waiting(found, now)),
-        ("calls".into(), answers(&found.answers, now)),
+        ("calls".into(), last_calls(&found.calls, now)),
     ]
 }
 
@@ -269,14 +269,14 @@ fn waiting(found: &Found, now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn answers(answers: &[Call], now: DateTime<Utc>) -> Markup {
+fn last_calls(calls: &[Call], now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="calls-title" {
-            h2 #calls-title { "Last answers" }
-            @if answers.is_empty() {
-                (empty("No recent answers.", "What the warehouse answered to its last calls is listed here."))
+            h2 #calls-title { "Last calls" }
+            @if calls.is_empty() {
+                (empty("No recent calls.", "What the last calls of the warehouse came to is listed here."))
             } @else {
-                (table("Last answers, table", answers, now))
+                (table("Last calls, table", calls, now))
             }
         }
     }

@@ -65,14 +65,12 @@ words! {
         NoisyOrganisation = "noisy_organisation",
         /// Running jobs make no progress.
         StuckJobs = "stuck_jobs",
-        /// Jobs failed in the last day.
+        /// Jobs that belong to no e-shop failed in the last day.
         FailedJobs = "failed_jobs",
         /// Jobs wait for their next attempt.
         RetryingJobs = "retrying_jobs",
         /// Jobs wait for their partner.
         JobsAtPartner = "jobs_at_partner",
-        /// Jobs wait for a queue that is paused.
-        PausedJobs = "paused_jobs",
         /// Webhooks are disabled.
         DisabledWebhooks = "disabled_webhooks",
         /// Webhooks fail, besides those whose destination has a line.

@@ -10,8 +10,6 @@ mod reports;
 mod silence;
 mod switched_off;
 
-pub use partner::{Unanswered, read as unanswered};
-pub use refused::Refused;
 pub use switched_off::{SwitchedOff, Thing, What};
 
 pub use silence::{
@@ -90,14 +88,13 @@ pub async fn look(
         let lines = service::lines(services, scope, &standing).await?;
         Ok((standing, lines))
     };
-    let ((standing, mut lines), (others, counted), things) = tokio::try_join!(
+    let ((standing, mut lines), (others, counted), off) = tokio::try_join!(
         of_service,
         Box::pin(lines::others(services, scope)),
         switched_off::things(&services.db, scope)
     )?;
     lines.extend(others);
     lines.sort_by_key(|line| line.severity);
-    let off = switched_off::queues(&standing)?.into_iter().chain(things).collect();
     Ok(Look { standing, off, lines, counted })
 }
 
@@ -106,6 +103,13 @@ async fn now(services: &Services, scope: &Scope) -> Result<(Look, Attention), Pr
     let look = look(services, scope, async { standing::read(services).await.map(Arc::new) }).await?;
     let attention = look.attention(&services.db, scope).await?;
     Ok((look, attention))
+}
+
+/// What is wrong within a part of what a caller may see, such as an e-shop, the worst first: the same lines, without those of the service.
+pub async fn within(services: &Services, reader: &Scope, part: &Scope) -> Result<Vec<Line>, Problem> {
+    let (mut lines, _) = Box::pin(lines::others(services, part)).await?;
+    lines.sort_by_key(|line| line.severity);
+    Ok(silence::with_silences(&services.db, reader, lines).await?.lines)
 }
 
 /// What of it is about orders.

@@ -98,19 +98,6 @@ pub struct Run {
     pub created_at: DateTime<Utc>,
 }
 
-/// How long syncs of a kind have failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failing {
-    /// What they do.
-    pub kind: String,
-    /// How many in a row.
-    pub runs: usize,
-    /// When the first of them was accepted.
-    pub since: DateTime<Utc>,
-    /// Whether more of them may have been before.
-    pub is_older: bool,
-}
-
 /// The e-shop of that id, if it is in the scope.
 pub async fn find(db: &Database, scope: &Scope, id: EshopId) -> Result<Option<Eshop>, Problem> {
     let found = sqlx::query_as!(
@@ -165,28 +152,6 @@ pub async fn runs(db: &Database, id: EshopId) -> Result<Vec<Run>, Problem> {
     Ok(found)
 }
 
-/// The syncs that fail now, by kind: what failed since the last success.
-#[must_use]
-pub fn failing(runs: &[Run]) -> Vec<Failing> {
-    let of_a_kind = runs.chunk_by(|one, other| one.kind == other.kind);
-    let failing = of_a_kind.filter_map(|runs| {
-        let ended: Vec<&Run> = runs.iter().filter(|run| ended(run.state)).collect();
-        let failed: Vec<&&Run> = ended.iter().take_while(|run| run.state == JobState::Failed).collect();
-        let first = failed.last()?;
-        Some(Failing {
-            kind: first.kind.clone(),
-            runs: failed.len(),
-            since: first.created_at,
-            is_older: failed.len() == ended.len() && i64::try_from(runs.len()).is_ok_and(|seen| seen >= RUNS),
-        })
-    });
-    failing.collect()
-}
-
-fn ended(state: JobState) -> bool {
-    matches!(state, JobState::Succeeded | JobState::Failed)
-}
-
 /// The last event of the e-shop's webhooks, by the index of what has ended, and among the waiting deliveries of each that are
 /// due last. The caller must have access to the e-shop.
 pub async fn last(db: &Database, id: EshopId) -> Result<Option<Last>, Problem> {
@@ -222,46 +187,4 @@ pub async fn last_success(db: &Database, id: EshopId) -> Result<Option<DateTime<
     .fetch_one(&db.main)
     .await?;
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(kind: &str, state: JobState, seconds: i64) -> Run {
-        Run {
-            id: JobId::nil(),
-            kind: kind.to_owned(),
-            state,
-            total: 1,
-            failed: 0,
-            error: None,
-            created_at: DateTime::from_timestamp(seconds, 0).unwrap(),
-        }
-    }
-
-    #[test]
-    fn a_sync_fails_since_the_first_failure_after_its_last_success() {
-        use JobState::{Cancelled, Failed, Running, Succeeded};
-        let runs = [
-            run("product.sync", Running, 9),
-            run("product.sync", Failed, 8),
-            run("product.sync", Cancelled, 7),
-            run("product.sync", Failed, 6),
-            run("product.sync", Succeeded, 5),
-            run("product.sync", Failed, 4),
-            run("stock.sync", Succeeded, 3),
-            run("stock.sync", Failed, 2),
-        ];
-        let since = DateTime::from_timestamp(6, 0).unwrap();
-        let failing = failing(&runs);
-        assert_eq!(failing, [Failing { kind: "product.sync".to_owned(), runs: 2, since, is_older: false }]);
-    }
-
-    #[test]
-    fn a_sync_that_failed_as_far_as_is_known_may_have_failed_before() {
-        let runs: Vec<_> = (0..RUNS).rev().map(|at| run("stock.sync", JobState::Failed, at)).collect();
-        let [failing] = &failing(&runs)[..] else { panic!("one kind fails") };
-        assert!(failing.is_older && i64::try_from(failing.runs) == Ok(RUNS));
-    }
 }

@@ -335,8 +335,9 @@ pub async fn waiting(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
     Ok(found.await?)
 }
 
-/// The last answers of a wms, newest first, among the thousand newest of each kind. The caller must have access to the wms.
-pub async fn last_answers(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
+/// What the last calls of a wms came to, newest first: what it settled, among the thousand newest of each kind, and the calls that failed and
+/// are made again. The caller must have access to the wms.
+pub async fn last_calls(db: &Database, wms: WmsId) -> Result<Vec<Call>, Problem> {
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
     let found = calls!(
         "SELECT h.id FROM unnest(ARRAY['accepted', 'refused', 'withdrawn']) AS s (state)
@@ -344,7 +345,13 @@ pub async fn last_answers(db: &Database, wms: WmsId) -> Result<Vec<Call>, Proble
              SELECT h.id, h.handover_wms_id FROM expedition_handover h
              WHERE h.handover_state = s.state ORDER BY h.handover_since DESC, h.id DESC LIMIT 1000
          ) AS h
-         WHERE h.handover_wms_id = $1",
+         WHERE h.handover_wms_id = $1
+         UNION ALL
+         SELECT id FROM (
+             SELECT id, handover_error FROM expedition_handover
+             WHERE handover_wms_id = $1 AND handover_state IN ('sending', 'withdrawing')
+             ORDER BY handover_next_attempt_at DESC, id DESC LIMIT 1000
+         ) AS called WHERE handover_error IS NOT NULL",
         "ORDER BY h.handover_since DESC, h.id DESC",
         wms,
         db

@@ -48,7 +48,6 @@ fn draw(
 
 fn row(what: What, thing: &Thing, now: DateTime<Utc>) -> Markup {
     let (word, of) = match what {
-        What::Queue => ("paused", "Queue "),
         What::Integration => ("paused", "Integration "),
         What::Warehouse => ("paused", "System of "),
         What::Webhook => ("inactive", "Webhook "),
@@ -83,7 +82,6 @@ fn more(off: &SwitchedOff, most: usize) -> Option<String> {
         return None;
     }
     let (one, many) = match off.what {
-        What::Queue => ("queue", "queues"),
         What::Integration => ("integration", "integrations"),
         What::Warehouse => ("warehouse system", "warehouse systems"),
         What::Webhook => ("webhook", "webhooks"),

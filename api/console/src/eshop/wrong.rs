@@ -1,37 +1,92 @@
 //! What is wrong with an e-shop, the worst first, with the page where each can be looked into.
 
+use std::fmt::Display;
+
 use chrono::{DateTime, Utc};
-use longshore_domain::job::kind::JobState;
+use longshore_domain::attention::{Kind, Line, Page, Silence};
 use longshore_domain::webhook::health::Health;
-use longshore_operate::attention::{Refused, Unanswered};
-use longshore_operate::eshop::{self, RUNS, Run};
+use longshore_kernel::access::Permission;
 use longshore_operate::order::attention::Silent;
 use maud::{Markup, html};
 
 use super::Found;
-use crate::piece::{Tone, badge, counted, empty, number, seconds};
+use crate::address;
+use crate::attention::{said, tone};
+use crate::piece::{Tone, badge, counted, empty, seconds};
+use crate::visit::Visit;
 
+/// Something that is wrong.
 pub(crate) struct Wrong {
     tone: Tone,
     word: &'static str,
     sentence: String,
     address: Option<String>,
+    silence: Option<Silence>,
 }
 
-pub(super) fn draw(found: &Found, now: DateTime<Utc>) -> Markup {
-    let mut all: Vec<Wrong> = [inactive(found), partner(found, now)].into_iter().flatten().collect();
-    all.extend(syncs(found, now));
-    all.extend(retrying(&found.runs, now));
-    all.extend(refusing(&found.runs, now));
-    all.extend(found.unanswered.iter().map(|silent| unanswered(silent, now)));
+impl Wrong {
+    fn new(tone: Tone, word: &'static str, sentence: String, address: Option<String>) -> Self {
+        Self { tone, word, sentence, address, silence: None }
+    }
+
+    /// A line of what needs attention, with the address of what shows it; quiet where it was acknowledged or muted.
+    pub(crate) fn of_line(line: &Line, address: String) -> Self {
+        let tone = if line.silence.is_some() { Tone::Quiet } else { tone(line.severity) };
+        let (sentence, address) = (line.sentence.clone(), Some(address));
+        Self { tone, word: line.word, sentence, address, silence: line.silence.clone() }
+    }
+}
+
+/// Kinds of lines about webhooks, for which the page of an e-shop has a line for each webhook.
+const OF_WEBHOOKS: [Kind; 3] = [Kind::Destination, Kind::FailingWebhooks, Kind::DisabledWebhooks];
+
+pub(super) fn draw<P>(visit: &Visit<P>, found: &Found) -> Markup {
+    let (now, id) = (visit.now(), found.eshop.id);
+    let lines = || found.lines.iter().filter(|line| sees(visit, line.kind));
+    let mut all: Vec<Wrong> = inactive(found).into_iter().chain(partner(found, now)).collect();
+    let others = lines().filter(|line| !OF_WEBHOOKS.contains(&line.kind));
+    all.extend(others.map(|line| Wrong::of_line(line, narrowed(&line.page, "eshop", &id))));
     all.extend(webhooks(found, now));
     all.extend(found.silent.iter().map(|silent| warehouse(silent, now)));
-    all.sort_by_key(|wrong| wrong.tone != Tone::Bad);
-    list(&all, "The partner, the syncs, the webhooks and the warehouses work as far as is known.")
+    all.sort_by_key(|wrong| match wrong.tone {
+        Tone::Bad => 0,
+        Tone::Quiet => 2,
+        _ => 1,
+    });
+    list(
+        &all,
+        "The partner, the syncs, the orders, the webhooks and the warehouses work as far as is known.",
+        now,
+    )
+}
+
+/// Whether a visitor may see lines of a kind.
+pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
+    visit.can(match kind {
+        Kind::Destination | Kind::ExhaustedDeliveries | Kind::DisabledWebhooks | Kind::FailingWebhooks => {
+            Permission::ReadWebhooks
+        }
+        Kind::Warehouse | Kind::ContradictedOrders | Kind::RefusedReports => Permission::ReadWmsSettings,
+        Kind::MarkedStocks | Kind::ShortStocks | Kind::IncorrectOrders => Permission::Read,
+        Kind::Redis | Kind::Queue | Kind::LateDeliveries | Kind::Vacuum | Kind::NoisyOrganisation => {
+            Permission::ReadQueues
+        }
+        _ => Permission::ReadJobs,
+    })
+}
+
+/// The address of what shows a line, only for one e-shop or organisation where the list can be narrowed to it.
+pub(crate) fn narrowed(page: &Page, part: &str, id: &dyn Display) -> String {
+    match (page, part) {
+        (Page::Failures, _) => format!("/console/job?{part}={id}&state=failed"),
+        (Page::Jobs(state), _) => format!("/console/job?{part}={id}&state={state}"),
+        (Page::Orders, "eshop") => format!("/console/order?{part}={id}&status=incorrect"),
+        _ => address::of(page),
+    }
 }
 
 /// What is wrong, or that nothing is.
-pub(crate) fn list(all: &[Wrong], nothing: &str) -> Markup {
+pub(crate) fn list(all: &[Wrong], nothing: &str, now: DateTime<Utc>) -> Markup {
     html! {
         section.attention aria-labelledby="wrong-title" {
             h2 #wrong-title { "What is wrong" }
@@ -45,6 +100,7 @@ pub(crate) fn list(all: &[Wrong], nothing: &str) -> Markup {
                                 Some(address) => a href=(address) { (badge(wrong.tone, wrong.word)) span { (wrong.sentence) } },
                                 None => p { (badge(wrong.tone, wrong.word)) span { (wrong.sentence) } },
                             }
+                            @if let Some(silence) = &wrong.silence { (said(silence, now)) }
                         }
                     }
                 }
@@ -54,10 +110,10 @@ pub(crate) fn list(all: &[Wrong], nothing: &str) -> Markup {
 }
 
 /// A warehouse whose system fails, is behind, or has not answered a cancel.
-pub(crate) fn warehouse(silent: &Silent, now: DateTime<Utc>) -> Wrong {
+fn warehouse(silent: &Silent, now: DateTime<Utc>) -> Wrong {
     let sentence = format!("{}: {}", silent.wms, silent.in_words(now));
     let tone = if silent.failing_since.is_some() { Tone::Bad } else { Tone::Warn };
-    Wrong { tone, word: "warehouse", sentence, address: Some(format!("/console/wms/{}", silent.wms_id)) }
+    Wrong::new(tone, "warehouse", sentence, Some(format!("/console/wms/{}", silent.wms_id)))
 }
 
 fn lasted(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
@@ -66,88 +122,30 @@ fn lasted(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
 
 fn inactive(found: &Found) -> Option<Wrong> {
     let sentence = "The e-shop is not active: the clock starts no sync.".to_owned();
-    (!found.eshop.active).then_some(Wrong { tone: Tone::Warn, word: "inactive", sentence, address: None })
+    (!found.eshop.active).then(|| Wrong::new(Tone::Warn, "inactive", sentence, None))
 }
 
-/// What the partner refuses, and a partner that is not called.
+/// What the partner refuses, where no failed job says it, and a partner that is not called.
 fn partner(found: &Found, now: DateTime<Utc>) -> Option<Wrong> {
     let setting = found.setting.as_ref()?;
     if let (Some(error), Some(at)) = (&setting.error, setting.error_at) {
+        let says = |line: &Line| line.kind == Kind::FailingJobs && line.sentence.contains(error.as_str());
+        if found.lines.iter().any(says) {
+            return None;
+        }
         let sentence = format!("{}: {error} ({} ago)", setting.integration, lasted(at, now));
         let address = setting.error_job.map(|job| format!("/console/job/{job}"));
-        return Some(Wrong { tone: Tone::Bad, word: "partner", sentence, address });
+        return Some(Wrong::new(Tone::Bad, "partner", sentence, address));
     }
     let sentence = format!("The integration with {} is paused.", setting.integration);
-    (!setting.active).then_some(Wrong { tone: Tone::Warn, word: "paused", sentence, address: None })
-}
-
-fn syncs(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
-    let failing = eshop::failing(&found.runs).into_iter();
-    failing
-        .map(|failing| {
-            let at_least = if failing.is_older { "at least " } else { "" };
-            let runs = counted(i64::try_from(failing.runs).unwrap_or(RUNS), "run", "runs");
-            let sentence = format!(
-                "{} has failed for {}, {at_least}{runs} in a row.",
-                failing.kind,
-                lasted(failing.since, now)
-            );
-            let newest = found.runs.iter().find(|run| run.kind == failing.kind);
-            let address = newest.map(|run| format!("/console/job/{}", run.id));
-            Wrong { tone: Tone::Bad, word: "sync", sentence, address }
-        })
-        .collect()
-}
-
-/// Syncs that wait for their next attempt.
-fn retrying(runs: &[Run], now: DateTime<Utc>) -> impl Iterator<Item = Wrong> {
-    runs.iter().filter(|run| run.state == JobState::Retrying).map(move |run| {
-        let error = run.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-        let sentence = format!(
-            "{} has not succeeded for {}, and is tried again{error}",
-            run.kind,
-            lasted(run.created_at, now)
-        );
-        let address = Some(format!("/console/job/{}", run.id));
-        Wrong { tone: Tone::Warn, word: "sync", sentence, address }
-    })
-}
-
-/// Kinds of sync whose last run refused its rows. A run without rows says nothing.
-fn refusing(runs: &[Run], now: DateTime<Utc>) -> Vec<Wrong> {
-    let of_a_kind = runs.chunk_by(|one, other| one.kind == other.kind);
-    let refusing = of_a_kind.filter_map(|runs| {
-        let mut with_rows = runs.iter().filter(|run| run.state == JobState::Succeeded && run.total > 0);
-        let last = with_rows.next()?;
-        let refused = Refused::of(last.total, last.failed)?;
-        let before = with_rows.take_while(|run| Refused::of(run.total, run.failed).is_some());
-        let since = before.last().unwrap_or(last).created_at;
-        let sentence = format!(
-            "{} has refused {} rows for {}: {} of {} in the last run.",
-            last.kind,
-            refused.in_words(),
-            lasted(since, now),
-            number(last.failed),
-            number(last.total)
-        );
-        let tone = if refused == Refused::All { Tone::Bad } else { Tone::Warn };
-        let address = Some(format!("/console/job/{}", last.id));
-        Some(Wrong { tone, word: "refused", sentence, address })
-    });
-    refusing.collect()
-}
-
-/// Jobs that make no progress at the partner.
-fn unanswered(silent: &Unanswered, now: DateTime<Utc>) -> Wrong {
-    let address = Some(format!("/console/job/{}", silent.job));
-    Wrong { tone: Tone::Warn, word: "partner", sentence: silent.in_words(now), address }
+    (!setting.active).then(|| Wrong::new(Tone::Quiet, "paused", sentence, None))
 }
 
 fn webhooks(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
     let Some(webhooks) = &found.webhooks else { return Vec::new() };
     if webhooks.is_empty() {
         let sentence = "No webhook listens: no event of this e-shop is sent.".to_owned();
-        return vec![Wrong { tone: Tone::Quiet, word: "silent", sentence, address: None }];
+        return vec![Wrong::new(Tone::Quiet, "silent", sentence, None)];
     }
     let unwell = webhooks.iter().filter_map(|webhook| {
         let health = webhook.health();
@@ -163,7 +161,7 @@ fn webhooks(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
         };
         let sentence = format!("{}: {why}.", webhook.destination);
         let address = Some(format!("/console/webhook/{}", webhook.id));
-        Some(Wrong { tone, word: health.as_str(), sentence, address })
+        Some(Wrong::new(tone, health.as_str(), sentence, address))
     });
     unwell.collect()
 }

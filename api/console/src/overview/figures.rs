@@ -29,7 +29,8 @@ pub(super) fn draw(course: &Course) -> Markup {
     let mut figures = vec![
         throughput("Jobs finished", &course.jobs, span, JOBS),
         throughput("Calls delivered", &course.deliveries, span, DELIVERIES),
-        failures(&course.jobs, &course.deliveries),
+        failures("Jobs failed", &course.jobs, "/console/failure"),
+        failures("Calls failed", &course.deliveries, "/console/webhook?health=failing"),
     ];
     if let Some(slowest) = slowest(&course.deliveries) {
         figures.push(slowest);
@@ -81,19 +82,15 @@ fn throughput(name: &'static str, points: &[Point], span: &str, page: &'static s
 }
 
 /// The share of what failed.
-fn failures(jobs: &[Point], calls: &[Point]) -> Figure {
-    let both = || jobs.iter().zip(calls);
-    let bad: i64 = both().map(|(job, call)| job.bad + call.bad).sum();
-    let all: i64 = bad + both().map(|(job, call)| job.good + call.good).sum::<i64>();
+fn failures(name: &'static str, points: &[Point], page: &'static str) -> Figure {
+    let bad: i64 = points.iter().map(|point| point.bad).sum();
+    let all: i64 = bad + points.iter().map(|point| point.good).sum::<i64>();
     // a hundredth, rounded up: 0 % means none
     let hundredths = if all == 0 { 0 } else { (bad * 10_000 + all - 1) / all };
     let value = format!("{}.{:02} %", hundredths / 100, hundredths % 100);
     let more = format!("{} of {}", number(bad), number(all));
-    let course = both().map(|(job, call)| Some(float(job.bad + call.bad))).collect();
-    // the list of what failed most
-    let of = |points: &[Point]| points.iter().map(|point| point.bad).sum::<i64>();
-    let page = if of(calls) > of(jobs) { "/console/webhook?health=failing" } else { "/console/failure" };
-    Figure { name: "Failed", value, more, class: "bad", course, page }
+    let course = points.iter().map(|point| Some(float(point.bad))).collect();
+    Figure { name, value, more, class: "bad", course, page }
 }
 
 /// The duration that 95 % of the calls did not exceed, in the last minute that had any.

@@ -43,7 +43,7 @@ pub(crate) fn pager(shown: usize, first: Option<&str>, next: Option<&str>, cut_s
 /// The links below a page of a list.
 pub(crate) fn pager_to(
     way: Way,
-    shown: usize,
+    shown: impl Display,
     first: Option<&str>,
     next: Option<&str>,
     cut_short: Option<i64>,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{FAILS, execute, execute_of, find, line, lines, path};
-use crate::console::{Browser, webhook};
+use crate::console::{Browser, job, webhook};
 use crate::product::{MIGRATIONS, World};
 
 /// A sync of the tenant that succeeded so many minutes ago, and refused some of its rows.
@@ -57,7 +57,7 @@ async fn a_sync_that_refused_all_rows_is_a_line_until_one_applies_some(
     // neither a sync without rows, nor one of another kind, nor one that failed applied a row of these
     sync(&world, "product.sync", [0, 0], 40).await;
     sync(&world, "stock.sync", [5, 0], 40).await;
-    crate::console::job(&world, &api.tenant, "failed", Some("no")).await;
+    job(&world, &api.tenant, "failed", Some("no")).await;
     let refused = line(&world, &admin, "refused_rows").await;
     assert_eq!(
         refused["sentence"],
@@ -70,7 +70,7 @@ async fn a_sync_that_refused_all_rows_is_a_line_until_one_applies_some(
     assert_eq!(find(&world, &theirs, "refused_rows").await, None);
     let eshop = format!("/console/eshop/{}", api.tenant.eshop);
     let page = Browser::new(api, &api.viewer).open(&eshop).await.expect(200).text;
-    let said = "product.sync has refused all rows for 60 min: 4 of 4 in the last run.";
+    let said = "product.sync of Gifts shop has refused all rows for 60 min: 4 of 4 in the last of 2 runs.";
     assert!(page.contains(said) && page.contains(&format!("href=\"/console/job/{last}\"")), "{page}");
 
     // one more run that refuses all is nothing new
@@ -335,11 +335,14 @@ async fn what_people_switched_off_is_listed_with_who_and_when_and_counted_nowher
         )
     );
     api.put(&api.superadmin, "/api/queue/chunk/pause", json!({"reason": "disks"})).await.expect(200);
-    let queues = off(&world, &theirs, "queue").await.unwrap();
-    assert_eq!(
-        (&queues["things"][0]["name"], &queues["things"][0]["by"]),
-        (&json!("chunk"), &json!("superadmin of a test"))
-    );
+    // a pause has a line, and is not listed twice
+    job(&world, &api.tenant, "queued", None).await;
+    let paused = lines(&world, &theirs).await;
+    let paused: Vec<_> =
+        paused.iter().filter(|line| line["sentence"].to_string().contains("aused")).collect();
+    assert_eq!(paused.len(), 1, "{paused:?}");
+    assert_eq!(paused[0]["page"], "/console/queue/chunk");
+    assert_eq!(off(&world, &theirs, "queue").await, None);
     // others see nothing of an organisation
     for kind in ["webhook", "integration"] {
         assert_eq!(off(&world, &theirs, kind).await, None);

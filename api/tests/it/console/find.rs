@@ -8,6 +8,8 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::{Browser, MIGRATIONS, job, webhook, world};
+use crate::attention::{FAILS, RECOVERS, execute};
+use crate::expedition::World as Orders;
 use crate::product::World;
 use crate::support::{Api, Reply};
 
@@ -363,21 +365,69 @@ async fn the_page_of_an_eshop_says_what_is_wrong_with_it(_: PgPoolOptions, optio
         .unwrap();
     let page = browser.open(&path).await.expect(200).text;
     for said in [
-        "product.sync has failed for",
-        "3 runs in a row.",
+        "product.sync of Gifts shop has failed 3 times in",
         "https://hooks.example/in: failing for 6 min, 4 attempts in a row.",
         "class=\"tick bad\"",
         "the feed answers HTTP 401",
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }
-    let page =
-        browser.open(&format!("/console/organisation/{}", api.tenant.organisation)).await.expect(200).text;
-    assert!(page.contains(&format!("href=\"{path}\"")), "{page}");
+    // a cause is one line: the partner's error is that of the jobs
+    sqlx::query(
+        "INSERT INTO integration_setting (id, eshop_id, organisation_id, integration_type, active, credentials, base_url, inventories,
+             product_sync_enabled, product_sync_interval, stock_sync_enabled, stock_sync_interval, stock_reserve, error, error_at, error_kind)
+         VALUES (uuid_v7(), $1, $2, 'feed', true, '', 'https://partner.example/', '{}', true, 60, true, 60, 0,
+             'the feed answers HTTP 401', now(), 'product.sync')",
+    )
+    .bind(api.tenant.eshop)
+    .bind(api.tenant.organisation)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let wrong = async |page: &str| {
+        let page = browser.open(page).await.expect(200).text;
+        page.split("id=\"wrong-title\"")
+            .nth(1)
+            .map(|part| part.split("</section>").next().unwrap().to_owned())
+    };
+    let shown = wrong(&path).await.unwrap();
+    assert_eq!(shown.matches("the feed answers HTTP 401").count(), 1, "{shown}");
+    // the page of its organisation says the same, and what its webhooks answer
+    let organisation = format!("/console/organisation/{}", api.tenant.organisation);
+    execute(&world, FAILS, hook).await;
+    let shown = wrong(&organisation).await.unwrap();
+    for said in
+        ["hooks.example (Gifts shop)", "has failed 3 times", &format!("href=\"/console/webhook/{hook}\"")]
+    {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
     // a success ends it
+    world.execute("UPDATE integration_setting SET error = NULL, error_at = NULL").await;
     job(&world, &api.tenant, "succeeded", None).await;
-    let page = browser.open(&path).await.expect(200).text;
-    assert!(!page.contains("has failed for"), "{page}");
+    execute(&world, RECOVERS, hook).await;
+    let shown = wrong(&path).await.unwrap();
+    assert!(shown.contains("Nothing is wrong."), "{shown}");
+    assert_eq!(wrong(&organisation).await, None);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_incorrect_order_is_something_wrong_with_its_eshop_and_its_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = Orders::new(&options).await;
+    let (api, tenant) = (&world.api, &world.api.tenant);
+    world.at("incorrect", "7").await;
+    let browser = Browser::new(api, &api.superadmin);
+    for path in
+        [format!("/console/eshop/{}", tenant.eshop), format!("/console/organisation/{}", tenant.organisation)]
+    {
+        let page = browser.open(&path).await.expect(200).text;
+        assert!(
+            page.contains("1 order is incorrect.") && !page.contains("Nothing is wrong."),
+            "{path}: {page}"
+        );
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

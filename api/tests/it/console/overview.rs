@@ -82,6 +82,12 @@ async fn an_admin_sees_the_charts_of_its_own_organisations(_: PgPoolOptions, opt
         let page = Browser::new(api, &theirs).open(&format!("/console{query}")).await.expect(200).text;
         assert!(page.contains("0 done, none failed") && !page.contains("1 failed"), "{query}: {page}");
     }
+    // a job is no call: each has its share
+    let page = Browser::new(api, &mine).open("/console").await.expect(200).text;
+    for (name, share, of) in [("Jobs failed", "50.00 %", "1 of 2"), ("Calls failed", "33.34 %", "1 of 3")] {
+        let figure = page.split(&format!(">{name}</span>")).nth(1).unwrap().split("</a>").next().unwrap();
+        assert!(figure.contains(share) && figure.contains(of), "{figure}");
+    }
     let page = Browser::new(api, &api.viewer).open("/console?span=six-hours").await.expect(200).text;
     assert!(page.contains("3 done, none failed") && page.contains("data-plot="), "{page}");
     // the last minute may have had none

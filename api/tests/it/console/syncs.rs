@@ -21,9 +21,9 @@ async fn an_eshop_shows_its_last_sync_the_next_one_and_the_last_error_of_its_par
         "WITH setting AS (
              INSERT INTO integration_setting (id, eshop_id, organisation_id, integration_type, active, credentials, base_url,
                  inventories, product_sync_enabled, product_sync_interval, stock_sync_enabled, stock_sync_interval,
-                 stock_reserve, error, error_at)
+                 stock_reserve, error, error_at, error_kind)
              VALUES (uuid_v7(), $1, $2, 'feed', true, '', 'https://partner.example/', '{}', true, 60, true, 60, 0,
-                 'the partner answered 401', now())
+                 'the partner answered 401', now(), 'product.sync')
              RETURNING id
          )
          INSERT INTO partner_clock (setting_id, kind, interval_minutes, next_run_at)
@@ -41,6 +41,20 @@ async fn an_eshop_shows_its_last_sync_the_next_one_and_the_last_error_of_its_par
     {
         assert!(page.contains(part), "{part}: {page}");
     }
+    // what was pushed says nothing of the partner, and the partner nothing of what was pushed
+    for page in ["/console/sync".to_owned(), format!("/console/eshop/{}", api.tenant.eshop)] {
+        let page = browser.open(&page).await.expect(200).text;
+        let syncs =
+            page.split("aria-label=\"Syncs, table\"").nth(1).unwrap().split("</table>").next().unwrap();
+        let rows: Vec<&str> = syncs.split("<tr>").filter(|row| row.contains("<td")).collect();
+        let pushed = rows.iter().find(|row| row.contains(&format!("/console/job/{last}"))).unwrap();
+        assert!(pushed.contains(">pushed<") && !pushed.contains("401"), "{pushed}");
+        let failed: Vec<_> = rows.iter().filter(|row| row.contains("the partner answered 401")).collect();
+        assert!(failed.len() == 1 && failed[0].contains("in 25 min"), "{failed:?}");
+    }
+    // a page is of e-shops, each of which may have several rows
+    let page = browser.open("/console/sync?name=Gifts").await.expect(200).text;
+    assert!(page.contains("On this page: 1 e-shop."), "{page}");
     // by whether their partner fails
     let other = Tenant::create(&api.services, "Other").await.unwrap();
     let shows = |page: &str, eshop: EshopId| page.contains(&format!("/console/eshop/{eshop}"));

@@ -244,6 +244,21 @@ async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
     assert!(page.contains("0.00 %") && page.contains("0 of 1 attempt in the last 24 hours"), "{page}");
     let list = browser.open("/console/webhook").await.expect(200).text;
     assert!(list.contains("66.66 %") && list.contains(">0.00 %"), "{list}");
+    // of one that fails now, what it did earlier in the day says nothing
+    sqlx::query("UPDATE webhook_lane SET failures = 26, failing_since = now() - interval '7 minutes' WHERE webhook_id = $1")
+        .bind(hook)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    for page in [format!("/console/webhook/{hook}"), "/console/webhook".to_owned()] {
+        let page = browser.open(&page).await.expect(200).text;
+        assert!(page.contains("0 of the last 26") && !page.contains("66.66 %"), "{page}");
+    }
+    sqlx::query("UPDATE webhook_lane SET failures = 0, failing_since = NULL WHERE webhook_id = $1")
+        .bind(hook)
+        .execute(&world.owner)
+        .await
+        .unwrap();
     let narrowed = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
     assert_eq!(narrowed.matches("<a href=\"/console/delivery/").count(), 1 + 3, "the attempts, and the one");
     let page = browser.open(&format!("/console/delivery/{exhausted}")).await.expect(200).text;

@@ -14,7 +14,8 @@ use crate::standing::{Shown, Standing, Verdict};
 pub async fn lines(services: &Services, scope: &Scope, stands: &Standing) -> Result<Vec<Line>, Problem> {
     let (horizon, noisy) = tokio::try_join!(vacuum(services, scope), noisy::lines(services, scope, stands))?;
     let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
-    let mut lines: Vec<Line> = of_redis(&stands.redis).into_iter().chain(queues.flatten()).collect();
+    let of_queues = of_missing_workers(&stands.queues).into_iter().chain(queues.flatten());
+    let mut lines: Vec<Line> = of_redis(&stands.redis).into_iter().chain(of_queues).collect();
     let due = stands.deliveries;
     if due.oldest_seconds > LATE {
         let oldest = seconds(due.oldest_seconds);
@@ -82,34 +83,57 @@ fn of_redis(redis: &RedisHealth) -> Option<Line> {
     Some(Line { severity, word, ..of_the_service(Kind::Redis, word, sentence, Page::Queues) })
 }
 
+/// The queues that no worker reads: one line, since a worker reads several.
+fn of_missing_workers(queues: &[Shown]) -> Option<Line> {
+    let is_missed = |queue: &&Shown| matches!(queue.verdict(), Verdict::Unattended | Verdict::Deserted);
+    let missed: Vec<&Shown> = queues.iter().filter(is_missed).collect();
+    let is_behind = missed.iter().any(|queue| queue.verdict() == Verdict::Unattended);
+    let severity = if is_behind { Severity::Critical } else { Severity::Warning };
+    let names: Vec<&str> = missed.iter().map(|queue| queue.wish.queue.name()).collect();
+    let (sentence, page) = match missed[..] {
+        [] => return None,
+        [only] => {
+            let name = only.wish.queue;
+            (format!("Queue {name}: {}", only.sentence()), Page::Queue(name))
+        }
+        _ => {
+            let open = missed.iter().map(|queue| queue.backlog()).sum::<u64>();
+            let rest = match open {
+                0 => "No work is waiting.".to_owned(),
+                open => format!("{} open. Start a worker.", number(i64::try_from(open).unwrap_or(i64::MAX))),
+            };
+            (format!("No worker reads the queues {}: {rest}", listed(&names)), Page::Queues)
+        }
+    };
+    let subject = format!("{} no_worker {severity}", names.join(" "));
+    let line = of_the_service(Kind::Queue, &subject, sentence, page);
+    Some(Line { severity, word: "no worker", ..line })
+}
+
+/// Names in a sentence.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 fn of_queue(queue: &Shown) -> Option<Line> {
-    let verdict = queue.verdict();
-    let severity = match verdict {
-        Verdict::Unattended => Severity::Critical,
-        Verdict::Deserted | Verdict::Paused | Verdict::Waiting => Severity::Warning,
-        // of Redis there is one line
-        Verdict::Working | Verdict::Idle | Verdict::NotDue | Verdict::Away | Verdict::Refused => return None,
-    };
-    let sentence = format!("Queue {}: {}", queue.wish.queue, queue.sentence());
-    let subject = if verdict == Verdict::Paused {
-        pause_of(queue)
-    } else {
-        format!("{} {} {severity}", queue.wish.queue, verdict.as_str())
-    };
-    let line = of_the_service(Kind::Queue, &subject, sentence, Page::Queues);
-    Some(Line { severity, word: queue.word(), ..line })
+    if queue.verdict() != Verdict::Waiting {
+        return None;
+    }
+    let name = queue.wish.queue;
+    let sentence = format!("Queue {name}: {}", queue.sentence());
+    let subject = format!("{name} {} {}", Verdict::Waiting.as_str(), Severity::Warning);
+    let line = of_the_service(Kind::Queue, &subject, sentence, Page::Queue(name));
+    Some(Line { severity: Severity::Warning, word: queue.word(), ..line })
 }
 
-/// The pause of a queue, if its verdict names something worse.
+/// The pause of a queue. It is another one when the queue is paused again.
 fn of_pause(queue: &Shown) -> Option<Line> {
-    let is_unsaid = queue.wish.paused && queue.verdict() != Verdict::Paused;
-    let sentence = format!("Queue {}: {}", queue.wish.queue, queue.pause_in_words());
-    let line = of_the_service(Kind::Queue, &pause_of(queue), sentence, Page::Queues);
-    is_unsaid.then_some(Line { severity: Severity::Warning, word: "paused", ..line })
-}
-
-/// A pause is another one when the queue is paused again.
-fn pause_of(queue: &Shown) -> String {
+    let name = queue.wish.queue;
+    let sentence = format!("Queue {name}: {}", queue.pause_in_words());
     let begun = queue.pause.as_ref().map_or_else(String::new, |pause| pause.at.to_rfc3339());
-    format!("{} paused {begun}", queue.wish.queue)
+    let line = of_the_service(Kind::Queue, &format!("{name} paused {begun}"), sentence, Page::Queue(name));
+    queue.wish.paused.then_some(Line { severity: Severity::Warning, word: "paused", ..line })
 }

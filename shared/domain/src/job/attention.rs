@@ -30,7 +30,9 @@ pub const STUCK_MINUTES: i32 = 10;
 pub struct Attention {
     /// Jobs of the last day that failed, at most [`COUNTED`].
     pub failed: i64,
-    /// When the last of these ended.
+    /// Of these, those that belong to no e-shop.
+    pub failed_of_no_eshop: i64,
+    /// When the last of those ended.
     pub failed_at: Option<DateTime<Utc>>,
     /// Jobs that run and have not moved for [`STUCK_MINUTES`], among [`UNDER_WAY`].
     pub stuck: i64,
@@ -48,10 +50,6 @@ pub struct Attention {
     pub at_partner: i64,
     /// When the last of these was accepted.
     pub at_partner_last: Option<DateTime<Utc>>,
-    /// Jobs that wait for a queue that is paused, among the same.
-    pub paused: i64,
-    /// When the last pause began.
-    pub paused_at: Option<DateTime<Utc>>,
     /// Jobs that wait for another, among [`UNDER_WAY`].
     pub behind: Vec<Behind>,
     /// What failed in the last day and has not succeeded since, the most frequent first.
@@ -99,6 +97,7 @@ pub struct Behind {
 #[derive(Debug)]
 struct Counts {
     failed: i64,
+    failed_of_no_eshop: i64,
     failed_at: Option<DateTime<Utc>>,
     stuck: i64,
     stuck_job: Option<JobId>,
@@ -108,8 +107,6 @@ struct Counts {
     retrying_last: Option<DateTime<Utc>>,
     at_partner: i64,
     at_partner_last: Option<DateTime<Utc>>,
-    paused: i64,
-    paused_at: Option<DateTime<Utc>>,
 }
 
 /// Looks, by the indexes on what failed and what is under way.
@@ -118,6 +115,7 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
         tokio::try_join!(count(db, scope), behind(db, scope), failing(db, scope))?;
     Ok(Attention {
         failed: counts.failed,
+        failed_of_no_eshop: counts.failed_of_no_eshop,
         failed_at: counts.failed_at,
         stuck: counts.stuck,
         stuck_job: counts.stuck_job,
@@ -127,8 +125,6 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
         retrying_last: counts.retrying_last,
         at_partner: counts.at_partner,
         at_partner_last: counts.at_partner_last,
-        paused: counts.paused,
-        paused_at: counts.paused_at,
         behind,
         failing,
     })
@@ -200,20 +196,17 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                SELECT id, changed_at FROM under_way
                WHERE state = 'running' AND changed_at < now() - make_interval(mins => $4)
            )
-           SELECT f.failed AS "failed!", f.failed_at,
+           SELECT f.failed AS "failed!", f.failed_of_no_eshop AS "failed_of_no_eshop!", f.failed_at,
                   (SELECT count(*) FROM stuck) AS "stuck!",
                   (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS "stuck_job: JobId",
                   (SELECT min(changed_at) FROM stuck) AS stuck_since,
                   (SELECT max(changed_at) FROM stuck) AS stuck_last,
                   (SELECT count(*) FROM live WHERE state = 'retrying') AS "retrying!",
                   (SELECT max(created_at) FROM live WHERE state = 'retrying') AS retrying_last,
-                  p.jobs AS "at_partner!", p.last AS at_partner_last,
-                  -- each is asked, but only while a queue is paused
-                  CASE WHEN q.paused_at IS NOT NULL
-                       THEN (SELECT count(*) FROM live WHERE job_waits_for(id)->>'reason' = 'paused') ELSE 0 END AS "paused!",
-                  q.paused_at
-           FROM (SELECT count(*) AS failed, max(ended_at) AS failed_at FROM (
-                     SELECT coalesce(finished_at, created_at) AS ended_at FROM job
+                  p.jobs AS "at_partner!", p.last AS at_partner_last
+           FROM (SELECT count(*) AS failed, count(*) FILTER (WHERE eshop_id IS NULL) AS failed_of_no_eshop,
+                        max(ended_at) FILTER (WHERE eshop_id IS NULL) AS failed_at FROM (
+                     SELECT eshop_id, coalesce(finished_at, created_at) AS ended_at FROM job
                      WHERE state = 'failed' AND created_at > now() - interval '1 day'
                        AND in_scope($1, organisation_id, organisations)
                        AND in_eshop($2, eshop_id)
@@ -222,8 +215,7 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                            SELECT state, calls_partner, next_attempt_at, waits_since FROM job_chunk
                            WHERE job_id = ANY (ARRAY[live.id]) AND number = $6 LIMIT 1) AS c
                        WHERE live.source IS NOT NULL AND live.state <> 'retrying' AND c.state = 'queued' AND c.calls_partner
-                         AND c.next_attempt_at > now() AND c.waits_since < now() - make_interval(secs => $5)) AS p
-           CROSS JOIN (SELECT max(changed_at) AS paused_at FROM queue WHERE paused AND name IN ('chunk', 'partner')) AS q"#,
+                         AND c.next_attempt_at > now() AND c.waits_since < now() - make_interval(secs => $5)) AS p"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         COUNTED,

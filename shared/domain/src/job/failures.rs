@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::control;
+use super::item_error::KEPT;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
@@ -138,8 +139,8 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, 
 pub const REFUSING: i64 = 100;
 /// … among the newest of all, …
 const NEWEST: i64 = 5_000;
-/// … and items of each.
-pub const REFUSED: i64 = 500;
+/// … until they have refused so many items together. The newest is looked at in any case.
+const REFUSED: i64 = 30_000;
 
 /// Items that were refused for the same reason, of jobs that succeeded otherwise.
 #[derive(Clone, Debug)]
@@ -152,6 +153,8 @@ pub struct Reason {
     pub message: String,
     /// How many items.
     pub items: i64,
+    /// Whether there may be more: a job refused more than are kept.
+    pub is_more: bool,
     /// Of how many jobs.
     pub jobs: i64,
     /// When the last of them was accepted.
@@ -164,21 +167,24 @@ pub struct Reason {
 pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Problem> {
     let found = sqlx::query_as!(
         Reason,
-        r#"WITH refusing AS (
-               SELECT id, kind, created_at FROM (
+        r#"WITH newest AS (
+               SELECT id, kind, created_at, failed, sum(failed) OVER (ORDER BY created_at DESC, id DESC) AS so_far FROM (
                    SELECT * FROM job
                    WHERE in_scope($1, organisation_id, organisations)
                      AND in_eshop($2, eshop_id)
                    ORDER BY created_at DESC, id DESC LIMIT $3
                ) AS newest
                WHERE failed > 0 AND state = 'succeeded' ORDER BY created_at DESC, id DESC LIMIT $4
+           ), refusing AS (
+               SELECT * FROM newest WHERE so_far - failed < $5
            )
-           SELECT r.kind AS "kind!", e.code AS "code!", count(*) AS "items!", count(DISTINCT r.id) AS "jobs!",
+           SELECT r.kind AS "kind!", e.code AS "code!", count(*) AS "items!", bool_or(r.failed > $7) AS "is_more!",
+                  count(DISTINCT r.id) AS "jobs!",
                   max(r.created_at) AS "last!", (array_agg(e.message ORDER BY r.created_at DESC))[1] AS "message!",
                   (array_agg(r.id ORDER BY r.created_at DESC))[1] AS "newest!"
            FROM refusing r
            CROSS JOIN LATERAL (
-               SELECT code, message FROM job_item_error e WHERE e.job_id = r.id ORDER BY index LIMIT $5
+               SELECT code, message FROM job_item_error e WHERE e.job_id = r.id AND NOT e.notice ORDER BY index LIMIT $7
            ) e
            GROUP BY r.kind, e.code ORDER BY count(*) DESC, r.kind, e.code LIMIT $6"#,
         scope.organisations() as Option<&[OrganisationId]>,
@@ -187,6 +193,7 @@ pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Proble
         REFUSING,
         REFUSED,
         GROUPS,
+        i64::from(KEPT),
     )
     .fetch_all(&db.lists)
     .await?;

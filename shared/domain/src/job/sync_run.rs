@@ -16,7 +16,7 @@ pub const PAGE: usize = 50;
 /// Jobs of an e-shop that are looked at: the newest.
 const LOOKED_AT: i64 = 300;
 
-/// The last sync of one kind, and the next.
+/// The last sync of one kind, pulled or pushed, and the next.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The e-shop.
@@ -29,10 +29,12 @@ pub struct Run {
     pub active: bool,
     /// What partner it is connected with, where that is set.
     pub integration: Option<String>,
-    /// What went wrong with that partner last, until something goes right.
-    pub error: Option<String>,
     /// Kind of the job; nothing where there was no sync lately, and none is due.
     pub kind: Option<String>,
+    /// Whether it calls the partner; otherwise its rows were pushed.
+    pub calls_partner: bool,
+    /// Why it failed; of one that calls the partner, until that kind goes right again.
+    pub error: Option<String>,
     /// The job.
     pub job: Option<JobId>,
     /// Its state.
@@ -90,8 +92,9 @@ pub async fn failing(db: &Database, scope: &Scope) -> Result<i64, Problem> {
     Ok(count)
 }
 
-/// The last syncs, among the newest jobs, of the e-shops of a page: those whose partner fails first, then by name; a row for each
-/// kind of an e-shop. One e-shop more than a page has says that there are more.
+/// The last syncs, among the newest jobs, of the e-shops of a page: those whose partner fails first, then by name; for each kind of an
+/// e-shop a row of what it pulls and one of what is pushed, since a push says nothing of the partner. One e-shop more than a page has
+/// says that there are more.
 pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Run>, Problem> {
     let pattern = wanted.named.as_deref().map(containing);
     let found = sqlx::query_as!(
@@ -111,29 +114,32 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<R
                ORDER BY comes_later, s.name, s.id LIMIT $5
            )
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
-                  coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
-                  run.kind AS "kind?", run.id AS "job?: JobId", run.state AS "state?: JobState", run.total AS "total?",
+                  coalesce(g.integration_type, shown.integration_type) AS integration, run.error AS "error?",
+                  run.kind AS "kind?", coalesce(run.calls_partner, false) AS "calls_partner!", run.id AS "job?: JobId", run.state AS "state?: JobState", run.total AS "total?",
                   run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
                   run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
            FROM shown
            JOIN organisation o ON o.id = shown.organisation_id
            LEFT JOIN integration_setting g ON g.eshop_id = shown.id
            LEFT JOIN LATERAL (
-               SELECT k.kind, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
-                      last.created_at, last.finished_at, c.next_run_at
+               SELECT k.kind, w.calls_partner, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
+                      last.created_at, last.finished_at, c.next_run_at,
+                      CASE WHEN w.calls_partner AND g.error_kind = k.kind THEN g.error ELSE last.error END AS error
                FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send'), ('expedition.sync')) AS k (kind)
+               CROSS JOIN (VALUES (true), (false)) AS w (calls_partner)
                LEFT JOIN (
-                   SELECT DISTINCT ON (j.kind) j.* FROM (
+                   SELECT DISTINCT ON (j.kind, j.source IS NULL) j.* FROM (
                        -- the order of the index of the e-shop alone
                        SELECT * FROM job WHERE eshop_id BETWEEN shown.id AND shown.id
                        ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT $6
                    ) AS j
-                   WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync') ORDER BY j.kind, j.created_at DESC
-               ) last ON last.kind = k.kind
-               LEFT JOIN partner_clock c ON c.setting_id = g.id AND c.kind = k.kind
-               WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL
+                   WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')
+                   ORDER BY j.kind, j.source IS NULL, j.created_at DESC
+               ) last ON last.kind = k.kind AND (last.source IS NOT NULL) = w.calls_partner
+               LEFT JOIN partner_clock c ON c.setting_id = g.id AND c.kind = k.kind AND w.calls_partner
+               WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL OR (w.calls_partner AND g.error_kind = k.kind)
            ) run ON true
-           ORDER BY shown.comes_later, shown.name, shown.id, run.kind"#,
+           ORDER BY shown.comes_later, shown.name, shown.id, run.kind, run.calls_partner DESC"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         pattern.as_deref(),

@@ -203,16 +203,20 @@ fn sums_of_webhooks(webhooks: &health::Attention, named: i64) -> [Sum; 2] {
 }
 
 /// The sums over jobs.
-fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
+fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 3] {
     let (bad, warn) = (Severity::Critical, Severity::Warning);
     [
+        // those of an e-shop have a line of their own until a later one succeeds
         Sum {
             kind: Kind::FailedJobs,
             severity: bad,
             word: "failed",
-            count: jobs.failed,
+            count: jobs.failed_of_no_eshop,
             last: jobs.failed_at,
-            says: ["job failed in the last 24 hours.", "jobs failed in the last 24 hours."],
+            says: [
+                "job that belongs to no e-shop failed in the last 24 hours.",
+                "jobs that belong to no e-shop failed in the last 24 hours.",
+            ],
             page: Page::Failures,
         },
         Sum {
@@ -232,15 +236,6 @@ fn sums_of_jobs(jobs: &jobs::Attention) -> [Sum; 4] {
             last: jobs.at_partner_last,
             says: ["job is waiting for its partner.", "jobs are waiting for their partners."],
             page: Page::Jobs(JobState::Running),
-        },
-        Sum {
-            kind: Kind::PausedJobs,
-            severity: warn,
-            word: "paused",
-            count: jobs.paused,
-            last: jobs.paused_at,
-            says: ["job is waiting for a paused queue.", "jobs are waiting for a paused queue."],
-            page: Page::Queues,
         },
     ]
 }

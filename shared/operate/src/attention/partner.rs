@@ -18,33 +18,32 @@ const SILENT_MINUTES: i32 = 5;
 
 /// Jobs of a kind and an e-shop that make no progress at their partner.
 #[derive(Clone, Debug)]
-pub struct Unanswered {
+struct Unanswered {
     /// What they do.
-    pub kind: String,
+    kind: String,
     /// Their organisation.
-    pub organisation_id: OrganisationId,
+    organisation_id: OrganisationId,
     /// Their e-shop.
-    pub eshop_id: EshopId,
+    eshop_id: EshopId,
     /// Name of that.
-    pub eshop: String,
+    eshop: String,
     /// How many.
-    pub jobs: i64,
+    jobs: i64,
     /// The one that has made none for longest.
-    pub job: JobId,
+    job: JobId,
     /// Since when it has made none.
-    pub since: DateTime<Utc>,
+    since: DateTime<Utc>,
     /// Since when the last of them has made none.
-    pub last: DateTime<Utc>,
+    last: DateTime<Utc>,
     /// Attempts of that one since its last progress, with the current one; none while it waits for a known moment.
-    pub attempts: i32,
+    attempts: i32,
     /// Why the last of these failed.
-    pub error: Option<String>,
+    error: Option<String>,
 }
 
 impl Unanswered {
     /// For how long, in what attempt, and what the last error was.
-    #[must_use]
-    pub fn in_words(&self, now: DateTime<Utc>) -> String {
+    fn in_words(&self, now: DateTime<Utc>) -> String {
         let idle = seconds((now - self.since).as_seconds_f64());
         let jobs =
             if self.jobs == 1 { String::new() } else { format!(" ({})", counted(self.jobs, "job", "jobs")) };
@@ -71,7 +70,7 @@ pub(super) async fn lines(db: &Database, scope: &Scope, now: DateTime<Utc>) -> R
 /// A pull has made no progress since its last page, or since it started. The attempt that runs counts only while none has failed since
 /// then: else each would begin anew. A send-out has no pages, and has made none since an attempt failed. What waits for its turn is
 /// not looked at: a call runs, or the last attempt failed.
-pub async fn read(db: &Database, scope: &Scope) -> Result<Vec<Unanswered>, Problem> {
+async fn read(db: &Database, scope: &Scope) -> Result<Vec<Unanswered>, Problem> {
     let found = sqlx::query_as!(
         Unanswered,
         r#"WITH live AS MATERIALIZED (

@@ -24,7 +24,7 @@ const MANY: i32 = 100;
 
 /// How much a sync refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+enum Refused {
     /// All of its rows: it applied nothing.
     All,
     /// At least half of its rows, and many.
@@ -33,8 +33,7 @@ pub enum Refused {
 
 impl Refused {
     /// Of a sync that succeeded; nothing where it applied most of its rows, or refused only a few.
-    #[must_use]
-    pub fn of(total: i32, failed: i32) -> Option<Self> {
+    fn of(total: i32, failed: i32) -> Option<Self> {
         match failed {
             ..=0 => None,
             _ if failed >= total => Some(Self::All),
@@ -44,8 +43,7 @@ impl Refused {
     }
 
     /// Before "rows".
-    #[must_use]
-    pub fn in_words(self) -> &'static str {
+    fn in_words(self) -> &'static str {
         match self {
             Self::All => "all",
             Self::Most => "most",

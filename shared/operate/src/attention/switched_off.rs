@@ -1,9 +1,8 @@
 //! What people switched off (`docs/reference/attention.md#switched-off`): nothing is wrong with it, and nobody else sees that it does
-//! nothing. It is listed apart from the lines, is counted nowhere, and cannot be silenced.
+//! nothing. It is listed apart from the lines, is counted nowhere, and cannot be silenced. A paused queue has a line instead.
 
 use chrono::{DateTime, Utc};
 use longshore_domain::attention::{Address, Page};
-use longshore_domain::standing::{Shown, Standing};
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::moment;
 use longshore_kernel::database::Database;
@@ -24,9 +23,7 @@ const WAITING: i64 = 1_000;
 words! {
     /// What can be switched off.
     pub enum What ("kind of what is switched off") {
-        /// A queue that is paused.
-        Queue = "queue",
-        /// An integration setting of an e-shop that is not active.
+            /// An integration setting of an e-shop that is not active.
         Integration = "integration",
         /// The setting of a warehouse system that is not active, or whose hand-over is paused.
         Warehouse = "warehouse",
@@ -40,7 +37,6 @@ impl What {
     #[must_use]
     pub fn page(self) -> Page {
         match self {
-            Self::Queue => Page::Queues,
             Self::Integration => Page::PausedIntegrations,
             Self::Warehouse => Page::Warehouses,
             Self::Webhook => Page::Webhooks(Some("inactive")),
@@ -66,7 +62,7 @@ pub struct Thing {
     pub name: String,
     /// What shows it.
     pub page: Page,
-    /// Its organisation; absent for a queue.
+    /// Its organisation.
     pub organisation: Option<OrganisationId>,
     /// Deliveries that wait for it.
     pub waiting: Option<AtLeast>,
@@ -100,7 +96,7 @@ impl Thing {
     }
 }
 
-/// What of a scope people switched off, besides queues.
+/// What of a scope people switched off.
 pub(super) async fn things(db: &Database, scope: &Scope) -> Result<Vec<SwitchedOff>, Problem> {
     let (integrations, warehouses, webhooks) =
         tokio::try_join!(integrations(db, scope), warehouses(db, scope), webhooks(db, scope))?;
@@ -110,25 +106,6 @@ pub(super) async fn things(db: &Database, scope: &Scope) -> Result<Vec<SwitchedO
         of_rows(What::Webhook, "webhook", webhooks),
     ];
     Ok(all.into_iter().flatten().collect())
-}
-
-/// The queues that people paused.
-pub(super) fn queues(stands: &Standing) -> Result<Option<SwitchedOff>, Problem> {
-    let paused = stands.queues.iter().filter(|shown| shown.wish.paused);
-    let queues: Vec<Thing> = paused.map(queue).collect();
-    let count = i64::try_from(queues.len()).map_err(Problem::internal)?;
-    Ok(SwitchedOff::new(What::Queue, count, queues))
-}
-
-fn queue(shown: &Shown) -> Thing {
-    Thing {
-        name: shown.wish.queue.to_string(),
-        page: Page::Queue(shown.wish.queue),
-        organisation: None,
-        waiting: None,
-        by: shown.pause.as_ref().map(|pause| pause.by.clone()),
-        at: shown.pause.as_ref().map(|pause| pause.at),
-    }
 }
 
 /// A row that is switched off, with how many there are.

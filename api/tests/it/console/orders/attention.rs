@@ -110,6 +110,16 @@ async fn a_warehouse_that_does_not_answer_is_named_with_what_waits_for_it(
     let overview = browser.overview().await;
     let said = "failing for 6 min, 1 order waiting, 1 cancel unanswered for over an hour: HTTP 500.";
     assert!(overview.contains(said), "{overview}");
+    // a call that was answered with an error is a call that was made
+    sqlx::query("UPDATE expedition_handover SET handover_state = 'sending', handover_attempts = 3, handover_error = 'HTTP 500', handover_next_attempt_at = now() WHERE id = $1")
+        .bind(waits.parse::<Uuid>().unwrap())
+        .execute(owner)
+        .await
+        .unwrap();
+    let wms = browser.open(&format!("/console/wms/{}", api.tenant.wms)).await.expect(200).text;
+    let calls = wms.split("id=\"calls-title\"").nth(1).unwrap();
+    assert!(shows(calls, &waits) && calls.contains("HTTP 500"), "{wms}");
+    assert!(!wms.contains("no answer") && wms.contains("Called, not settled"), "{wms}");
     // of another organisation, nothing
     let other = Tenant::create(&api.services, "Others").await.unwrap();
     let token = other.token(&api.services, Role::Admin).await.unwrap();
