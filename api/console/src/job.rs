@@ -10,7 +10,8 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_domain::job::chunk::ChunkState;
-use longshore_domain::job::inspection::{self, Chunk, Inspection, Job};
+use longshore_domain::job::inspection::{self, Chunk, ERRORS, Inspection, Job, Reason, Wanted};
+use longshore_domain::job::item_error::KEPT;
 use longshore_domain::job::kind::JobState;
 use longshore_domain::list::fields::job::outcome;
 use longshore_domain::webhook::delivery::outcome::{SentAgain, sentence};
@@ -22,13 +23,18 @@ use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::form::{Asked, OF_ACTION, OF_PAGE};
 use super::json;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{
-    self, empty, full_time, job_state, milliseconds, none, number, progress, state, time, took, waits,
+    self, Way, empty, full_time, job_state, milliseconds, none, number, pager_to, progress, state, time,
+    took, waits,
 };
 use super::visit::Visit;
+
+/// The reason of the refused items that are shown, in an address.
+const REASON: &str = "reason";
 
 /// `GET /console/job/{id}`.
 pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
@@ -41,7 +47,7 @@ pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> R
         content = html! { (content) div #(id) { (part) } };
     }
     let content = html! { (content) (payload(&found)) };
-    let live = format!("/console/job/{id}/live");
+    let live = visit.asked.address(&format!("/console/job/{id}/live"), &OF_ACTION, &[]);
     let title = format!("{} {}", found.job.kind, id);
     Ok(if found.job.ended() {
         visit.page(Section::Jobs, &title, &content)
@@ -58,7 +64,11 @@ pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
 }
 
 async fn find(visit: &Visit<permit::ReadJobs>, id: JobId) -> Result<Inspection, Problem> {
-    inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
+    let asked = &visit.asked;
+    let after = asked.among("after", |text| text.parse().ok())?;
+    let wanted = Wanted { reason: asked.text(REASON)?, after };
+    let found = inspection::inspect(visit.db(), visit.scope(), id, &wanted).await?;
+    found.ok_or_else(|| Problem::not_found("job"))
 }
 
 /// `GET /console/job/{id}/live`.
@@ -79,7 +89,7 @@ fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<U
         ("standing".into(), standing(found, may, now)),
         ("timeline".into(), timeline(found, now)),
         ("attempts".into(), attempts(found, now)),
-        ("refused".into(), refused(found)),
+        ("refused".into(), refused(&visit.asked, found)),
     ]
 }
 
@@ -97,7 +107,8 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
                         @if job.state == JobState::Failed {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
                         } @else if job.state == JobState::Succeeded && job.failed > 0 && job.connection_works.is_none() {
-                            a.button.primary href={(path) "/retry"} data-ask="" { "Retry refused items" }
+                            // rows that are wrong are refused again
+                            a.button href={(path) "/retry"} data-ask="" { "Retry refused items" }
                         }
                     } @else {
                         a.button.danger href={(path) "/cancel"} data-ask="" { "Cancel" }
@@ -246,37 +257,68 @@ fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn refused(found: &Inspection) -> Markup {
+/// Why items were refused, each reason with its items, and the items of a page.
+fn refused(asked: &Asked, found: &Inspection) -> Markup {
     let job = &found.job;
-    if found.refused.is_empty() {
+    let here = format!("/console/job/{}", job.id);
+    if found.reasons.is_empty() {
         return html! {};
     }
+    let shown = found.refused.get(..ERRORS).unwrap_or(&found.refused);
+    let next = shown.last().filter(|_| found.refused.len() > ERRORS).map(|last| last.index.to_string());
+    let next = next.map(|after| asked.address(&here, &OF_PAGE, &[("after", &after)]) + "#refused");
+    let first = asked.get("after").map(|_| asked.address(&here, &OF_PAGE, &[]) + "#refused");
     html! {
         section aria-labelledby="refused-title" {
             header.title {
                 h2 #refused-title { "Refused items" }
-                a.button href={"/console/job/" (job.id) "/errors.csv"} download="" { "Download all (CSV)" }
+                a.button href={(here) "/errors.csv"} download="" { "Download all (CSV)" }
             }
-            @if i64::from(job.failed) > i64::try_from(found.refused.len()).unwrap_or(i64::MAX) {
-                p.muted { "The first " (found.refused.len()) " of " (number(job.failed)) "." }
-            }
+            @if job.failed > KEPT { p.muted { "The first " (number(KEPT)) " of " (number(job.failed)) " are kept." } }
+            (reasons(asked, &here, &found.reasons))
             div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
                 table {
-                    thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Code" } th { "Reason" } } }
+                    thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Reason" } th { "Value" } } }
                     tbody {
-                        @for item in &found.refused {
+                        @for item in shown {
                             tr {
                                 td.number { (number(item.index)) }
                                 td.number { (item.line.map_or_else(|| "–".to_owned(), number)) }
                                 td { code { (item.key.as_deref().unwrap_or("–")) } }
-                                td { code { (item.code) } }
                                 td.text { (item.message) }
+                                td.text { @match &item.value { Some(value) => code { (value) }, None => (none()) } }
+                            }
+                        }
+                    }
+                }
+            }
+            (pager_to(Way::Further, shown.len(), first.as_deref(), next.as_deref(), None))
+        }
+    }
+}
+
+fn reasons(asked: &Asked, here: &str, reasons: &[Reason]) -> Markup {
+    let without: Vec<&str> = OF_PAGE.into_iter().chain([REASON]).collect();
+    let chosen = asked.get(REASON);
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Reasons, table" {
+            table {
+                thead { tr { th.number { "Items" } th { "Code" } th { "Reason" } } }
+                tbody {
+                    @for reason in reasons {
+                        tr {
+                            td.number { (number(reason.items)) }
+                            td { code { (reason.code) } }
+                            td.text {
+                                a href={(asked.address(here, &without, &[(REASON, &reason.key)])) "#refused"}
+                                    aria-current=[(chosen == Some(reason.key.as_str())).then_some("true")] { (reason.message) }
                             }
                         }
                     }
                 }
             }
         }
+        @if chosen.is_some() { p { a href={(asked.address(here, &without, &[])) "#refused"} { "All reasons" } } }
     }
 }
 

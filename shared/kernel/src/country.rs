@@ -38,12 +38,8 @@ fn read(reader: &mut Reader, value: Value) -> Option<String> {
     match value {
         Value::String(code) if is_country(&code) => Some(code),
         Value::String(code) => {
-            if code.chars().count() == 2 {
-                reader
-                    .refuse("unknown_country", "must be an ISO 3166-1 alpha-2 country code, or XK (Kosovo)");
-            } else {
-                reader.refuse("invalid_length", "must have exactly 2 characters");
-            }
+            let code = if code.chars().count() == 2 { "unknown_country" } else { "invalid_length" };
+            reader.refuse(code, "must be an ISO 3166-1 code, such as GB");
             None
         }
         other => {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use longshore_domain::job::inspection::{self, Refused};
+use longshore_domain::job::inspection::{self, Refused, Wanted};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
@@ -14,23 +14,24 @@ use longshore_kernel::problem::Problem;
 use crate::visit::Visit;
 
 /// Items per page.
-const BATCH: i64 = 1_000;
+const BATCH: usize = 500;
 
 /// `GET /console/job/{id}/errors.csv`.
 pub(crate) async fn download(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
     inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))?;
     let db = visit.db().clone();
-    let head = stream::iter([Ok::<_, Problem>(Bytes::from_static(b"item,line,key,code,reason\r\n"))]);
-    let pages = stream::unfold(Some(-1), move |after| {
+    let head = stream::iter([Ok::<_, Problem>(Bytes::from_static(b"item,line,key,code,reason,value\r\n"))]);
+    let pages = stream::unfold(Some(Wanted::default()), move |after| {
         let db = db.clone();
         async move {
-            let items = match inspection::refused_after(&db, id, after?, BATCH).await {
+            let items = match inspection::refused(&db, id, &after?, BATCH).await {
                 Ok(items) => items,
                 // close the connection: an incomplete file must not look complete
                 Err(problem) => return Some((Err(problem), None)),
             };
             let last = items.last()?.index;
-            Some((Ok(Bytes::from(items.iter().map(line).collect::<String>())), Some(last)))
+            let next = Wanted { after: Some(last), ..Wanted::default() };
+            Some((Ok(Bytes::from(items.iter().map(line).collect::<String>())), Some(next)))
         }
     });
     let name = HeaderValue::try_from(format!("attachment; filename=\"job-{id}-errors.csv\""))
@@ -44,7 +45,9 @@ pub(crate) async fn download(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) 
 fn line(item: &Refused) -> String {
     let key = item.key.as_deref().unwrap_or_default();
     let line = item.line.map(|line| line.to_string()).unwrap_or_default();
-    format!("{},{line},{},{},{}\r\n", item.index, cell(key), cell(&item.code), cell(&item.message))
+    let value = item.value.as_deref().unwrap_or_default();
+    let [key, code, reason, value] = [key, &item.code, &item.message, value].map(cell);
+    format!("{},{line},{key},{code},{reason},{value}\r\n", item.index)
 }
 
 /// A quoted cell. If a spreadsheet could read it as a formula, also after blanks or in full-width characters,

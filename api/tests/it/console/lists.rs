@@ -236,7 +236,7 @@ async fn values_from_others_are_text_on_every_page(_: PgPoolOptions, options: Pg
     let csv = browser.open(&format!("/console/job/{failed}/errors.csv")).await.expect(200);
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
     assert!(
-        csv.text.starts_with("item,line,key,code,reason\r\n0,,\"<script>alert(1)</script>\"\"'>"),
+        csv.text.starts_with("item,line,key,code,reason,value\r\n0,,\"<script>alert(1)</script>\"\"'>"),
         "{}",
         csv.text
     );
@@ -265,9 +265,68 @@ async fn every_refused_item_is_in_the_file_and_the_first_are_on_the_page(
     let file = browser.open(&format!("/console/job/{id}/errors.csv")).await.expect(200);
     assert!(file.header("content-disposition").unwrap().contains(&format!("job-{id}-errors.csv")));
     let lines: Vec<&str> = file.text.lines().collect();
-    assert_eq!((lines.len(), lines[0]), (2_501, "item,line,key,code,reason"));
-    assert_eq!(lines[1], "0,,\"MUG-0\",\"required\",\"name is required\"");
-    assert_eq!(lines[2_500], "2499,2501,\"MUG-2499\",\"required\",\"name is required\"");
+    assert_eq!((lines.len(), lines[0]), (2_501, "item,line,key,code,reason,value"));
+    assert_eq!(lines[1], "0,,\"MUG-0\",\"required\",\"name is required\",\"\"");
+    assert_eq!(lines[2_500], "2499,2501,\"MUG-2499\",\"required\",\"name is required\",\"\"");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn refused_items_are_grouped_by_reason_and_each_reason_leads_to_its_items(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let id = job(&world, &api.tenant, "succeeded", None).await;
+    sqlx::query(
+        r#"INSERT INTO job_item_error (job_id, index, line, key, code, message, payload)
+           SELECT $1, n, n + 2, 'ORDER-' || n, 'unknown_reference',
+                  format('items[%s].productSku must be a product of the e-shop: none has the SKU "X-%s"', n % 2, n),
+                  convert_to(format('{"items": [{"productSku": "X-%s"}, {"productSku": "X-%s"}]}', n, n), 'UTF8')
+           FROM generate_series(0, 119) AS n
+           UNION ALL
+           SELECT $1, n, n + 2, 'ORDER-' || n, 'invalid_length', 'deliveryCountry must be an ISO 3166-1 code, such as GB',
+                  '{"deliveryCountry": "England"}'
+           FROM generate_series(120, 122) AS n"#,
+    )
+    .bind(id)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    sqlx::query("UPDATE job SET failed = 123, total = 123, done = 123, changed = 0 WHERE id = $1")
+        .bind(id)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let here = format!("/console/job/{id}");
+    let page = browser.open(&here).await.expect(200).text;
+    let reasons =
+        page.split("aria-label=\"Reasons, table\"").nth(1).unwrap().split("</table>").next().unwrap();
+    assert_eq!(reasons.matches("<tr>").count(), 1 + 2, "{reasons}");
+    let (unknown, country) = (reasons.find(">120<").unwrap(), reasons.find(">3<").unwrap());
+    assert!(unknown < country && reasons.contains("items[…].productSku must be"), "{reasons}");
+    // a page of 50, and the next
+    assert!(page.contains(">ORDER-49<") && !page.contains(">ORDER-50<"), "{page}");
+    let next = next_page(&page).unwrap();
+    let page = browser.open(&next).await.expect(200).text;
+    assert!(page.contains(">ORDER-50<") && page.contains(">ORDER-99<") && page.contains(">X-50<"), "{page}");
+    let last = browser.open(&next_page(&page).unwrap()).await.expect(200).text;
+    assert!(last.contains(">ORDER-122<") && next_page(&last).is_none(), "{last}");
+    // the items of one reason
+    let link = reasons[..reasons.find("deliveryCountry").unwrap()].rsplit("href=\"").next().unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let page = browser.open(link.split('#').next().unwrap()).await.expect(200).text;
+    assert!(
+        page.contains(">ORDER-120<") && !page.contains(">ORDER-0<") && page.contains(">England<"),
+        "{page}"
+    );
+    // what is wrong is not put right by a retry
+    assert!(page.contains("<a class=\"button\" href=\"") && page.contains("Retry refused items"), "{page}");
+    assert!(!page.contains("button primary"), "{page}");
+    let file = browser.open(&format!("{here}/errors.csv")).await.expect(200).text;
+    let row = "120,122,\"ORDER-120\",\"invalid_length\",\"deliveryCountry must be an ISO 3166-1 code, such as GB\",\"England\"";
+    assert!(file.lines().any(|line| line == row), "{file}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -2,6 +2,7 @@
 //! (`docs/reference/jobs.md#job`).
 
 use http::Method;
+use longshore_domain::job::inspection::Wanted;
 use longshore_domain::job::search::{self, Filter};
 use longshore_domain::job::{attention, failures, inspection};
 use longshore_kernel::access::{Role, Scope};
@@ -191,7 +192,11 @@ async fn the_console_shows_a_job_of_several_organisations_to_callers_with_access
         alter("UPDATE job SET state = 'succeeded', done = 3, changed = 2, failed = 1, chunks_open = 0, finished_at = now()")
             .await
             .unwrap();
-        assert_eq!(inspection::inspect(db, &scope, id).await.unwrap().is_some(), sees, "{scope:?}");
+        assert_eq!(
+            inspection::inspect(db, &scope, id, &Wanted::default()).await.unwrap().is_some(),
+            sees,
+            "{scope:?}"
+        );
         assert_eq!(inspection::kinds(db, &scope, &[id]).await.unwrap().len(), usize::from(sees), "{scope:?}");
         let found = search::search(db, &scope, &Filter::default()).await.unwrap().jobs;
         assert_eq!(found.len(), usize::from(sees), "{scope:?}");

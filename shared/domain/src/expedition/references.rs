@@ -291,22 +291,24 @@ fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violati
 type Fault = (&'static str, &'static str, String);
 
 /// There is no such product, as far as the caller sees.
-fn unknown(named_by: &'static str, is_bound: bool) -> Fault {
+fn unknown(named_by: &'static str, sku: Option<&str>, is_bound: bool) -> Fault {
     let owner = if is_bound { "e-shop" } else { "organisation" };
-    (named_by, "unknown_reference", format!("must be a product of the {owner}"))
+    let none = sku.map(|sku| format!(": none has the SKU \"{sku}\"")).unwrap_or_default();
+    (named_by, "unknown_reference", format!("must be a product of the {owner}{none}"))
 }
 
 fn take_item(items: &mut Items, draft: &Draft<'_>, given: &NewItem, found: Found) -> Result<(), Fault> {
     let named_by = if given.product.is_some() { "product" } else { "productSku" };
+    let sku = given.product_sku.as_deref().filter(|_| given.product.is_none());
     let order = draft.id;
     // who is bound to an e-shop is not told what its organisation has elsewhere
     let is_bound = draft.scope.eshop().is_some();
     let Found { product: Some(product), product_sku, kind, is_active, is_attached, stock, parts } = found
     else {
-        return Err(unknown(named_by, is_bound));
+        return Err(unknown(named_by, sku, is_bound));
     };
     if !is_attached && is_bound {
-        return Err(unknown(named_by, is_bound));
+        return Err(unknown(named_by, sku, is_bound));
     }
     if given.product_sku.is_some() && given.product_sku != product_sku {
         return Err((

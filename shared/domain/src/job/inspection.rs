@@ -20,8 +20,16 @@ use longshore_kernel::problem::Problem;
 const CHUNKS: i64 = 50;
 /// Records of the audit that are shown: what people did to the job.
 const DEEDS: i64 = 50;
-/// Refused items that are shown.
-const ERRORS: i64 = 50;
+/// Refused items of a page.
+pub const ERRORS: usize = 50;
+/// Reasons that are shown, the most frequent ones.
+const REASONS: i64 = 50;
+/// Values and numbers in a message, which do not distinguish reasons.
+const VALUES: &str = r#""[^"]*"|[0-9]+"#;
+/// Of an item that is larger than this, the refused value is not looked for.
+const LOOKED_INTO: i32 = 16 * 1024;
+/// Characters of a refused value that are shown.
+const VALUE_LENGTH: usize = 200;
 /// Items of a payload that are shown.
 pub const ITEMS: usize = 20;
 /// Bytes of one item that are shown.
@@ -159,6 +167,30 @@ pub struct Refused {
     pub code: String,
     /// Why, for people.
     pub message: String,
+    /// The value that was refused, where the message names a field that has one.
+    pub value: Option<String>,
+}
+
+/// Items that were refused for the same reason: their messages differ at most in values and numbers.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    /// Names it in addresses.
+    pub key: String,
+    /// Why, for programs.
+    pub code: String,
+    /// Why, for people, with `…` for every value and number.
+    pub message: String,
+    /// How many items.
+    pub items: i64,
+}
+
+/// Which refused items are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Those refused for this [`Reason`]; of any without one.
+    pub reason: Option<String>,
+    /// Behind this position.
+    pub after: Option<i32>,
 }
 
 /// Items that wait to be executed.
@@ -185,14 +217,21 @@ pub struct Inspection {
     pub chunks: Vec<Chunk>,
     /// What was done to it, the newest first.
     pub deeds: Vec<Deed>,
-    /// Refused items, by position.
+    /// Why items were refused, the most frequent reason first.
+    pub reasons: Vec<Reason>,
+    /// Refused items that are wanted, by position; one more than [`ERRORS`] says that there are more.
     pub refused: Vec<Refused>,
     /// What it still has to do, where it keeps it.
     pub payload: Option<Payload>,
 }
 
 /// The job of that id, if it is in the scope.
-pub async fn inspect(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Inspection>, Problem> {
+pub async fn inspect(
+    db: &Database,
+    scope: &Scope,
+    id: JobId,
+    wanted: &Wanted,
+) -> Result<Option<Inspection>, Problem> {
     let Some(job) = find(db, scope, id).await? else { return Ok(None) };
     let first = job.waits_for.as_ref().and_then(|waits| waits.job);
     let ahead = async {
@@ -201,15 +240,16 @@ pub async fn inspect(db: &Database, scope: &Scope, id: JobId) -> Result<Option<I
             None => Ok(None),
         }
     };
-    let (ahead, count, chunks, deeds, refused, payload) = tokio::try_join!(
+    let (ahead, count, chunks, deeds, reasons, refused, payload) = tokio::try_join!(
         ahead,
         count_chunks(db, id),
         chunks(db, id),
         deeds(db, id),
-        refused_after(db, id, -1, ERRORS),
+        reasons(db, id),
+        refused(db, id, wanted, ERRORS + 1),
         payload(db, &job),
     )?;
-    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, refused, payload }))
+    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, reasons, refused, payload }))
 }
 
 /// The job alone.
@@ -286,23 +326,65 @@ async fn deeds(db: &Database, job: JobId) -> Result<Vec<Deed>, Problem> {
     Ok(found)
 }
 
-/// Refused items of a job after a position. The caller must have access to the job.
-pub async fn refused_after(
-    db: &Database,
-    job: JobId,
-    index: i32,
-    limit: i64,
-) -> Result<Vec<Refused>, Problem> {
+/// Why items of a job were refused.
+async fn reasons(db: &Database, job: JobId) -> Result<Vec<Reason>, Problem> {
     let found = sqlx::query_as!(
-        Refused,
-        "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3",
+        Reason,
+        r#"SELECT md5(e.code || ' ' || e.same) AS "key!", e.code AS "code!", e.same AS "message!", count(*) AS "items!"
+           FROM (SELECT code, regexp_replace(message, $2::text, '…', 'g') AS same, index FROM job_item_error WHERE job_id = $1) AS e
+           GROUP BY e.code, e.same ORDER BY count(*) DESC, min(e.index) LIMIT $3"#,
         job.get(),
-        index,
-        limit,
+        VALUES,
+        REASONS,
     )
     .fetch_all(&db.lists)
     .await?;
     Ok(found)
+}
+
+/// Refused items of a job. The caller must have access to the job.
+pub async fn refused(
+    db: &Database,
+    job: JobId,
+    wanted: &Wanted,
+    limit: usize,
+) -> Result<Vec<Refused>, Problem> {
+    let found = sqlx::query!(
+        "SELECT index, line, key, code, message, CASE WHEN length(payload) <= $6 THEN payload END AS payload
+         FROM job_item_error
+         WHERE job_id = $1 AND index > $2
+           AND ($3::text IS NULL OR md5(code || ' ' || regexp_replace(message, $4::text, '…', 'g')) = $3)
+         ORDER BY index LIMIT $5",
+        job.get(),
+        wanted.after.unwrap_or(-1),
+        wanted.reason.as_deref(),
+        VALUES,
+        i64::try_from(limit).map_err(Problem::internal)?,
+        LOOKED_INTO,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let items = found.into_iter().map(|item| {
+        let value = item.payload.as_deref().and_then(|payload| refused_value(payload, &item.message));
+        let (index, line, key) = (item.index, item.line, item.key);
+        Refused { index, line, key, code: item.code, message: item.message, value }
+    });
+    Ok(items.collect())
+}
+
+/// The value of the field that a message begins with.
+fn refused_value(payload: &[u8], message: &str) -> Option<String> {
+    let item: Value = serde_json::from_slice(payload).ok()?;
+    let (path, _) = message.split_once(' ')?;
+    let mut found = &item;
+    for step in path.split(['.', '[']) {
+        found = match step.strip_suffix(']') {
+            Some(place) => found.get(place.parse::<usize>().ok()?)?,
+            None => found.get(step)?,
+        };
+    }
+    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+    Some(text.chars().take(VALUE_LENGTH).collect())
 }
 
 async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
@@ -336,4 +418,25 @@ pub async fn accepted_at(connection: &mut PgConnection, job: JobId) -> Result<Da
     )
     .fetch_one(connection)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refused_value_is_that_of_the_field_that_the_message_names() {
+        let item =
+            br#"{"country": "England", "items": [{"quantity": 1}, {"quantity": -2, "productSku": "X-1"}]}"#;
+        let of = |message| refused_value(item, message);
+        assert_eq!(of("country must be an ISO 3166-1 code, such as GB").as_deref(), Some("England"));
+        assert_eq!(of("items[1].quantity must be at least 1").as_deref(), Some("-2"));
+        assert_eq!(of("items[1].productSku must be a product; and more").as_deref(), Some("X-1"));
+        for none in
+            ["items[2].quantity is required", "an earlier row has the same productSku", "zip is required", ""]
+        {
+            assert_eq!(of(none), None, "{none}");
+        }
+        assert_eq!(refused_value(b"no JSON", "country must be"), None);
+    }
 }

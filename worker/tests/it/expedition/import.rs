@@ -109,8 +109,8 @@ async fn the_error_of_a_row_names_what_is_malformed_and_what_is_not_there(
         "items[1].quantity must be an integer, not a string",
         "items[2] must be an object, not a number",
         "currency is required for a new order",
-        "items[0].productSku must be a product of the e-shop",
-        "items[1].productSku must be a product of the e-shop",
+        "items[0].productSku must be a product of the e-shop: none has the SKU \"NONE\"",
+        "items[1].productSku must be a product of the e-shop: none has the SKU \"NONE\"",
     ];
     assert_eq!(message, sentences.join("; "));
 }
