@@ -134,6 +134,11 @@ pub trait Partner: Send + Sync + fmt::Debug {
         futures::stream::empty().boxed()
     }
 
+    /// What it did not do within that time, where it has returned no page.
+    fn is_late(&self, limit: Duration) -> String {
+        format!("the partner returned no page within {} s", limit.as_secs())
+    }
+
     /// Sends stocks to it, at most [`Abilities::stocks_per_call`]. Sending them twice has the same effect as
     /// once.
     fn send_stocks<'p>(

@@ -11,6 +11,7 @@ use longshore_operate::timeline::{
     Called, Delivery, Entry, Health, Jobs, Movement, News, Record, SHOWN, Timeline, Turn, Wanted,
 };
 use maud::{Markup, html};
+use serde_json::Value;
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
@@ -148,6 +149,7 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
         let [from, to] = [0, 1].map(|place| record.changes[field][place].as_str());
         Some((from?, to?))
     };
+    let only = only_change(&record.changes);
     html! {
         @match &record.order {
             Some(number) if record.entity != own => {
@@ -160,6 +162,7 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
             " of " a href=(address::of_record(&record.entity_type, record.entity)) { (name) }
         }
         @if let Some((from, to)) = change("status") { ": " (from) " → " (to) }
+        @else if let Some((field, [from, to])) = &only { ": " (field) " " (from) " → " (to) }
         " by " (record.actor) " " span.muted { (record.actor_type) }
         @if let Some(reason) = record.changes["reason"][1].as_str() { ". Reason: " (reason) }
         @if let Some(job) = record.job {
@@ -167,10 +170,26 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
         } @else if let Some(request) = &record.request_id {
             ", " a href={"/console/audit?request=" (request)} { "request" }
         }
-        @if record.changes.as_object().is_some_and(|changes| !changes.is_empty()) {
+        @if only.is_none() && record.changes.as_object().is_some_and(|changes| !changes.is_empty()) {
             details { summary { (piece::fields(&record.changes)) } (piece::json(&record.changes)) }
         }
     }
+}
+
+/// Characters of a value that a line shows.
+const VALUE: usize = 60;
+
+/// The only field that changed, with what it was and what it is; nothing where a line has no room for these.
+fn only_change(changes: &Value) -> Option<(&str, [String; 2])> {
+    let (field, pair) = changes.as_object().filter(|changes| changes.len() == 1)?.iter().next()?;
+    let [from, to] = pair.as_array()?.as_slice() else { return None };
+    let shown = |value: &Value| match value {
+        Value::Null => Some("–".to_owned()),
+        Value::String(text) if text.chars().count() <= VALUE => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    };
+    Some((field, [shown(from)?, shown(to)?]))
 }
 
 fn of_news(news: &News) -> Markup {
@@ -188,7 +207,10 @@ fn of_movement(movement: &Movement, own: Uuid) -> Markup {
     html! {
         (badge(Tone::Busy, "stock")) " " strong {
             (movement.kind)
-            @if movement.quantity != 0 { " " (signed(movement.quantity)) }
+            @match movement.came_to.filter(|_| movement.kind == "counted") {
+                Some(pieces) => { " " (number(pieces - i64::from(movement.quantity))) " → " (number(pieces)) },
+                None => @if movement.quantity != 0 { " " (signed(movement.quantity)) },
+            }
             @if movement.incoming != 0 { " " (signed(movement.incoming)) " on the way" }
         }
         @if let Some(sku) = movement.sku.as_deref().filter(|_| is_of_order) { " of " (sku) }

@@ -101,14 +101,16 @@ fn standing(visit: &Watching, found: &Found, now: DateTime<Utc>) -> Markup {
         @if let (Some(error), Some(at)) = (&wms.error, wms.error_at) {
             p.error {
                 strong { "Last failure: " } (error) ", " (time(at, now))
-                @if let Some(order) = wms.error_order { ", of an " a href={"/console/order/" (order)} { "order" } }
+                @if let (Some(order), Some(name)) = (wms.error_order, &wms.error_order_number) {
+                    ", of order " a href={"/console/order/" (order)} { (name) }
+                }
             }
         }
         @if wms.is_connected() { (connection::draw(found.test.as_ref(), now)) }
         dl.facts {
             div { dt { "Lag" } dd { (lag(wms, now)) } }
             div { dt { "Due" } dd { a href="#waiting-title" { (up_to(wms.pending, WAITING)) } } }
-            div { dt { "Called, no answer" } dd { a href="#waiting-title" { (up_to(wms.called, WAITING)) } } }
+            div { dt { "Called, not settled" } dd { a href="#waiting-title" { (up_to(wms.called, WAITING)) } } }
             div { dt { "Refused" } dd { a href="#reasons-title" { (number(found.refused.iter().map(|reason| reason.orders).sum::<i64>())) } } }
             div { dt { "Cancels unanswered" } dd { @match wms.first_unanswered {
                 Some(first) => a href={"/console/order/" (first)} { (up_to(wms.unanswered, WAITING)) },
@@ -242,7 +244,7 @@ fn refused(reasons: &[Refused], now: DateTime<Utc>) -> Markup {
                                     td.name { code { (reason.code) } " " (reason.path) }
                                     td.text { (reason.message) }
                                     td.number data-label="Orders" { (number(reason.orders)) }
-                                    td data-label="First" { a href={"/console/order/" (reason.first)} { "refused " (time(reason.since, now)) } }
+                                    td data-label="First" { a href={"/console/order/" (reason.first)} { (reason.first_number) } ", " (time(reason.since, now)) }
                                 }
                             }
                         }

@@ -131,6 +131,8 @@ pub struct Movement {
     pub kind: String,
     /// What was added to the pieces that are there.
     pub quantity: i32,
+    /// The pieces that were there then, where that is among the newest movements of a product.
+    pub came_to: Option<i64>,
     /// What was added to the pieces on their way.
     pub incoming: i32,
     /// Name of the warehouse.
@@ -336,6 +338,7 @@ mod tests {
             at: DateTime::from_timestamp(seconds, 0).unwrap(),
             kind: "counted".to_owned(),
             quantity: 1,
+            came_to: None,
             incoming: 0,
             warehouse: None,
             wms: None,

@@ -84,9 +84,11 @@ pub struct Wms {
     pub error_at: Option<DateTime<Utc>>,
     /// Of which order.
     pub error_order: Option<ExpeditionId>,
+    /// Its number.
+    pub error_order_number: Option<String>,
     /// Orders that wait for their first call, up to [`WAITING`].
     pub pending: i64,
-    /// Orders that were called, or asked back, without an answer, up to [`WAITING`].
+    /// Orders that were called, or asked back, and are not settled: no call was answered, or answered with an error; up to [`WAITING`].
     pub called: i64,
     /// Since when the oldest of both waits.
     pub waiting_since: Option<DateTime<Utc>>,
@@ -158,6 +160,7 @@ async fn read(
                   m.failing_since AS "failing_since?", m.probe_at AS "probe_at?", coalesce(m.probes, 0) AS "probes!",
                   m.held_until AS "held_until?", coalesce(m.leased_until > now(), false) AS "leased!", m.error AS "error?",
                   m.error_at AS "error_at?", m.error_expedition_id AS "error_order?: ExpeditionId",
+                  (SELECT order_number FROM expedition_detail d WHERE d.id = m.error_expedition_id) AS error_order_number,
                   p.orders AS "pending!", c.orders AS "called!", least(p.since, c.since) AS waiting_since,
                   u.orders AS "unanswered!", u.first AS "first_unanswered?: ExpeditionId"
            FROM shown m
@@ -208,6 +211,8 @@ pub struct Refused {
     pub orders: i64,
     /// The one that was refused first.
     pub first: ExpeditionId,
+    /// Its number.
+    pub first_number: String,
     /// When.
     pub since: DateTime<Utc>,
 }
@@ -237,7 +242,8 @@ pub async fn refused(db: &Database, wms: &[WmsId]) -> Result<Vec<Refused>, Probl
                FROM error GROUP BY wms_id, code, path, message
            )
            SELECT wms_id AS "wms!: WmsId", code AS "code!", path AS "path!", message AS "message!", orders AS "orders!",
-                  first AS "first!: ExpeditionId", since AS "since!"
+                  first AS "first!: ExpeditionId", since AS "since!",
+                  (SELECT order_number FROM expedition_detail d WHERE d.id = reason.first) AS "first_number!"
            FROM reason WHERE place <= $3 ORDER BY wms_id, place"#,
         wms as &[WmsId],
         order::COUNTED,

@@ -39,7 +39,7 @@ impl Body for TestIntegration {
             // a limit of our own says nothing of the partner
             Ok(Err(PartnerError::Busy(wait))) => return Err(Fate::Snooze(wait)),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("the partner returned no page within {} s", LIMIT.as_secs())),
+            Err(_) => Err(format!("the partner did not send its first rows within {} s", LIMIT.as_secs())),
         };
         end(context, claim, found, began, None).await
     }

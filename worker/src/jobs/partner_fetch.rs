@@ -82,11 +82,7 @@ async fn turn(
         let page = match page {
             Ok(Some(page)) => page?,
             Ok(None) => return Ok(Turn::Whole),
-            Err(_) => {
-                let seconds = PAGE_LIMIT.as_secs();
-                let reason = format!("the partner returned no page within {seconds} s");
-                return Err(PartnerError::transient(reason).into());
-            }
+            Err(_) => return Err(PartnerError::transient(partner.is_late(PAGE_LIMIT)).into()),
         };
         let Some(recorded) = fetching::record(services, claim, &page).await? else {
             return Ok(Turn::Lost);

@@ -99,6 +99,13 @@ impl Partner for Feed {
         self.pages("stocks", self.url("warehouse", warehouse), start)
     }
 
+    fn is_late(&self, limit: Duration) -> String {
+        let seconds = limit.as_secs();
+        format!(
+            "{NAME} sent fewer than {ROWS_PER_PAGE} rows within {seconds} s: it must send so many in that time, or end"
+        )
+    }
+
     fn send_stocks<'p>(
         &'p self,
         place: &'p Place,

@@ -9,6 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{Browser, MIGRATIONS, job, webhook, world};
+use crate::expedition::World as Orders;
 use crate::product::World;
 
 /// The timeline of a page.
@@ -69,7 +70,8 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
     let page = browser.open(&here).await.expect(200).text;
     let all = events(&page);
     for said in [
-        "<strong>eshop.update</strong> by Jana Nováková",
+        // one field that changed is named
+        "<strong>eshop.update</strong>: name old → new by Jana Nováková",
         "<strong>webhook.create</strong> of <a href",
         "<strong>webhook.delete</strong> of <a href",
         "https://gone.example/in</a>",
@@ -114,6 +116,33 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
     let seen = events(&page);
     assert!(seen.contains("3 jobs since"), "{seen}");
     assert!(!seen.contains("webhook.create") && !seen.contains("kept.example"), "{seen}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_count_says_how_many_pieces_there_were_and_are(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = Orders::new(&options).await;
+    let mug: Uuid = world.mug.parse().unwrap();
+    for (kind, pieces) in [("counted", -7), ("counted", 3)] {
+        sqlx::query(
+            "WITH stock AS (
+                 UPDATE product_stock SET quantity = quantity + $2
+                 WHERE product_id = $1 AND quantity > 0 RETURNING organisation_id, warehouse_id, wms_id
+             )
+             INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming, actor_type, actor_name)
+             SELECT uuid_v7(), organisation_id, $1, warehouse_id, wms_id, $3, $2, 0, 'token', 'scanner' FROM stock",
+        )
+        .bind(mug)
+        .bind(pieces)
+        .bind(kind)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    }
+    let page = Browser::new(&world.api, &world.api.superadmin).open(&format!("/console/product/{mug}")).await;
+    let page = page.expect(200).text;
+    for said in ["counted 100,000 → 99,993", "counted 99,993 → 99,996", "received +100,000"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

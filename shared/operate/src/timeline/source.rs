@@ -10,6 +10,8 @@ use super::{About, Delivery, Movement, News, Record, SHOWN};
 
 /// Waiting deliveries of a webhook among which those of the thing are looked for: the next ones.
 const WAITING: i64 = 500;
+/// Movements of a product that are looked at to tell what its stocks came to: the newest.
+const COUNTED_BACK: i64 = 2_000;
 /// Records of each order of a product that are read: the newest.
 const OF_AN_ORDER: i64 = 20;
 
@@ -59,7 +61,15 @@ pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Re
     }
     let found = sqlx::query_as!(
         Movement,
-        r#"SELECT m.at AS "at!", m.kind AS "kind!", m.quantity AS "quantity!", m.incoming AS "incoming!",
+        r#"WITH moved AS (
+               SELECT id, product_id, warehouse_id, wms_id,
+                      sum(quantity) OVER (PARTITION BY warehouse_id, wms_id ORDER BY id DESC) - quantity AS later
+               FROM (SELECT * FROM stock_movement WHERE product_id = $2 ORDER BY id DESC LIMIT $8) AS newest
+           )
+           SELECT m.at AS "at!", m.kind AS "kind!", m.quantity AS "quantity!", m.incoming AS "incoming!",
+                  (SELECT k.quantity - l.later FROM moved l
+                   JOIN product_stock k ON (k.product_id, k.warehouse_id, k.wms_id) = (l.product_id, l.warehouse_id, l.wms_id)
+                   WHERE l.id = m.id) AS came_to,
                   (SELECT name FROM warehouse w WHERE w.id = m.warehouse_id) AS warehouse,
                   (SELECT name FROM wms w WHERE w.id = m.wms_id) AS wms,
                   (SELECT product_sku FROM product p WHERE p.id = m.product_id) AS sku,
@@ -91,6 +101,7 @@ pub(super) async fn movements(db: &Database, scope: &Scope, about: &About) -> Re
         i64::try_from(SHOWN).map_err(Problem::internal)?,
         about.expedition as Option<ExpeditionId>,
         scope.eshop() as Option<EshopId>,
+        COUNTED_BACK,
     )
     .fetch_all(&db.lists)
     .await?;
