@@ -102,7 +102,8 @@ impl Chart<'_> {
             .collect();
         let nothing = top <= 0.0 && apart <= 0.0;
         html! {
-            figure.chart data-plot=(self.figures()) {
+            // without a value there is nothing to draw, and axes would say what is not there
+            figure.chart data-plot=[(!nothing).then(|| self.figures())] {
                 figcaption {
                     strong { (self.title) }
                     span.muted { (self.summary) }

@@ -214,9 +214,13 @@ fn throughput(axis: Axis<'_>, title: &str, points: &[Point]) -> Markup {
     };
     let of = |value: fn(&Point) -> i64| points.iter().map(|point| Some(float(value(point)))).collect();
     let bars = vec![Series { class: "good", values: of(|point| point.good), apart: false }];
+    let legend = [("good", "done"), ("bad", "failed")];
+    if bad == 0 {
+        return chart(axis, title, &summary, (bars, vec![]), &legend[..1], Unit::Count);
+    }
     // a few failures beside thousands are seen only by a scale of their own
     let lines = vec![Series { class: "bad", values: of(|point| point.bad), apart: true }];
-    chart(axis, title, &summary, (bars, lines), &[("good", "done"), ("bad", "failed")], Unit::Count)
+    chart(axis, title, &summary, (bars, lines), &legend, Unit::Count)
 }
 
 fn latency(axis: Axis<'_>, title: &str, points: &[Point]) -> Markup {

@@ -24,9 +24,16 @@ use super::visit::{Act, Question, Visit};
 /// What a form says of the credentials in `object`; nothing where it leaves all of them empty. Beside one that is typed, what is
 /// left empty is as it is `stored`, masked, unless another kind is chosen.
 pub(super) fn given(form: &Asked, object: &str, stored: Option<&Value>) -> Option<Map<String, Value>> {
-    let given: Map<String, Value> = ["type", "username", "password", "token"]
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), json!(form.get(&format!("{object}.{name}"))?))))
+    // what was typed before another kind was chosen is not meant
+    let named: &[&str] = match form.get(&format!("{object}.type")) {
+        Some("none") => &["type"],
+        Some("basic") => &["type", "username", "password"],
+        Some("bearer") => &["type", "token"],
+        _ => &["type", "username", "password", "token"],
+    };
+    let given: Map<String, Value> = named
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), json!(form.get(&format!("{object}.{name}"))?))))
         .collect();
     if given.is_empty() {
         return None;
@@ -47,14 +54,17 @@ pub(super) fn is_secret(name: &str) -> bool {
     matches!(name.rsplit('.').next(), Some("password" | "newPassword" | "token" | "code"))
 }
 
-/// The fields for the credentials in `object`, with what their kind is called; what is stored is not shown.
+/// The fields for the credentials in `object`, with what their kind is called; what is `stored` is not shown. The style sheet shows the fields
+/// of the chosen kind.
 pub(super) fn credentials<P>(
     visit: &Visit<P>,
     form: &Asked,
-    is_stored: bool,
+    stored: Option<&Value>,
     [object, legend, kind]: [&str; 3],
 ) -> Markup {
     let refused = &visit.refused;
+    let is_stored = stored.is_some();
+    let stored_kind = stored.and_then(|stored| stored[object]["type"].as_str()).unwrap_or("none");
     let name = |field: &str| format!("{object}.{field}");
     let types = [
         ("", if is_stored { "as stored" } else { "none" }),
@@ -63,13 +73,15 @@ pub(super) fn credentials<P>(
         ("bearer", "token"),
     ];
     html! {
-        fieldset {
+        fieldset.credentials.{ "stored-" (stored_kind) } {
             legend { (legend) }
             @if is_stored { p.muted { "Empty fields keep what is stored, which is never shown. A new address of another host needs them again." } }
-            (options(form, refused, &name("type"), kind, types))
-            (checked(form, refused, &name("username"), "User name", "text"))
-            (checked(&Asked::default(), refused, &name("password"), "Password", "password"))
-            (checked(&Asked::default(), refused, &name("token"), "Token", "password"))
+            span.of-kind { (options(form, refused, &name("type"), kind, types)) }
+            span.of-basic {
+                (checked(form, refused, &name("username"), "User name", "text"))
+                (checked(&Asked::default(), refused, &name("password"), "Password", "password"))
+            }
+            span.of-bearer { (checked(&Asked::default(), refused, &name("token"), "Token", "password")) }
         }
     }
 }

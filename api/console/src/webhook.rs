@@ -93,7 +93,7 @@ async fn parts(
     let parts = [
         ("standing".into(), standing(webhook, &record, may, now)),
         ("calls".into(), last_calls(&record.last_calls, now)),
-        ("waiting".into(), delivery::waiting(id, &waiting, webhook.waiting, now)),
+        ("waiting".into(), delivery::waiting(webhook, &waiting, now)),
     ];
     Ok((parts, record.counts))
 }
@@ -156,8 +156,11 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
     }
 }
 
-/// The share of attempts that delivered.
-pub(super) fn success(calls: i64, delivered: i64) -> Markup {
+/// The share of attempts that delivered; of a destination that fails now, how many failed in a row: the share of a day hides that.
+pub(super) fn success(failures: i32, calls: i64, delivered: i64) -> Markup {
+    if failures > 0 {
+        return html! { span.refused { "0 of the last " (number(failures)) } };
+    }
     if calls == 0 {
         return none();
     }
@@ -192,16 +195,17 @@ fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
 /// The state of the breaker, with the next probe if there will be one.
 fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     let Some(since) = webhook.failing_since else { return badge(Tone::Good, "closed") };
+    let failures = counted(i64::from(webhook.failures), "failure", "failures");
     if !webhook.active {
         return html! {
-            (badge(Tone::Quiet, "off")) " " (webhook.failures) " failures in a row since " (time(since, now))
+            (badge(Tone::Quiet, "off")) " " (failures) " in a row since " (time(since, now))
             "; resets when it is activated"
         };
     }
     // a pause that the destination asked for includes probes
     let Some(probe) = webhook.probe_at.map(|probe| probe.max(webhook.held_until.unwrap_or(probe))) else {
         return html! {
-            (badge(Tone::Warn, "closed")) " " (webhook.failures) " failures in a row since " (time(since, now))
+            (badge(Tone::Warn, "closed")) " " (failures) " in a row since " (time(since, now))
         };
     };
     html! {

@@ -60,6 +60,13 @@ document.addEventListener("submit", (event) => {
   }
 });
 
+// what was said of an action is said once, and not again by a reload or a bookmark
+const here = new URL(location.href);
+if (here.searchParams.has("done")) {
+  for (const name of ["done", "count", "left"]) here.searchParams.delete(name);
+  history.replaceState(history.state, "", here);
+}
+
 // --- times: the pages have UTC; a visitor may prefer the local time, which the browser remembers ---
 
 const zone = {
@@ -148,6 +155,8 @@ if (live && window.EventSource) {
   const SILENCE = EVERY + 5_000;
   const WAIT = 1_000;
   const LONGEST = 15_000;
+  // for so long what was said can be read
+  const READ = 5_000;
   const bar = document.getElementById("stale");
   // what was sent of each part last, and what of that could not be shown yet
   const sent = new Map();
@@ -233,8 +242,13 @@ if (live && window.EventSource) {
     return selects || part.querySelector(".plot:hover, .plot:focus, details[open], input.select:checked") || (part.contains(focused) && focused.matches("input, select, textarea"));
   };
 
+  // what was said of an action is over when the page shows what came of it
+  const said = document.querySelector(".said");
+  const opened = Date.now();
+
   // the focus stays where it was, and tables stay as far as they were scrolled
   const replace = (part, html) => {
+    if (Date.now() - opened > READ) said?.remove();
     const find = part.contains(document.activeElement) && finder(part, document.activeElement);
     const scrolled = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
     part.innerHTML = html;
@@ -397,7 +411,7 @@ const plotted = (figure) => {
   const written = (value) => {
     if (value == null) return "–";
     if (unit !== "ms") return value.toLocaleString("en") + (unit && ` ${unit}`);
-    if (value < 1_000) return `${Math.round(value)} ms`;
+    if (value < 1_000) return `${+value.toFixed(value < 10 ? 1 : 0)} ms`;
     return value < 60_000 ? `${+(value / 1_000).toFixed(1)} s` : `${Math.round(value / 60_000)} min`;
   };
   const time = (seconds) => {

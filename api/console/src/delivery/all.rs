@@ -19,7 +19,7 @@ use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
     self, OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options,
-    pager_to, rows, select, size, sorting, state, status, tabs, unreadable,
+    pager_to, rows, select, size, sorting, state, status, tabs, unreadable, unselectable,
 };
 use crate::visit::Visit;
 use crate::{period, refresh};
@@ -195,7 +195,9 @@ fn row(delivery: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td {
-                @if choose && delivery.finished_at.is_some() { (select("id", delivery.id, event)) }
+                @if choose {
+                    @if delivery.finished_at.is_some() { (select("id", delivery.id, event)) } @else { (unselectable("It waits, and is sent anyway")) }
+                }
                 a href={(HERE) "/" (delivery.id)} { (event) }
                 (super::example(Some(event), is_test))
             }

@@ -4,11 +4,12 @@ use chrono::{DateTime, Utc};
 use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_domain::webhook::delivery::search::{Counts, Filter, Line, OF_STATES, Page, WINDOW};
 use longshore_domain::webhook::event::is_test;
-use longshore_domain::webhook::health::WAITING;
+use longshore_domain::webhook::health::{WAITING, Webhook};
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
+use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use crate::form::{Asked, OF_PAGE, Refused};
@@ -36,21 +37,31 @@ pub(crate) fn wanted(asked: &Asked) -> Result<Filter, Problem> {
     })
 }
 
-/// The waiting deliveries.
-pub(crate) fn waiting(webhook: WebhookId, deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Markup {
+/// Waiting deliveries that are shown; their list has the rest.
+const SHOWN: usize = 10;
+
+/// The waiting deliveries, the next ones.
+pub(crate) fn waiting(webhook: &Webhook, deliveries: &[Line], now: DateTime<Utc>) -> Markup {
+    let destination =
+        Serializer::new(String::new()).append_pair("destination", &webhook.destination).finish();
+    let all = format!("/console/delivery?state=pending&eshop={}&{destination}", webhook.eshop_id);
+    let id = webhook.id;
     html! {
         section aria-labelledby="waiting-title" {
-            h2 #waiting-title { "Waiting " span.muted { (up_to(count, WAITING)) } }
+            header.title {
+                h2 #waiting-title { "Waiting " span.muted { (up_to(webhook.waiting, WAITING)) } }
+                @if deliveries.len() > SHOWN { a.button href=(all) { "All" } }
+            }
             @if deliveries.is_empty() {
                 (empty("No waiting deliveries.", "All deliveries have ended."))
             } @else {
                 div.scroll tabindex="0" role="region" aria-label="Waiting deliveries, table" {
                     table {
                         thead { tr { th { "Event" } th { "Entity" } th.number { "Attempts" } th { "Last answer" } th { "Due" } } }
-                        tbody { @for delivery in deliveries {
+                        tbody { @for delivery in deliveries.iter().take(SHOWN) {
                             tr {
-                                td { (event(webhook, delivery)) }
-                                td { (entity_of(webhook, delivery)) }
+                                td { (event(id, delivery)) }
+                                td { (entity_of(id, delivery)) }
                                 td.number { (delivery.attempt_count) }
                                 td { @if let Some(last) = &delivery.last { (status(last)) } }
                                 td { (moment_or_none(delivery.next_attempt_at, now)) }

@@ -127,7 +127,7 @@ pub(crate) async fn edit(Id(id): Id<EshopId>, mut visit: Asking) -> Result<Respo
     let content = html! {
         p.trail { (piece::eshop(id, &eshop.name)) " / integration setting" }
         h1 { (title) }
-        (visit.form(&format!("{path}/setting"), "Store", &path, &fields(&visit, &form, stored.is_some())))
+        (visit.form(&format!("{path}/setting"), "Store", &path, &fields(&visit, &form, stored.as_ref())))
     };
     Ok(visit.page(Section::Syncs, &title, &content))
 }
@@ -223,14 +223,18 @@ fn credentials(form: &Asked, stored: Option<&Value>) -> Option<Value> {
     let stored = stored
         .filter(|stored| stored["integrationType"] == json!(form.get("integrationType")))
         .and_then(|stored| stored.get("credentials"));
-    let Some(mut given) = secret::given(form, "credentials", stored) else { return stored.cloned() };
-    if form.get("integrationType") == Some(Integration::Baselinker.as_str()) {
+    // that of BaseLinker is a token, and has no kind
+    let has_kind = form.get("integrationType") != Some(Integration::Baselinker.as_str());
+    let form =
+        Asked(form.0.iter().filter(|(name, _)| has_kind || name != "credentials.type").cloned().collect());
+    let Some(mut given) = secret::given(&form, "credentials", stored) else { return stored.cloned() };
+    if !has_kind {
         given.remove("type");
     }
     Some(given.into())
 }
 
-fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
+fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
     let kinds = Integration::NAMES.iter().map(|name| (*name, *name));
     let refused = &visit.refused;
     html! {
@@ -242,7 +246,7 @@ fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
             (checked(form, refused, "baseUrl", "Address", "url"))
             (switch(form, "active", "Call the partner"))
         }
-        (secret::credentials(visit, form, is_stored, ["credentials", "Credentials", "Kind (feed)"]))
+        (secret::credentials(visit, form, stored, ["credentials", "Credentials", "Kind (feed)"]))
         fieldset {
             legend { "Products" }
             (switch(form, "productSync.enabled", "Fetch by the clock"))

@@ -133,6 +133,11 @@ pub(crate) fn select(name: &str, id: impl Display, what: &str) -> Markup {
     html! { input.select type="checkbox" name=(name) value=(id) aria-label={"Select " (what) " " (id)}; " " }
 }
 
+/// The check box of a row that cannot be chosen, so that all rows begin alike.
+pub(crate) fn unselectable(why: &str) -> Markup {
+    html! { input.select type="checkbox" disabled title=(why) aria-label=(why); " " }
+}
+
 /// A field of a search form with what was asked, and with what is wrong with that.
 pub(crate) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str, kind: &str) -> Markup {
     // by default browsers offer minutes, but a minute may contain tens of thousands of deliveries

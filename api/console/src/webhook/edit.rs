@@ -42,7 +42,7 @@ pub(crate) async fn new(Id(id): Id<EshopId>, mut visit: Asking) -> Result<Respon
     let content = html! {
         p.trail { (piece::eshop(id, &eshop.name)) " / new webhook" }
         h1 { "New webhook of " (eshop.name) }
-        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(&visit, &form, false)))
+        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(&visit, &form, None)))
     };
     Ok(visit.page(Section::Webhooks, "New webhook", &content))
 }
@@ -72,7 +72,7 @@ pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Res
     let content = html! {
         p.trail { a href="/console/webhook" { "Webhooks" } " / " a href=(back) { (destination) } " / edit" }
         h1 { "Edit the webhook" }
-        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(&visit, &form, true)))
+        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(&visit, &form, Some(&stored))))
     };
     Ok(visit.page(Section::Webhooks, "Edit the webhook", &content))
 }
@@ -111,10 +111,10 @@ fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     body
 }
 
-fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
+fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
     let refused = &visit.refused;
     html! {
-        @if is_stored { input type="hidden" name=(VERSION) value=[form.get(VERSION)]; } @else { (secret::one_time_key(visit)) }
+        @if stored.is_some() { input type="hidden" name=(VERSION) value=[form.get(VERSION)]; } @else { (secret::one_time_key(visit)) }
         (alert(refused, &FIELDS))
         fieldset {
             legend { "Destination" }
@@ -126,7 +126,7 @@ fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
             (checked(form, refused, "maxInFlight", "Calls at once", "number"))
             (switch(form, "ordered", "In order: one at a time, and a failure holds the rest"))
         }
-        (secret::credentials(visit, form, is_stored, ["authentication", "Authentication", "Kind"]))
+        (secret::credentials(visit, form, stored, ["authentication", "Authentication", "Kind"]))
     }
 }
 

@@ -14,8 +14,8 @@ use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    OLDEST, Way, checked, empty, eshop, moment, options, pager_to, rows, select, size, sorting, state, time,
-    unreadable, until_asked, up_to,
+    OLDEST, Way, checked, counted, empty, eshop, moment, options, pager_to, rows, select, size, sorting,
+    state, time, unreadable, until_asked, up_to,
 };
 use crate::refresh;
 use crate::visit::Visit;
@@ -183,12 +183,12 @@ fn row(webhook: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
                 a href={(HERE) "/" (webhook.id)} { (webhook.destination) }
             }
             td { (state(webhook.health())) }
-            td.number data-label="Success" { (success(webhook.calls, webhook.delivered)) }
+            td.number data-label="Success" { (success(webhook.failures, webhook.calls, webhook.delivered)) }
             td.text {
                 @if let Some(reason) = &webhook.disabled_reason {
                     (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) }
                 } @else if let Some(since) = webhook.failing_since {
-                    (webhook.failures) " failures in a row since " (time(since, now))
+                    (counted(i64::from(webhook.failures), "failure", "failures")) " in a row since " (time(since, now))
                     @match webhook.probe_at {
                         _ if !webhook.active => "; resets when it is activated",
                         Some(probe) if webhook.due => { "; next probe " (time(probe.max(webhook.held_until.unwrap_or(probe)), now)) },

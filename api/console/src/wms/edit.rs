@@ -49,7 +49,7 @@ pub(crate) async fn edit(Id(id): Id<WmsId>, mut visit: Asking) -> Result<Respons
     let content = html! {
         p.trail { a href="/console/wms" { "Warehouses" } " / " a href=(path) { (wms.name) } " / setting" }
         h1 { (title) }
-        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(&visit, &form, stored.is_some())))
+        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(&visit, &form, stored.as_ref())))
     };
     Ok(visit.page(Section::Warehouses, &title, &content))
 }
@@ -111,7 +111,7 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
     body.into()
 }
 
-fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
+fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
     let refused = &visit.refused;
     html! {
         input type="hidden" name=(VERSION) value=[form.get(VERSION)];
@@ -124,7 +124,7 @@ fn fields(visit: &Asking, form: &Asked, is_stored: bool) -> Markup {
             (switch(form, "active", "Hand orders over; otherwise they go on by hand"))
             (switch(form, "paused", "Paused: orders become due, and no call is made"))
         }
-        (secret::credentials(visit, form, is_stored, ["credentials", "Credentials", "Kind"]))
+        (secret::credentials(visit, form, stored, ["credentials", "Credentials", "Kind"]))
     }
 }
 

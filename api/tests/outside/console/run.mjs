@@ -294,7 +294,26 @@ async function main() {
     await page.locator(`a[href="/console/wms/${WMS_ID}"]`).click();
     assert.match(await act(page, "Test", "Test the connection"), /being tested/);
     await page.locator("#standing .badge", { hasText: /^works$/ }).waitFor();
+    // what was said of the action is not said again
+    await page.reload();
+    assert.equal(await page.locator(".said").count(), 0);
     console.log("the connection to a warehouse was tested, and the open page showed the result");
+
+    // a form has the fields of the chosen kind of credentials
+    await page.goto(`/console/eshop/${ESHOP_ID}/setting`);
+    const shows = async (expected) => {
+      for (const name of ["Kind (feed)", "User name", "Password", "Token"]) {
+        assert.equal(await page.getByLabel(name, { exact: true }).isVisible(), expected.includes(name), `${name}, of ${expected}`);
+      }
+    };
+    await shows(["Kind (feed)"]);
+    await page.getByLabel("Kind (feed)").selectOption("basic");
+    await shows(["Kind (feed)", "User name", "Password"]);
+    await page.getByLabel("Kind (feed)").selectOption("bearer");
+    await shows(["Kind (feed)", "Token"]);
+    await page.getByLabel("Kind", { exact: true }).selectOption("baselinker");
+    await shows(["Token"]);
+    console.log("a form had the fields of the chosen kind of credentials");
 
     const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];
     const preferences = ["/preference", `/preference/new?organisation=${prefers.organisation}`, `/preference/${prefers.id}/edit`];
