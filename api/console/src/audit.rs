@@ -16,7 +16,7 @@ use super::address;
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{
-    self, checked, counted, empty, eshop, fields, json, none, organisation, pager, suggested, time,
+    self, checked, counted, empty, eshop, fields, json, none, organisation, pager, plain, suggested, time,
     unreadable,
 };
 use super::visit::Visit;
@@ -215,7 +215,7 @@ fn batch(job: &Batch, now: DateTime<Utc>) -> Markup {
         tr {
             td { (time(job.at, now)) }
             td.name { (job.actor) " " span.muted { (job.actor_type) } }
-            td { strong { (job.kind) } }
+            td { strong { (plain(&job.kind)) } }
             td.name data-label="What" { a href={(HERE) "?job=" (job.id)} { (counted(i64::from(job.changed), &one, &many)) } }
             td.text { a href={"/console/job/" (job.id)} { "Job" } }
             td.name data-label="Organisation" { @match (job.eshop_id, &job.eshop, job.organisation_id, &job.organisation) {

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::asset;
 use super::chart::{Chart, Series, Unit};
 use super::form::Asked;
-use super::piece::{milliseconds, number};
+use super::piece::{milliseconds, number, plain};
 
 /// The name of a span.
 fn name(span: Span) -> &'static str {
@@ -114,7 +114,7 @@ pub(super) fn of_webhook(asked: &Asked, here: &str, course: &Narrow) -> Markup {
 pub(super) fn of_kind(asked: &Asked, here: &str, course: &Kinds, kind: &str) -> Markup {
     let list = format!("{JOBS}?kind={kind}");
     let axis = Axis { steps: course.steps, list: Some(&list) };
-    let title = html! { "Activity of " code { (kind) } };
+    let title = html! { "Activity of " (plain(kind)) };
     let drawn = runs(axis, ["Finished jobs", "Duration of jobs"], &course.of(kind));
     section(asked, here, course.steps.span, &title, &html! { div.charts { (drawn) } })
 }

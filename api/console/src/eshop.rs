@@ -31,7 +31,8 @@ use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{
-    self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, state, time, time_or_none,
+    self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, plain, state, time,
+    time_or_none,
 };
 use super::visit::Visit;
 use super::webhook::list as webhooks;
@@ -70,12 +71,12 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
     let content = html! {
         (standing(&visit, &found, now))
         (wrong::draw(&visit, &found))
-        (activity(&visit, id, &found))
         @if visit.can(Permission::ReadSettings) { div #connected { (setting::draw(&visit, id, found.setting.as_ref(), found.test.as_ref(), now)) } }
         @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
         @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
+        (activity(&visit, id, &found))
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &found.timeline, now))
         (course::script())
     };
@@ -241,7 +242,7 @@ fn history(runs: &[Run]) -> Markup {
     let runs = &runs[..runs.len().min(TICKS)];
     html! {
         p.ticks {
-            span.muted { "The last " (runs.len()) " of " (kind) " " }
+            span.muted { "The last " (runs.len()) " of " (plain(kind)) " " }
             @for run in runs.iter().rev() {
                 a.tick.(run.state.toned().1.class()) href={"/console/job/" (run.id)} title={(run.state) ", " (piece::stamp(run.created_at))} {
                     span.hidden { (run.state) " " (piece::stamp(run.created_at)) }
@@ -284,7 +285,7 @@ fn jobs_of(id: EshopId, jobs: &[Job], now: DateTime<Utc>) -> Markup {
                         tbody {
                             @for job in jobs.iter().take(SHOWN) {
                                 tr {
-                                    td.name { a href={"/console/job/" (job.id)} { (job.kind) } }
+                                    td.name { a href={"/console/job/" (job.id)} { (plain(&job.kind)) } }
                                     td { (job_state(job.state, job.total, job.failed)) }
                                     td.text {
                                         @if let Some(error) = &job.error { (error) }

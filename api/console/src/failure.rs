@@ -10,7 +10,7 @@ use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::layout::Section;
-use super::piece::{counted, empty, number, time};
+use super::piece::{counted, empty, number, plain, time};
 use super::visit::{Act, Done, Question, Visit, done};
 
 const HERE: &str = "/console/failure";
@@ -51,14 +51,14 @@ fn table(visit: &Visit<permit::ReadJobs>, groups: &[Group]) -> Markup {
                     @for group in groups {
                         tr {
                             td.text { a href={"/console/job/" (group.newest)} { (group.error) } }
-                            td { (group.kind) }
+                            td { (plain(&group.kind)) }
                             td.number { (number(group.jobs)) }
                             td.number { (number(group.organisations)) }
                             td { (time(group.first, now)) }
                             td { (time(group.last, now)) }
                             @if may {
                                 td { a.button href={(HERE) "/" (group.key) "/retry"} data-ask="" {
-                                    "Retry all" span.hidden { " of " (group.kind) ": " (group.error) }
+                                    "Retry all" span.hidden { " of " (plain(&group.kind)) ": " (group.error) }
                                 } }
                             }
                         }
@@ -89,7 +89,7 @@ fn refused(reasons: &[Reason], now: DateTime<Utc>) -> Markup {
                             @for reason in reasons {
                                 tr {
                                     td { a href={"/console/job/" (reason.newest)} { (reason.code) } }
-                                    td { (reason.kind) }
+                                    td { (plain(&reason.kind)) }
                                     td.number { (AtLeast { count: reason.items, is_more: reason.is_more }.in_words()) }
                                     td.number { (number(reason.jobs)) }
                                     td { (time(reason.last, now)) }
@@ -114,7 +114,7 @@ pub(super) async fn ask_retry(
     let question = Question {
         title: &format!("Retry {}?", counted(group.jobs.min(RETRIED_AT_ONCE), "job", "jobs")),
         explanation: html! {
-            p { "Failed " strong { (group.kind) } " jobs with this error: " }
+            p { "Failed " strong { (plain(&group.kind)) } " jobs with this error: " }
             blockquote { (group.error) }
             p { "Each job goes to the end of the queue. Each retry has its own audit record." }
             @if group.jobs > RETRIED_AT_ONCE {

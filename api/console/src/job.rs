@@ -28,8 +28,8 @@ use super::json;
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{
-    self, Way, empty, full_time, job_state, milliseconds, none, number, pager_to, progress, state, time,
-    took, waits,
+    self, Way, empty, full_time, job_state, milliseconds, none, number, pager_to, plain, progress, state,
+    time, took, waits,
 };
 use super::visit::Visit;
 
@@ -41,14 +41,14 @@ pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> R
     let found = find(&visit, id).await?;
     let now = visit.now();
     let mut content = html! {
-        p.trail { a href="/console/job" { "Jobs" } " / " (found.job.kind) }
+        p.trail { a href="/console/job" { "Jobs" } " / " (plain(&found.job.kind)) }
     };
     for (id, part) in parts_of(&visit, &found, now) {
         content = html! { (content) div #(id) { (part) } };
     }
     let content = html! { (content) (payload(&found)) };
     let live = visit.asked.address(&format!("/console/job/{id}/live"), &OF_ACTION, &[]);
-    let title = format!("{} {}", found.job.kind, id);
+    let title = format!("{} {}", plain(&found.job.kind), id);
     Ok(if found.job.ended() {
         visit.page(Section::Jobs, &title, &content)
     } else {
@@ -99,7 +99,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
     let end = job.finished_at.or(Some(now));
     html! {
         header.title {
-            h1 { (job.kind) }
+            h1 { (plain(&job.kind)) }
             (job_state(job.state, job.total, job.failed))
             @if may {
                 div.buttons {

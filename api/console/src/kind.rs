@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::chart::spark;
 use super::course::{self, float};
 use super::form::{Asked, OF_PAGE};
-use super::piece::{empty, milliseconds, none, number};
+use super::piece::{empty, milliseconds, none, number, plain};
 
 /// The charts of a kind, or where none is chosen the table, with the choice of the span.
 pub(super) fn part(asked: &Asked, here: &str, kinds: &Kinds, chosen: Option<JobKind>) -> Markup {
@@ -69,7 +69,7 @@ fn row(asked: &Asked, here: &str, kind: &OfKind, chosen: Option<&str>) -> Markup
     let duration = |ms: Option<f64>| ms.map_or_else(none, |ms| html! { (milliseconds(ms)) });
     html! {
         tr {
-            td { a href=(address) aria-current=[(chosen == Some(name)).then_some("true")] { strong { (name) } } }
+            td { a href=(address) aria-current=[(chosen == Some(name)).then_some("true")] { strong { (plain(name)) } } }
             td.course { (spark("good", &course)) }
             td.number data-label="Done" { (number(good)) }
             td.number.refused[bad > 0] data-label="Failed" { (number(bad)) }

@@ -38,7 +38,7 @@ pub(super) async fn show(
     )?;
     let shown = lines.iter().filter(|line| sees(&visit, line.kind));
     let wrong: Vec<_> =
-        shown.map(|line| Wrong::of_line(line, narrowed(&line.page, "organisation", &id))).collect();
+        shown.map(|line| Wrong::of_line(line, narrowed(&line.page, "organisation", id.get()))).collect();
     let (now, here) = (visit.now(), format!("/console/organisation/{id}"));
     let content = html! {
         (standing(&visit, &found, &eshops, now))

@@ -81,8 +81,8 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         ("attention".into(), attention::draw(visit, &attention, &look.off)),
         ("figures".into(), figures::draw(&lately)),
         ("standing".into(), standing),
-        ("course".into(), course::draw(&visit.asked, past, scope.organisations().is_none())),
         ("workers".into(), workers),
+        ("course".into(), course::draw(&visit.asked, past, scope.organisations().is_none())),
     ])
 }
 

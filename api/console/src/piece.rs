@@ -22,6 +22,7 @@ pub(super) use self::time::{
 pub(super) use self::tone::{Tone, Toned, badge, job_state, state};
 pub(super) use super::form::sentence;
 pub(super) use longshore_kernel::figure::{counted, milliseconds, number, seconds, stamp, up_to};
+pub(super) use longshore_kernel::word::plain;
 
 /// What a job waits for; `ahead` has details of the job before it, if they are known.
 pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
@@ -37,7 +38,7 @@ pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>)
         (_, Some(job)) => html! {
             "Waiting for job " a href={"/console/job/" (job)} { code { (short(job)) } }
             @if let Some(ahead) = ahead {
-                " (" (ahead.kind) ")"
+                " (" (plain(&ahead.kind)) ")"
                 @if let Some(eshop) = &ahead.eshop { " of " (eshop) }
                 @if let Some(begun) = ahead.started_at { ", running for " (took(Some(begun), Some(now))) ";" }
             }
@@ -130,8 +131,9 @@ pub(super) fn unreadable() -> Markup {
 pub(super) fn status(attempt: &Value) -> Markup {
     match attempt["status"].as_i64() {
         Some(status @ 200..300) => badge(Tone::Good, &status.to_string()),
-        Some(status) => badge(Tone::Bad, &status.to_string()),
-        None => badge(Tone::Bad, "none"),
+        // it is tried again without a person
+        Some(status) => badge(Tone::Warn, &status.to_string()),
+        None => badge(Tone::Warn, "none"),
     }
 }
 

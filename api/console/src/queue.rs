@@ -172,21 +172,26 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: &[Rate], aside:
             p.muted { (purpose(wish.queue)) }
             @if let Some(rate) = rate { (spark("good", &rate.course)) }
             dl.facts {
-                div { dt { "Depth" } dd { (known(queue.depth)) } }
-                div { dt { "In flight" } dd { (known(queue.in_flight)) } }
+                div { dt { "Open" } dd { (known(Some(queue.backlog()))) } }
+                div { dt { "Running" } dd { (known(queue.in_flight.max(u64::try_from(queue.recorded.running).ok()))) } }
                 div { dt { "Oldest" } dd { @match queue.oldest_seconds { Some(age) => (seconds(age)), None => (none()) } } }
-                div { dt { "Workers" } dd { (known(queue.workers)) } }
                 div { dt { "Rate" } dd { @match rate {
                     Some(rate) => { (format!("{:.1}", rate.per_minute)) " " (rate.unit) },
                     None => (none()),
                 } } }
-                div { dt { "Recorded, open" } dd { @match queue.recorded.open { Some(open) => (number(open)), None => (none()) } } }
-                div { dt { "Recorded, due" } dd { @match queue.recorded.due { Some(due) => (number(due)), None => (none()) } } }
-                div { dt { "Leased" } dd { (number(queue.recorded.running)) } }
-                div { dt { "Put aside" } dd { (known(aside)) } }
-                div { dt { "Concurrency" } dd { @match wish.concurrency {
-                    Some(wished) => { (wished) " per worker" }, None => "default"
-                } } }
+            }
+            details {
+                summary { "More" span.hidden { " of the queue " (name) } }
+                dl.details {
+                    div { dt { "In Redis" } dd { (known(queue.depth)) ", in flight " (known(queue.in_flight)) ", put aside " (known(aside)) } }
+                    div { dt { "In Postgres" } dd {
+                        "open " @match queue.recorded.open { Some(open) => (number(open)), None => (none()) }
+                        ", due " @match queue.recorded.due { Some(due) => (number(due)), None => (none()) }
+                        ", leased " (number(queue.recorded.running))
+                    } }
+                    div { dt { "Workers" } dd { (known(queue.workers)) } }
+                    div { dt { "Concurrency" } dd { @match wish.concurrency { Some(wished) => { (wished) " per worker" }, None => "default" } } }
+                }
             }
             @if may {
                 div.buttons {

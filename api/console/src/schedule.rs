@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use super::form::{Asked, Refused};
 use super::layout::Section;
 use super::piece::{
-    Tone, Way, badge, checked, empty, eshop, job_state, none, number, pager_to, time, time_or_none,
+    Tone, Way, badge, checked, empty, eshop, job_state, none, number, pager_to, plain, time, time_or_none,
 };
 use super::visit::Visit;
 
@@ -86,11 +86,11 @@ fn table(visit: &Visit<permit::ReadSettings>, schedules: &[Schedule]) -> Markup 
 
 fn row(visit: &Visit<permit::ReadSettings>, schedule: &Schedule, now: DateTime<Utc>) -> Markup {
     let path = format!("/console/eshop/{}", schedule.eshop_id);
-    let of = || html! { span.hidden { " " (schedule.kind) " of " (schedule.eshop) } };
+    let of = || html! { span.hidden { " " (plain(&schedule.kind)) " of " (schedule.eshop) } };
     html! {
         tr {
             td.name { strong { (eshop(schedule.eshop_id, &schedule.eshop)) } " " span.muted { (schedule.organisation) } }
-            td { (schedule.kind) }
+            td { (plain(&schedule.kind)) }
             td data-label="Next run" { (next(schedule, now)) }
             td.number data-label="Every" { (number(schedule.minutes)) " min" }
             td data-label="Last run" {

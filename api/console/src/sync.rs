@@ -15,7 +15,7 @@ use super::layout::Section;
 use super::live::{self, Part, Parts, part};
 use super::piece::{
     Tone, Way, badge, checked, counted, empty, eshop, job_state, moment_or_none, none, number, options,
-    pager_to, rows, size, sorting, time, took, unreadable, up_to,
+    pager_to, plain, rows, size, sorting, time, took, unreadable, up_to,
 };
 use super::refresh;
 use super::visit::Visit;
@@ -155,8 +155,8 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
                 @if !run.active { " " (badge(Tone::Quiet, "inactive")) }
             }
             @match (&run.kind, run.job) {
-                (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (kind) } @if !run.calls_partner { " " span.muted { "pushed" } } },
-                (Some(kind), None) => td { (kind) " " span.muted { "no recent run" } },
+                (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (plain(kind)) } @if !run.calls_partner { " " span.muted { "pushed" } } },
+                (Some(kind), None) => td { (plain(kind)) " " span.muted { "no recent run" } },
                 _ => td { span.muted { "no recent run" } },
             }
             td { @match run.state { Some(state) => (job_state(state, run.total.unwrap_or(0), refused)), None => (none()) } }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::address;
 use super::form::{Asked, Refused};
 use super::piece::{
-    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, state, status, took,
+    self, Tone, badge, checked, counted, empty, full_time, milliseconds, number, plain, state, status, took,
 };
 use super::visit::Visit;
 
@@ -161,12 +161,12 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
         @if let Some(name) = record.name.as_deref().filter(|_| record.entity != own) {
             " of " a href=(address::of_record(&record.entity_type, record.entity)) { (name) }
         }
-        @if let Some((from, to)) = change("status") { ": " (from) " → " (to) }
+        @if let Some((from, to)) = change("status") { ": " (plain(from)) " → " (plain(to)) }
         @else if let Some((field, [from, to])) = &only { ": " (field) " " (from) " → " (to) }
         " by " (record.actor) " " span.muted { (record.actor_type) }
         @if let Some(reason) = record.changes["reason"][1].as_str() { ". Reason: " (reason) }
         @if let Some(job) = record.job {
-            ", " a href={"/console/job/" (job)} { (record.job_kind.as_deref().unwrap_or("job")) }
+            ", " a href={"/console/job/" (job)} { (plain(record.job_kind.as_deref().unwrap_or("job"))) }
         } @else if let Some(request) = &record.request_id {
             ", " a href={"/console/audit?request=" (request)} { "request" }
         }
@@ -260,7 +260,7 @@ fn ended_late(delivery: &Delivery) -> Markup {
 fn of_jobs(jobs: &Jobs, own: Uuid) -> Markup {
     let address = if jobs.jobs == 1 { format!("/console/job/{}", jobs.newest) } else { listed(jobs) };
     html! {
-        a href=(address) { (jobs.kind) }
+        a href=(address) { (plain(&jobs.kind)) }
         @if let (Some(id), Some(name)) = (jobs.eshop_id.filter(|id| id.get() != own), &jobs.eshop) { " of " (piece::eshop(id, name)) }
         " " (state(jobs.state))
         @if jobs.jobs > 1 { " " (number(jobs.jobs)) " jobs since " (jobs.since.format("%H:%M")) }
@@ -300,7 +300,7 @@ fn of_health(health: &Health) -> Markup {
         Called::Warehouse(_) => "warehouse",
     };
     let (tone, said) = match health.turn {
-        Turn::Failing => (Tone::Bad, "began to fail"),
+        Turn::Failing => (Tone::Warn, "began to fail"),
         Turn::Recovered => (Tone::Good, "no longer fails"),
         Turn::Disabled => (Tone::Bad, "was disabled"),
     };

@@ -57,8 +57,8 @@ pub(super) async fn show(
         p.trail { a href="/console/webhook" { "Webhooks" } " / " (eshop(webhook.eshop_id, &webhook.eshop)) }
         (part(&standing))
         (part(&calls))
-        (course::of_webhook(&visit.asked, &here, &past))
         (part(&waiting))
+        (course::of_webhook(&visit.asked, &here, &past))
         (delivery::ended(&visit.asked, &refused, id, &counts, &ended, may, visit.now()))
         (course::script())
     };
@@ -209,7 +209,7 @@ fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
         };
     };
     html! {
-        (badge(Tone::Bad, "open")) " one probe at a time; next "
+        (badge(Tone::Warn, "open")) " one probe at a time; next "
         @if webhook.due > 0 { (time(probe, now)) } @else if webhook.waiting > 0 { "when a delivery is due" } @else { "at the next event" }
         ", " (webhook.probes) " failed; failing since " (time(since, now))
     }

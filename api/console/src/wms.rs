@@ -221,7 +221,7 @@ fn breaker(wms: &Wms, now: DateTime<Utc>) -> Markup {
         @match wms.probe_at {
             None => { (badge(Tone::Warn, "closed")) " " (failures) " in a row since " (time(since, now)) },
             Some(probe) => {
-                (badge(Tone::Bad, "open")) " " (failures) " in a row; one probe at a time, next " (time(probe, now))
+                (badge(Tone::Warn, "open")) " " (failures) " in a row; one probe at a time, next " (time(probe, now))
                 ", " (number(wms.probes)) " failed"
             },
         }

@@ -1,6 +1,14 @@
 //! Enums that are stored and shown as words: states and kinds. [`words!`](crate::words) gives such an enum its words and its
 //! form in SQL, in JSON and in text, all from one table.
 
+/// A word of programs as people say it: `waiting_for_goods` is "waits for goods", and `product.sync` a "product sync".
+#[must_use]
+pub fn plain(word: &str) -> String {
+    let word = word.replace(['_', '.'], " ");
+    let waits = word.strip_prefix("waiting for ").or_else(|| word.strip_prefix("awaiting "));
+    waits.map_or_else(|| word.clone(), |what| format!("waits for {what}"))
+}
+
 /// A word that its enum does not have: it was stored by another version, or is a wrong input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {enumeration} {word:?}")]

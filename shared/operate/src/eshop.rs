@@ -10,7 +10,7 @@ use longshore_kernel::ids::{DeliveryId, EshopId, JobId, OrganisationId, SettingI
 use longshore_kernel::problem::Problem;
 
 /// Syncs of a kind that are looked at: the newest.
-pub const RUNS: i64 = 200;
+const RUNS: i64 = 200;
 /// Jobs of the e-shop that are looked at: the newest.
 const LOOKED_AT: i64 = 1_000;
 /// Waiting deliveries of a webhook among which the newest is looked for: those that are due last.
@@ -88,12 +88,6 @@ pub struct Run {
     pub kind: String,
     /// Its state.
     pub state: JobState,
-    /// Items.
-    pub total: i32,
-    /// Items refused.
-    pub failed: i32,
-    /// Why its last attempt failed.
-    pub error: Option<String>,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
 }
@@ -136,10 +130,9 @@ pub async fn setting(db: &Database, id: EshopId) -> Result<Option<Setting>, Prob
 pub async fn runs(db: &Database, id: EshopId) -> Result<Vec<Run>, Problem> {
     let found = sqlx::query_as!(
         Run,
-        r#"SELECT r.id AS "id!", r.kind AS "kind!", r.state AS "state!: JobState", r.total AS "total!", r.failed AS "failed!",
-                  r.error, r.created_at AS "created_at!"
+        r#"SELECT r.id AS "id!", r.kind AS "kind!", r.state AS "state!: JobState", r.created_at AS "created_at!"
            FROM (SELECT j.*, row_number() OVER (PARTITION BY j.kind ORDER BY j.created_at DESC) AS place
-                 FROM (SELECT id, kind, state, total, failed, error, created_at FROM job WHERE eshop_id = ANY (ARRAY[$1::uuid])
+                 FROM (SELECT id, kind, state, created_at FROM job WHERE eshop_id = ANY (ARRAY[$1::uuid])
                        ORDER BY eshop_id DESC, created_at DESC, id DESC LIMIT (SELECT $2::bigint)) AS j
                  WHERE j.kind IN ('product.sync', 'stock.sync', 'stock.send', 'expedition.sync')) AS r
            WHERE r.place <= $3 ORDER BY r.kind, r.created_at DESC"#,

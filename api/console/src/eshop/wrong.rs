@@ -1,13 +1,12 @@
 //! What is wrong with an e-shop, the worst first, with the page where each can be looked into.
 
-use std::fmt::Display;
-
 use chrono::{DateTime, Utc};
 use longshore_domain::attention::{Kind, Line, Page, Silence};
 use longshore_domain::webhook::health::Health;
 use longshore_kernel::access::Permission;
 use longshore_operate::order::attention::Silent;
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use super::Found;
 use crate::address;
@@ -42,10 +41,10 @@ const OF_WEBHOOKS: [Kind; 3] = [Kind::Destination, Kind::FailingWebhooks, Kind::
 
 pub(super) fn draw<P>(visit: &Visit<P>, found: &Found) -> Markup {
     let (now, id) = (visit.now(), found.eshop.id);
-    let lines = || found.lines.iter().filter(|line| sees(visit, line.kind));
     let mut all: Vec<Wrong> = inactive(found).into_iter().chain(partner(found, now)).collect();
-    let others = lines().filter(|line| !OF_WEBHOOKS.contains(&line.kind));
-    all.extend(others.map(|line| Wrong::of_line(line, narrowed(&line.page, "eshop", &id))));
+    let is_shown = |line: &&Line| sees(visit, line.kind) && !OF_WEBHOOKS.contains(&line.kind);
+    let others = found.lines.iter().filter(is_shown);
+    all.extend(others.map(|line| Wrong::of_line(line, narrowed(&line.page, "eshop", id.get()))));
     all.extend(webhooks(found, now));
     all.extend(found.silent.iter().map(|silent| warehouse(silent, now)));
     all.sort_by_key(|wrong| match wrong.tone {
@@ -76,8 +75,10 @@ pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
 }
 
 /// The address of what shows a line, only for one e-shop or organisation where the list can be narrowed to it.
-pub(crate) fn narrowed(page: &Page, part: &str, id: &dyn Display) -> String {
+pub(crate) fn narrowed(page: &Page, part: &str, id: Uuid) -> String {
     match (page, part) {
+        // of the e-shop whose page it is, the jobs that it is about
+        (Page::Record(_, own), _) if *own == id => format!("/console/job?{part}={id}&state=failed"),
         (Page::Failures, _) => format!("/console/job?{part}={id}&state=failed"),
         (Page::Jobs(state), _) => format!("/console/job?{part}={id}&state={state}"),
         (Page::Orders, "eshop") => format!("/console/order?{part}={id}&status=incorrect"),
@@ -156,7 +157,7 @@ fn webhooks(found: &Found, now: DateTime<Utc>) -> Vec<Wrong> {
             Health::Failing => {
                 let since = webhook.failing_since.map(|since| lasted(since, now)).unwrap_or_default();
                 let failures = counted(i64::from(webhook.failures), "attempt", "attempts");
-                (Tone::Bad, format!("failing for {since}, {failures} in a row"))
+                (Tone::Warn, format!("failing for {since}, {failures} in a row"))
             }
         };
         let sentence = format!("{}: {why}.", webhook.destination);

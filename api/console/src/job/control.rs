@@ -9,7 +9,7 @@ use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use crate::layout::Section;
-use crate::piece::number;
+use crate::piece::{number, plain};
 use crate::visit::{Act, Done, Question, Visit, done};
 
 async fn find(visit: &Visit<permit::WriteJobs>, id: JobId) -> Result<Job, Problem> {
@@ -23,7 +23,7 @@ pub(crate) async fn ask_cancel(
 ) -> Result<Response, Failure> {
     let job = find(&visit, id).await?;
     let explanation = html! {
-        p { "The job " strong { (job.kind) } " has done " (number(job.done)) " of " (number(job.total)) " items." }
+        p { "The job " strong { (plain(&job.kind)) } " has done " (number(job.done)) " of " (number(job.total)) " items." }
         p { "Completed changes are kept. Queued chunks are not executed, and running chunks are rolled back. This cannot be undone." }
     };
     Ok(ask(&visit, id, "Cancel the job?", explanation, "Cancel the job", true, "cancel"))
@@ -42,7 +42,7 @@ pub(crate) async fn ask_retry(
 ) -> Result<Response, Failure> {
     let job = find(&visit, id).await?;
     let explanation = html! {
-        p { "Job " strong { (job.kind) } ", " (number(job.failed)) " items were refused or not executed. They will be tried again; completed items stay as they are." }
+        p { "Job " strong { (plain(&job.kind)) } ", " (number(job.failed)) " items were refused or not executed. They will be tried again; completed items stay as they are." }
         p { "The job goes to the end of the queue." }
     };
     Ok(ask(&visit, id, "Retry the job?", explanation, "Retry the job", false, "retry"))

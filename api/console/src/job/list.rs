@@ -17,7 +17,7 @@ use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
     OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, moment, none, options,
-    organisation, pager_to, progress, rows, select, size, sorting, tabs, took, unreadable, waits,
+    organisation, pager_to, plain, progress, rows, select, size, sorting, tabs, took, unreadable, waits,
 };
 use crate::visit::Visit;
 use crate::{course, kind, period, refresh};
@@ -126,7 +126,8 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
     let more = ["organisation", "eshop", "entity", "since", "until", "sort", "size"];
     let is_narrow = more.iter().any(|name| asked.get(name).is_some());
     let states = [("", "any state")].into_iter().chain(STATES.map(|state| (state.as_str(), state.as_str())));
-    let kinds = [("", "any kind")].into_iter().chain(JobKind::WORDS.iter().map(|word| (*word, *word)));
+    let words = JobKind::WORDS.map(|word| (word, plain(word)));
+    let kinds = [("", "any kind")].into_iter().chain(words.iter().map(|(word, text)| (*word, text.as_str())));
     html! {
         form.search method="get" action=(HERE) role="search" {
             // a period that was chosen remains, unless the form has another
@@ -200,8 +201,8 @@ fn row(job: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td {
-                @if choose { (select("id", job.id, &job.kind)) }
-                a href={(HERE) "/" (job.id)} { strong { (job.kind) } }
+                @if choose { (select("id", job.id, &plain(&job.kind))) }
+                a href={(HERE) "/" (job.id)} { strong { (plain(&job.kind)) } }
             }
             td { (job_state(job.state, job.total, job.failed)) }
             td.text.clip title=[job.error.as_deref()] {

@@ -17,7 +17,7 @@ use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
     OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options, pager_to,
-    rows, select, size, sorting, state, unreadable, up_to,
+    plain, rows, select, size, sorting, state, unreadable, up_to,
 };
 use crate::refresh;
 use crate::visit::Visit;
@@ -29,6 +29,22 @@ const KEPT: [&str; 4] = ["eshop", "sort", "size", "refresh"];
 
 /// What is kept of the search while its orders are worked on.
 const SEARCH: [&str; 8] = ["number", "sku", "tracking", "status", "error", "eshop", "sort", "size"];
+
+/// The statuses by what an order waits for.
+const GROUPS: [(&str, &[ExpeditionStatus]); 5] = {
+    use ExpeditionStatus::{
+        AwaitingProcessing, AwaitingReservation, Canceled, CarrierPickedUp, Completion, Delivered, Incorrect,
+        OnHold, ProbablyDelivered, ReadyToTakeover, StockOk, TakeOut, WaitingForCancel, WaitingForGoods,
+        WaitingForTheCarrier,
+    };
+    [
+        ("you", &[Incorrect, OnHold]),
+        ("pieces", &[AwaitingReservation, WaitingForGoods, StockOk]),
+        ("warehouse", &[AwaitingProcessing, TakeOut, Completion, WaitingForCancel]),
+        ("carrier", &[WaitingForTheCarrier, CarrierPickedUp, ReadyToTakeover, ProbablyDelivered]),
+        ("ended", &[Delivered, Canceled]),
+    ]
+};
 
 /// The orders of the list by the time of what it is sorted by.
 const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
@@ -105,12 +121,17 @@ async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
 fn statuses(asked: &Asked, counts: &[(ExpeditionStatus, i64)], chosen: Option<ExpeditionStatus>) -> Markup {
     let kept = Asked(asked.0.iter().filter(|(name, _)| KEPT.contains(&name.as_str())).cloned().collect());
     html! {
-        nav.switch aria-label="Orders by status" {
-            a href=(kept.address(HERE, &[], &[])) aria-current=[chosen.is_none().then_some("true")] { "all" }
-            @for status in ExpeditionStatus::ALL {
-                a href=(kept.address(HERE, &[], &[("status", status.as_str())])) aria-current=[(chosen == Some(status)).then_some("true")] {
-                    (status.as_str())
-                    @if let Some((_, orders)) = counts.iter().find(|(counted, _)| *counted == status) { " " (up_to(*orders, COUNTED)) }
+        nav.groups aria-label="Orders by status" {
+            span.switch { a href=(kept.address(HERE, &[], &[])) aria-current=[chosen.is_none().then_some("true")] { "all" } }
+            @for (name, statuses) in GROUPS {
+                span.switch {
+                    span.muted { (name) }
+                    @for status in statuses {
+                        a href=(kept.address(HERE, &[], &[("status", status.as_str())])) aria-current=[(chosen == Some(*status)).then_some("true")] {
+                            (plain(status.as_str()))
+                            @if let Some((_, orders)) = counts.iter().find(|(counted, _)| counted == status) { " " (up_to(*orders, COUNTED)) }
+                        }
+                    }
                 }
             }
         }
@@ -118,7 +139,8 @@ fn statuses(asked: &Asked, counts: &[(ExpeditionStatus, i64)], chosen: Option<Ex
 }
 
 fn form(asked: &Asked, refused: &Refused) -> Markup {
-    let statuses = ExpeditionStatus::WORDS.iter().map(|word| (*word, *word));
+    let words = ExpeditionStatus::WORDS.map(|word| (word, plain(word)));
+    let statuses = words.iter().map(|(word, text)| (*word, text.as_str()));
     html! {
         form.search method="get" action=(HERE) role="search" {
             (checked(asked, refused, "number", "Number or external id", "search"))
@@ -216,4 +238,18 @@ fn pages(asked: &Asked, found: &Page) -> Markup {
     let next = found.next.map(|place| asked.address(HERE, &OF_PAGE, &[("after", &place.to_string())]));
     let window = found.cut_short.then_some(WINDOW);
     pager_to(Way::of(asked), found.orders.len(), first.as_deref(), next.as_deref(), window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_in_one_group() {
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, statuses)| statuses.iter().copied()).collect();
+        grouped.sort_unstable();
+        let mut all = ExpeditionStatus::ALL;
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
 }

@@ -13,7 +13,7 @@ use longshore_kernel::queue::{Beat, Queue, Reader, Worker, grouped};
 use maud::{Markup, html};
 
 use super::PATIENCE;
-use crate::piece::{Tone, badge, empty, none, number, seconds, time};
+use crate::piece::{Tone, badge, empty, none, number, plain, seconds, time};
 use crate::visit::Visit;
 use crate::worker;
 
@@ -97,7 +97,7 @@ fn table<P>(visit: &Visit<P>, workers: &[(&Worker, Option<Beat>)], known: &Known
 fn standing(worker: &Worker, beat: Option<&Beat>, now: DateTime<Utc>) -> Markup {
     html! {
         @if worker.is_gone() {
-            (badge(Tone::Bad, "gone")) " for " (seconds(worker.silent().as_secs_f64()))
+            (badge(Tone::Warn, "gone")) " for " (seconds(worker.silent().as_secs_f64()))
         } @else {
             (badge(Tone::Good, "alive"))
         }
@@ -137,7 +137,7 @@ fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
     if let Some((job, number)) = chunk(entry) {
         known.jobs.get(&job).map_or_else(
             || foreign("a job"),
-            |kind| html! { a href={"/console/job/" (job)} { (kind) } " #" (number) },
+            |kind| html! { a href={"/console/job/" (job)} { (plain(kind)) } " #" (number) },
         )
     } else if queue == Queue::Lane
         && let Some(webhook) = WebhookId::parse(entry)

@@ -6,7 +6,7 @@ use longshore_kernel::figure::number;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
-use super::sentence;
+use super::{plain, sentence};
 use crate::form::{Asked, OF_PAGE, Refused};
 
 /// Where the next page of a list leads.
@@ -106,7 +106,7 @@ pub(crate) fn tabs(
             a href=(asked.address(path, &without, &[])) aria-current=[chosen.is_none().then_some("true")] { "all " (all) }
             @for (value, count) in values {
                 a href=(asked.address(path, &without, &[(field, *value)])) aria-current=[(chosen == Some(*value)).then_some("true")] {
-                    (value) " " (count)
+                    (plain(value)) " " (count)
                 }
             }
         }

@@ -6,10 +6,12 @@ use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState
 use longshore_domain::list::fields::job::{JobOutcome, outcome};
 use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_domain::webhook::health::Health;
+use longshore_kernel::word::plain;
 use longshore_operate::wms::Course;
 use maud::{Markup, html};
 
-/// A severity; its word carries the meaning, its colour only emphasises it.
+/// A severity; its word carries the meaning, its colour only emphasises it. What a person must do something about is [`Tone::Bad`]; what
+/// goes on by itself is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -104,14 +106,14 @@ impl Toned for Course {
             Self::Failing => Tone::Bad,
             Self::Inactive | Self::ByHand => Tone::Quiet,
         };
-        (if self == Self::ByHand { "by hand" } else { self.as_str() }, tone)
+        (self.as_str(), tone)
     }
 }
 
 /// The state of a job, a chunk, a delivery, a webhook, an order, its hand-over, or a wms.
 pub(crate) fn state(state: impl Toned) -> Markup {
     let (word, tone) = state.toned();
-    badge(tone, word)
+    badge(tone, &plain(word))
 }
 
 /// The state of a job, including refused items if it has succeeded.

@@ -61,7 +61,7 @@ async fn a_sync_that_refused_all_rows_is_a_line_until_one_applies_some(
     let refused = line(&world, &admin, "refused_rows").await;
     assert_eq!(
         refused["sentence"],
-        "product.sync of Gifts shop has refused all rows for 60 min: 4 of 4 in the last of 2 runs. The first: name is required"
+        "product sync of Gifts shop has refused all rows for 60 min: 4 of 4 in the last of 2 runs. The first: name is required"
     );
     assert_eq!(
         (&refused["severity"], &refused["page"], &refused["organisation"]),
@@ -70,7 +70,7 @@ async fn a_sync_that_refused_all_rows_is_a_line_until_one_applies_some(
     assert_eq!(find(&world, &theirs, "refused_rows").await, None);
     let eshop = format!("/console/eshop/{}", api.tenant.eshop);
     let page = Browser::new(api, &api.viewer).open(&eshop).await.expect(200).text;
-    let said = "product.sync of Gifts shop has refused all rows for 60 min: 4 of 4 in the last of 2 runs.";
+    let said = "product sync of Gifts shop has refused all rows for 60 min: 4 of 4 in the last of 2 runs.";
     assert!(page.contains(said) && page.contains(&format!("href=\"/console/job/{last}\"")), "{page}");
 
     // one more run that refuses all is nothing new
@@ -104,7 +104,7 @@ async fn a_sync_that_refused_most_of_many_rows_is_a_warning_for_three_days(
         (
             &json!("warning"),
             Some(
-                "expedition.sync of Gifts shop has refused most rows for 20 min: 200 of 250 in the last run."
+                "expedition sync of Gifts shop has refused most rows for 20 min: 200 of 250 in the last run."
             )
         )
     );
@@ -172,7 +172,7 @@ async fn a_partner_that_does_not_answer_is_a_line_before_its_job_fails(
 
     let job = pull(&world, 7).await;
     let silent = line(&world, &admin, "silent_partner").await;
-    let begins = "product.sync of Gifts shop has made no progress at its partner for 7 min";
+    let begins = "product sync of Gifts shop has made no progress at its partner for 7 min";
     assert_eq!(silent["sentence"], format!("{begins}, attempt 1 of 10: no answer yet"));
     assert_eq!(
         (&silent["severity"], &silent["page"], &silent["organisation"]),

@@ -82,7 +82,7 @@ async fn every_entry_is_on_one_page(_: PgPoolOptions, options: PgConnectOptions)
             let page = browser.open(&path).await.expect(200).text;
             updates += named(&page, "supplier.update");
             creations += named(&page, "supplier.create");
-            jobs += named(&page, "product.sync");
+            jobs += named(&page, "product sync");
             let Some((before, _)) = page.split_once("\" rel=\"next\"") else { break };
             path = before.rsplit("href=\"").next().unwrap().replace("&amp;", "&");
         }
@@ -107,10 +107,10 @@ async fn the_records_of_a_job_are_one_line_that_leads_to_them(_: PgPoolOptions, 
     .unwrap();
     let browser = Browser::new(api, &api.superadmin);
     let page = browser.open("/console/audit?whose=all").await.expect(200).text;
-    assert_eq!(named(&page, "product.sync"), 1, "{page}");
+    assert_eq!(named(&page, "product sync"), 1, "{page}");
     assert!(page.contains(&format!("href=\"/console/audit?job={id}\">2 products</a>")), "{page}");
     let page = browser.open(&format!("/console/audit?job={id}")).await.expect(200).text;
-    assert_eq!(named(&page, "product.sync"), 2, "{page}");
+    assert_eq!(named(&page, "product sync"), 2, "{page}");
     // the request that asked for the job leads to it as well
     let page = browser.open("/console/audit?request=request-7").await.expect(200).text;
     assert!(page.contains("2 products"), "{page}");
@@ -120,7 +120,7 @@ async fn the_records_of_a_job_are_one_line_that_leads_to_them(_: PgPoolOptions, 
     let stranger = Browser::new(api, &token);
     for query in ["whose=all".to_owned(), format!("job={id}"), "request=request-7".to_owned()] {
         let page = stranger.open(&format!("/console/audit?{query}")).await.expect(200).text;
-        assert_eq!(named(&page, "product.sync"), 0, "{query}: {page}");
+        assert_eq!(named(&page, "product sync"), 0, "{query}: {page}");
     }
 }
 

@@ -365,7 +365,7 @@ async fn the_page_of_an_eshop_says_what_is_wrong_with_it(_: PgPoolOptions, optio
         .unwrap();
     let page = browser.open(&path).await.expect(200).text;
     for said in [
-        "product.sync of Gifts shop has failed 3 times in",
+        "product sync of Gifts shop has failed 3 times in",
         "https://hooks.example/in: failing for 6 min, 4 attempts in a row.",
         "class=\"tick bad\"",
         "the feed answers HTTP 401",

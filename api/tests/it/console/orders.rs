@@ -187,7 +187,7 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
             assert!(!list.contains("OURS</strong>"), "{list}");
         }
         let counts = stranger.open("/console/order").await.expect(200).text;
-        assert!(counts.contains("awaiting_processing 0<"), "{counts}");
+        assert!(counts.contains("waits for processing 0<"), "{counts}");
         stranger.open(&page(&id)).await.expect(404);
         for operation in operations {
             let refused = if operation == "status" && role != Role::Admin { 403 } else { 404 };
@@ -198,7 +198,7 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
     let viewer = Browser::new(api, &api.viewer);
     let of_eshop = viewer.open(&format!("/console/order?eshop={}", api.tenant.eshop)).await.expect(200).text;
     let kept = format!("?eshop={}&amp;status=awaiting_processing", api.tenant.eshop);
-    assert!(of_eshop.contains(&kept) && !of_eshop.contains("awaiting_processing 1<"), "{of_eshop}");
+    assert!(of_eshop.contains(&kept) && !of_eshop.contains("waits for processing 1<"), "{of_eshop}");
     let shown = viewer.open(&page(&id)).await.expect(200).text;
     assert!(shown.contains("OURS") && !shown.contains("data-ask"), "{shown}");
     for operation in operations {
@@ -229,6 +229,6 @@ async fn an_order_is_seen_and_changed_only_within_scope_and_role(
     }
     connector.open(&page(&id)).await.expect(404);
     let list = connector.open("/console/order").await.expect(200).text;
-    assert!(!list.contains("OURS</strong>") && list.contains("awaiting_processing 0<"), "{list}");
+    assert!(!list.contains("OURS</strong>") && list.contains("waits for processing 0<"), "{list}");
     assert_eq!(yard.status(&id).await, "awaiting_processing");
 }

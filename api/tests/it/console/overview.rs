@@ -172,7 +172,7 @@ async fn webhooks_eshops_and_queues_have_charts_that_lead_to_lists(
     let page = browser.open(&format!("/console/eshop/{eshop}")).await.expect(200).text;
     let list = page.split("<td><a href=\"/console/job?eshop=").nth(1).unwrap().split('"').next().unwrap();
     let list = format!("/console/job?eshop={}", list.replace("&amp;", "&"));
-    assert!(browser.open(&list).await.expect(200).text.contains("<strong>product.sync</strong>"));
+    assert!(browser.open(&list).await.expect(200).text.contains("<strong>product sync</strong>"));
 
     for (subject, seconds) in [(Subject::Partner, 1), (Subject::Handover, 2), (Subject::Upkeep, 4)] {
         for outcome in ["succeeded", "succeeded", "failed"] {

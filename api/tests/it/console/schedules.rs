@@ -25,7 +25,7 @@ async fn schedules_show_what_is_due_next_and_what_can_be_done_about_it(
     let last = job(&world, &api.tenant, "failed", Some("no answer")).await;
     let page = browser.open("/console/schedule").await.expect(200).text;
     for said in
-        ["product.sync", "stock.send", ">45 min<", ">15 min<", &format!("/console/job/{last}"), "Gifts shop"]
+        ["product sync", "stock send", ">45 min<", ">15 min<", &format!("/console/job/{last}"), "Gifts shop"]
     {
         assert!(page.contains(said), "{said}: {page}");
     }
@@ -47,7 +47,7 @@ async fn schedules_show_what_is_due_next_and_what_can_be_done_about_it(
     }
     // who may only read has no buttons, and a stranger no schedules
     let viewer = Browser::new(api, &api.viewer).open("/console/schedule?text=gifts").await.expect(200).text;
-    assert!(viewer.contains("product.sync") && !viewer.contains("data-ask"), "{viewer}");
+    assert!(viewer.contains("product sync") && !viewer.contains("data-ask"), "{viewer}");
     let (stranger, _) = world.stranger().await;
     let token = stranger.token(&api.services, Role::Admin).await.unwrap();
     let theirs = Browser::new(api, &token).open("/console/schedule").await.expect(200).text;

@@ -37,7 +37,7 @@ async fn an_eshop_shows_its_last_sync_the_next_one_and_the_last_error_of_its_par
     .unwrap();
     let page = browser.open("/console/sync").await.expect(200).text;
     for part in
-        [&format!("/console/job/{last}"), "in 25 min", "the partner answered 401", "stock.send", ">due<"]
+        [&format!("/console/job/{last}"), "in 25 min", "the partner answered 401", "stock send", ">due<"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }

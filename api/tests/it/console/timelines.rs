@@ -78,7 +78,7 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
         "<strong>integration_setting.create</strong> of <a href",
         "3 jobs since ",
         "6 items changed",
-        &format!("/console/job/{failed}\">product.sync</a>"),
+        &format!("/console/job/{failed}\">product sync</a>"),
         "the feed answers HTTP 401",
         "HTTP 401 of the feed",
     ] {
@@ -109,7 +109,7 @@ async fn the_page_of_an_eshop_says_what_was_done_to_it_its_jobs_and_what_failed(
     let list = jobs.split("href=\"").find(|link| link.starts_with("/console/job?kind=product.sync")).unwrap();
     let list = list.split('"').next().unwrap().replace("&amp;", "&");
     let listed = browser.open(&list).await.expect(200).text;
-    assert_eq!(listed.matches("<strong>product.sync</strong>").count(), 3, "{list}: {listed}");
+    assert_eq!(listed.matches("<strong>product sync</strong>").count(), 3, "{list}: {listed}");
     // who may not read the audit or webhooks sees neither
     let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
     let page = connector.open(&here).await.expect(200).text;
@@ -184,7 +184,7 @@ async fn the_page_of_an_organisation_says_what_people_did_in_it(_: PgPoolOptions
         "<strong>product.update</strong> of <a href",
         ">MUG</a>",
         "by Jana Nováková",
-        "product.sync</a>",
+        "product sync</a>",
         &format!("/console/eshop/{}", api.tenant.eshop),
         "was disabled: <span class=\"refused\">nothing but failures",
         "HTTP 503",

@@ -10,6 +10,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::figure::{seconds, up_to};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use longshore_kernel::word::plain;
 
 use super::{Counted, destination, partner, refused, reports};
 use crate::order::attention::{self as orders, Counts, Silent};
@@ -86,7 +87,8 @@ fn of_failing(failing: &Failing, now: DateTime<Utc>) -> Line {
     let times =
         if failing.jobs == 1 { "once".to_owned() } else { format!("{} times", up_to(failing.jobs, COUNTED)) };
     let error = failing.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-    let sentence = format!("{} of {} has failed {times} in {lasted}{error}", failing.kind, failing.eshop);
+    let sentence =
+        format!("{} of {} has failed {times} in {lasted}{error}", plain(&failing.kind), failing.eshop);
     let subject = format!("{} {}", failing.eshop_id, failing.kind);
     let owner = Owner::Organisation(failing.organisation_id);
     let page = Page::Record("eshop", failing.eshop_id.into());
@@ -103,7 +105,7 @@ fn of_behind(behind: &Behind, now: DateTime<Utc>) -> Line {
         None => String::new(),
     };
     let count = up_to(behind.jobs, COUNTED);
-    let sentence = format!("{count} {many} behind 1 {}{whose}{running}.", behind.kind);
+    let sentence = format!("{count} {many} behind 1 {}{whose}{running}.", plain(&behind.kind));
     let owner = Owner::Organisation(behind.organisation_id);
     let page = Page::Record("job", behind.ahead.into());
     let line = Line::new(Kind::WaitingJobs, &behind.ahead.to_string(), owner, sentence, page);

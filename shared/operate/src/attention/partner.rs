@@ -12,6 +12,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::figure::{counted, seconds};
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
+use longshore_kernel::word::plain;
 
 /// Minutes without a page after which a job has a line. A page may take two minutes, and an attempt asks three times for it.
 const SILENT_MINUTES: i32 = 5;
@@ -54,7 +55,8 @@ impl Unanswered {
         let error = self.error.as_deref().unwrap_or("no answer yet");
         format!(
             "{} of {}{jobs} has made no progress at its partner for {idle}{attempt}: {error}",
-            self.kind, self.eshop
+            plain(&self.kind),
+            self.eshop
         )
     }
 }
@@ -150,11 +152,11 @@ mod tests {
             attempts: 1,
             error: None,
         };
-        let first = "product.sync of Harbour has made no progress at its partner for 7 min, attempt 1 of 10: no answer yet";
+        let first = "product sync of Harbour has made no progress at its partner for 7 min, attempt 1 of 10: no answer yet";
         assert_eq!(silent.in_words(now), first);
         let blocked = Unanswered { jobs: 2, attempts: 0, error: Some("it is blocked".to_owned()), ..silent };
         let sentence =
-            "product.sync of Harbour (2 jobs) has made no progress at its partner for 7 min: it is blocked";
+            "product sync of Harbour (2 jobs) has made no progress at its partner for 7 min: it is blocked";
         assert_eq!(blocked.in_words(now), sentence);
     }
 }

@@ -9,6 +9,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::figure::{counted, number, seconds};
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
+use longshore_kernel::word::plain;
 
 /// Days that are looked at: a sync of each night is there until the next, over a weekend.
 const DAYS: i32 = 3;
@@ -147,7 +148,7 @@ fn line(sync: &Refusing, now: DateTime<Utc>) -> Option<Line> {
     let first = sync.message.as_deref().map(|message| format!(" The first: {message}")).unwrap_or_default();
     let sentence = format!(
         "{} of {} has refused {} rows for {lasted}: {} of {} in the last {last}.{first}",
-        sync.kind,
+        plain(&sync.kind),
         sync.eshop,
         refused.in_words(),
         number(sync.failed),
@@ -202,11 +203,11 @@ mod tests {
             let line = line(sync, now).unwrap();
             (line.severity, line.sentence)
         };
-        let all = "product.sync of Harbour has refused all rows for 6 min: 1,412 of 1,412 in the last run. The first: name is missing";
+        let all = "product sync of Harbour has refused all rows for 6 min: 1,412 of 1,412 in the last run. The first: name is missing";
         assert_eq!(said(&sync), (Severity::Critical, all.to_owned()));
         let most = Refusing { failed: 1_400, runs: 5, message: None, ..sync };
         let sentence =
-            "product.sync of Harbour has refused most rows for 6 min: 1,400 of 1,412 in the last of 5 runs.";
+            "product sync of Harbour has refused most rows for 6 min: 1,400 of 1,412 in the last of 5 runs.";
         assert_eq!(said(&most), (Severity::Warning, sentence.to_owned()));
     }
 }

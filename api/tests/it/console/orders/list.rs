@@ -29,7 +29,7 @@ async fn an_order_is_found_by_number_sku_tracking_number_and_status(
     for id in [&held, &booked, &waits] {
         assert!(shows(&all, id), "{all}");
     }
-    for count in ["on_hold 1<", "take_out 1<", "waiting_for_goods 1<", "delivered 0<"] {
+    for count in ["on hold 1<", "take out 1<", "waits for goods 1<", "delivered 0<"] {
         assert!(all.contains(count), "{count}: {all}");
     }
     for (query, found) in [

@@ -63,7 +63,7 @@ async fn the_page_of_an_order_says_what_it_waits_for_and_when_that_comes(
         "Stock in another place does not serve this order.",
         "expedition.create",
         "expedition.send",
-        "on_hold → waiting_for_goods",
+        "on hold → waits for goods",
         "https://shop.example/orders",
         ">expedition_status_change</a>",
         "pending",
@@ -110,7 +110,7 @@ async fn what_happened_to_an_order_is_one_timeline(_: PgPoolOptions, options: Pg
     for part in [
         "expedition.create",
         "expedition.send",
-        "take_out → waiting_for_the_carrier",
+        "take out → waits for the carrier",
         "expedited -2</strong> of MUG in ",
         "reported <code>N-1</code>",
         "reported <code>N-2</code> <span class=\"refused\">It was packed",
@@ -129,7 +129,7 @@ async fn what_happened_to_an_order_is_one_timeline(_: PgPoolOptions, options: Pg
     let connector = Browser::new(api, &api.tenant.eshop_token(&api.services).await.unwrap());
     let shown = connector.open(&page(&id)).await.expect(200).text;
     let timeline = shown.split("id=\"timeline\"").nth(1).unwrap();
-    assert!(timeline.contains("take_out → waiting_for_the_carrier"), "{timeline}");
+    assert!(timeline.contains("take out → waits for the carrier"), "{timeline}");
     assert!(!timeline.contains("orderNumber") && !timeline.contains("/console/audit"), "{timeline}");
     assert!(!timeline.contains("expedition_status_change"), "{timeline}");
 }
