@@ -109,6 +109,8 @@ macro_rules! words {
 
 #[cfg(test)]
 mod tests {
+    use super::plain;
+
     words! {
         /// A colour.
         enum Colour ("colour") {
@@ -129,6 +131,12 @@ mod tests {
             assert_eq!(serde_json::from_value::<Colour>(json).unwrap(), value);
         }
         assert_eq!((Colour::ALL, Colour::WORDS), ([Colour::Blue, Colour::Green], ["blue", "green"]));
+    }
+
+    #[test]
+    fn words_of_programs_are_said_plainly() {
+        let said = ["waiting_for_goods", "awaiting_processing", "product.sync", "waiting", "failed"].map(plain);
+        assert_eq!(said, ["waits for goods", "waits for processing", "product sync", "waiting", "failed"]);
     }
 
     #[test]
