@@ -126,7 +126,7 @@ pub async fn setting(db: &Database, id: EshopId) -> Result<Option<Setting>, Prob
     Ok(found)
 }
 
-/// The newest syncs of each kind, newest first, at most [`RUNS`] of a kind. The caller must have access to the e-shop.
+/// The newest syncs of each kind, newest first, at most 200 of a kind. The caller must have access to the e-shop.
 pub async fn runs(db: &Database, id: EshopId) -> Result<Vec<Run>, Problem> {
     let found = sqlx::query_as!(
         Run,
