@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn words_of_programs_are_said_plainly() {
-        let said = ["waiting_for_goods", "awaiting_processing", "product.sync", "waiting", "failed"].map(plain);
+        let said =
+            ["waiting_for_goods", "awaiting_processing", "product.sync", "waiting", "failed"].map(plain);
         assert_eq!(said, ["waits for goods", "waits for processing", "product sync", "waiting", "failed"]);
     }
 

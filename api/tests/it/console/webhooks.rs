@@ -254,7 +254,11 @@ async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
         let page = browser.open(&page).await.expect(200).text;
         assert!(page.contains("0 of the last 26") && !page.contains("66.66 %"), "{page}");
     }
-    sqlx::query("UPDATE webhook_lane SET failures = 1 WHERE webhook_id = $1").bind(hook).execute(&world.owner).await.unwrap();
+    sqlx::query("UPDATE webhook_lane SET failures = 1 WHERE webhook_id = $1")
+        .bind(hook)
+        .execute(&world.owner)
+        .await
+        .unwrap();
     for page in [format!("/console/webhook/{hook}"), "/console/webhook".to_owned()] {
         let page = browser.open(&page).await.expect(200).text;
         assert!(page.contains("1 failure in a row"), "{page}");
