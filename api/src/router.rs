@@ -1,20 +1,26 @@
 //! The router of the service: what each request passes through on its way to the operation of its URL.
 
+use std::future::ready;
+
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
+use http::{Method, Uri};
 use longshore_http::app::App;
 use longshore_http::middleware::{
     accept, compress, cors, headers, host, pace, private, problem, rate, request_id, revocation, share,
-    streams, time, transfer,
+    sniffing, streams, time, transfer,
 };
+use longshore_http::paths::Paths;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::openapi::serve;
+use crate::openapi::{routes, serve};
 use crate::urls::{api, files, service};
 
 /// The router of the service.
 pub fn build(app: App) -> Router {
+    let paths = Paths::new(routes().iter().map(|route| (route.method.clone(), route.path)));
+    let unknown = paths.clone();
     let api = api()
         .router
         .layer(from_fn(accept::layer))
@@ -30,7 +36,7 @@ pub fn build(app: App) -> Router {
         .merge(serve::urls().router)
         .route("/docs/", get(serve::lead_to_docs))
         .merge(longshore_console::routes(&app))
-        .fallback(problem::no_such_path)
+        .fallback(move |method: Method, uri: Uri| ready(problem::no_such_path(&unknown, &method, &uri)))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))
         .layer(from_fn(transfer::layer))
@@ -42,9 +48,12 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(compress::layer))
         .layer(from_fn_with_state(app.clone(), pace::layer));
     // outside all layers that refuse requests: a browser hides a refusal without CORS headers from its page
-    let service = match cors::of(&app.surroundings.origins) {
+    let service = match cors::of(&app.surroundings.origins, &paths) {
         Some(cors) => service.layer(from_fn_with_state(cors, cors::layer)),
         None => service,
     };
-    service.layer(from_fn_with_state(app.clone(), request_id::layer)).with_state(app)
+    service
+        .layer(from_fn(sniffing::layer))
+        .layer(from_fn_with_state(app.clone(), request_id::layer))
+        .with_state(app)
 }

@@ -4,6 +4,7 @@
 //! - [`extract`] reads requests, and refuses what is not valid.
 //! - [`middleware`] gives each request its id, its log line, and every error its one shape; it holds callers to the limits.
 //! - [`limits`] has the limits of one caller: rate, streams, time, bytes.
+//! - [`paths`] has the paths of the service, for what is said of others.
 //! - [`fixed`] serves what does not change while the process runs.
 
 pub mod app;
@@ -11,3 +12,4 @@ pub mod extract;
 pub mod fixed;
 pub mod limits;
 pub mod middleware;
+pub mod paths;

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderName;
-use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use longshore_http::extract::{Failure, Segment};
 use longshore_http::fixed::{Fixed, HowAsked};
 use longshore_kernel::problem::Problem;
@@ -18,11 +18,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of a page and of its files.
-const PROTECTION: [(HeaderName, &str); 3] = [
-    (CONTENT_SECURITY_POLICY, POLICY),
-    (REFERRER_POLICY, "no-referrer"),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-];
+const PROTECTION: [(HeaderName, &str); 2] =
+    [(CONTENT_SECURITY_POLICY, POLICY), (REFERRER_POLICY, "no-referrer")];
 
 /// It may change with each version of the program.
 const CACHE: &str = "no-cache";

@@ -1,5 +1,6 @@
 //! Every rejection has the one shape (`docs/reference/errors.md#error-object`).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -174,6 +175,25 @@ async fn http_itself_is_answered_in_the_same_shape() {
     let reply = api.call_with(&user, Method::PATCH, "/api/product/list", Value::Null, &[]).await.expect(405);
     assert_eq!(reply.json()["code"], "method_not_allowed");
     assert!(reply.header("allow").is_some_and(|allow| allow.contains("POST")), "{:?}", reply.headers);
+    assert_eq!(reply.json()["detail"], "this path does not support this method; it supports POST");
+    let one = "/api/expedition/0192a1b2-7000-7000-8000-000000000001";
+    let reply = api.call_with(&user, Method::POST, one, Value::Null, &[]).await.expect(405);
+    let named = reply.json()["detail"].as_str().unwrap().split_once("it supports ").unwrap().1.to_owned();
+    assert_eq!(
+        named.split(", ").collect::<BTreeSet<_>>(),
+        BTreeSet::from(["DELETE", "GET", "HEAD", "PATCH", "PUT"])
+    );
+    for (method, path, meant) in [
+        (Method::POST, "/api/products/list", "POST /api/product/list"),
+        (Method::POST, "/api/product/list/", "POST /api/product/list"),
+        (Method::POST, "/product/list", "POST /api/product/list"),
+        (Method::PUT, "/api/expedition/1/cancle", "PUT /api/expedition/{id}/cancel"),
+        (Method::GET, "/openapi", "GET /openapi.json"),
+    ] {
+        let reply = api.call_with(&user, method, path, Value::Null, &[]).await.expect(404);
+        let detail = format!("there is no operation at this path; did you mean {meant}?");
+        assert_eq!(reply.json()["detail"], detail, "{path}");
+    }
 
     let refused = [("accept", "text/csv")];
     let reply =

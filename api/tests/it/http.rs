@@ -1,5 +1,6 @@
 //! HTTP: codings of answers, conditional requests, `OPTIONS`, pages of other origins.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 
 use axum::body::Body;
@@ -7,6 +8,7 @@ use flate2::read::MultiGzDecoder;
 use futures::StreamExt as _;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
+use longshore_api::openapi::routes;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
 use longshore_kernel::origin::origins;
@@ -304,7 +306,7 @@ async fn options_returns_the_methods_of_a_path_without_a_token() {
         ("/api/product/1", "GET,HEAD,PUT"),
         ("/openapi.json", "GET,HEAD"),
         ("/console/login", "GET,HEAD,POST"),
-        ("*", "GET,HEAD,POST,PUT,DELETE"),
+        ("*", "GET,HEAD,POST,PUT,PATCH,DELETE"),
     ] {
         let reply = ask(path).await.expect(204);
         assert_eq!(reply.header("allow"), Some(allowed), "{path}");
@@ -342,8 +344,10 @@ async fn a_page_of_an_allowed_origin_may_call() {
     let api = open_to(&strangers().await, "https://app.example,http://localhost:3000").await;
     let asked = preflight(&api, OURS, "/api/product/list").await.expect(200);
     assert_eq!(asked.header(ALLOWED), Some(OURS));
+    let methods: BTreeSet<_> = asked.header("access-control-allow-methods").unwrap().split(',').collect();
+    let every = routes().iter().map(|route| route.method.as_str()).chain(["HEAD"]);
+    assert_eq!(methods, every.collect::<BTreeSet<_>>());
     for (name, contains) in [
-        ("access-control-allow-methods", "DELETE"),
         ("access-control-allow-headers", "authorization"),
         ("access-control-allow-headers", "idempotency-key"),
         ("access-control-max-age", "7200"),
@@ -407,10 +411,7 @@ async fn pages_of_other_origins_may_not_call_by_default(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn answers_of_the_api_are_not_cached_and_browsers_do_not_guess_their_type(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn answers_of_the_api_are_not_cached(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let id = world.add("A", json!({})).await;
@@ -423,6 +424,33 @@ async fn answers_of_the_api_are_not_cached_and_browsers_do_not_guess_their_type(
     ];
     for (reply, kept) in &answers {
         assert_eq!(reply.header("cache-control"), Some(*kept), "{}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn browsers_do_not_guess_the_type_of_any_answer() {
+    let api = open_to(&strangers().await, "https://app.example").await;
+    let mut answers = vec![
+        preflight(&api, "https://app.example", "/api/product/list").await.expect(200),
+        api.call_with("", Method::OPTIONS, "/api/product/list", Value::Null, &[]).await.expect(204),
+        api.call_with("", Method::PATCH, "/metrics", Value::Null, &[]).await.expect(405),
+        api.post(&api.user, "/api/product/list", Value::Null).await.expect(200),
+        api.post("", "/api/product/list", Value::Null).await.expect(401),
+    ];
+    for path in [
+        "/problems/gone",
+        "/openapi.json",
+        "/metrics",
+        "/health/live",
+        "/docs",
+        "/docs/docs.css",
+        "/console",
+        "/nothing",
+        "/console/asset/console.css",
+    ] {
+        answers.push(api.get("", path).await);
+    }
+    for reply in answers {
         assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{}", reply.text);
     }
 }

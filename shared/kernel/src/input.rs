@@ -37,8 +37,7 @@ use std::hash::Hash;
 
 use serde_json::Value;
 
-use self::object::closest;
-pub use self::object::{Given, Object};
+pub use self::object::{Given, Object, closest};
 pub use self::rule::{
     Rule, array, boolean, custom, date, drafts, id, int32, integer, object, one_of, or_null, secret, text,
     text_like, timestamp, url,

@@ -20,6 +20,7 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use super::{rate, request_id};
 use crate::extract::once::REPLAYED;
+use crate::paths::Paths;
 
 /// How long a browser may cache a preflight answer; no browser caches it longer.
 const MAX_AGE: Duration = Duration::from_hours(2);
@@ -30,9 +31,9 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// What pages of these origins may send and read; `None` without such origins.
+/// What pages of these origins may send and read of these operations; `None` without such origins.
 #[must_use]
-pub fn of(origins: &Origins) -> Option<Arc<CorsLayer>> {
+pub fn of(origins: &Origins, paths: &Paths) -> Option<Arc<CorsLayer>> {
     let origin = match origins {
         Origins::None => return None,
         Origins::Any => AllowOrigin::from(Any),
@@ -40,7 +41,7 @@ pub fn of(origins: &Origins) -> Option<Arc<CorsLayer>> {
     };
     let cors = CorsLayer::new()
         .allow_origin(origin)
-        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
+        .allow_methods(paths.methods().collect::<Vec<_>>())
         .allow_headers([
             AUTHORIZATION,
             CONTENT_ENCODING,

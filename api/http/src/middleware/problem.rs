@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use http_body::{Frame, SizeHint};
 use longshore_kernel::cause::causes;
 use longshore_kernel::problem::{
@@ -24,6 +24,7 @@ use crate::extract::Failure;
 use crate::extract::RequestId;
 use crate::extract::arriving::CODINGS;
 use crate::extract::body::Sent;
+use crate::paths::Paths;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -61,6 +62,7 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Some(Failure(problem)) = response.extensions_mut().remove::<Failure>() {
         let id = id.as_ref().map_or("", |id| &id.0);
+        let problem = naming_methods(problem, response.headers());
         log(&problem, id);
         render(&problem, id, &sent, head, &mut response);
         // the rest of the body comes before the next request, so the connection is closed, and the answer
@@ -145,12 +147,17 @@ fn render(problem: &Problem, request_id: &str, sent: &Sent, head: bool, response
 }
 
 /// Answers for a path without operations; `OPTIONS *` returns the methods of the whole service.
-pub async fn no_such_path(method: Method, uri: Uri) -> Response {
+#[must_use]
+pub fn no_such_path(paths: &Paths, method: &Method, uri: &Uri) -> Response {
     if method == Method::OPTIONS && uri.path() == "*" {
-        return (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static("GET,HEAD,POST,PUT,DELETE"))])
-            .into_response();
+        let methods = paths.methods().map(|method| method.to_string()).collect::<Vec<_>>().join(",");
+        return (StatusCode::NO_CONTENT, [(ALLOW, methods)]).into_response();
     }
-    Failure::from(Problem::new(&NO_SUCH_PATH, "there is no operation at this path")).into_response()
+    let detail = match paths.meant(method, uri) {
+        Some(meant) => format!("there is no operation at this path; did you mean {meant}?"),
+        None => "there is no operation at this path; /docs has them all".to_owned(),
+    };
+    Failure::from(Problem::new(&NO_SUCH_PATH, detail)).into_response()
 }
 
 /// Answers for a method that the path does not have; the router adds `Allow`, which is what `OPTIONS` asks
@@ -160,6 +167,19 @@ pub async fn method_not_allowed(method: Method) -> Response {
         return StatusCode::NO_CONTENT.into_response();
     }
     Failure::from(Problem::new(&METHOD_NOT_ALLOWED, "this path does not support this method")).into_response()
+}
+
+/// Names the methods that the path has, which the router says.
+fn naming_methods(problem: Arc<Problem>, headers: &HeaderMap) -> Arc<Problem> {
+    let allowed = headers.get(ALLOW).and_then(|allowed| allowed.to_str().ok());
+    match allowed {
+        Some(allowed) if std::ptr::eq(problem.kind(), &raw const METHOD_NOT_ALLOWED) => {
+            let detail =
+                format!("this path does not support this method; it supports {}", allowed.replace(',', ", "));
+            Arc::new(Problem::new(&METHOD_NOT_ALLOWED, detail))
+        }
+        _ => problem,
+    }
 }
 
 /// Answers after a panic in a handler: the request fails, the process continues.

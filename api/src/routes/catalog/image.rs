@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_domain::catalog::image::{self, LARGEST, upload_body};
 use longshore_http::extract::{
@@ -76,12 +76,8 @@ pub async fn get_product_image(
         return Ok((StatusCode::NOT_MODIFIED, version).into_response());
     }
     let bytes = image::read(&services, &found).await?;
-    let about: [(HeaderName, HeaderValue); 3] = [
-        (CONTENT_TYPE, value(&found.content_type)?),
-        (CONTENT_LENGTH, HeaderValue::from(found.size)),
-        // so that browsers do not guess another type
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ];
+    let about: [(HeaderName, HeaderValue); 2] =
+        [(CONTENT_TYPE, value(&found.content_type)?), (CONTENT_LENGTH, HeaderValue::from(found.size))];
     Ok((version, about, Body::from_stream(bytes)).into_response())
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_domain::catalog::image::{LARGEST, upload_body};
 use longshore_domain::expedition::invoice::{self, File, MEDIA_TYPE};
@@ -72,12 +70,11 @@ pub async fn get_expedition_invoice(
     }
     let bytes = invoice::read(&services, &found).await?;
     let name = encoded(&found.original_name);
-    let about: [(HeaderName, HeaderValue); 4] = [
+    let about: [(HeaderName, HeaderValue); 3] = [
         (CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE)),
         (CONTENT_LENGTH, HeaderValue::from(found.size)),
         // a file to keep, not a page of this origin
         (CONTENT_DISPOSITION, value(&format!("attachment; filename*=UTF-8''{name}"))?),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
     Ok((version, about, Body::from_stream(bytes)).into_response())
 }

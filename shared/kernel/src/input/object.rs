@@ -203,7 +203,8 @@ impl Object<'_> {
 const COMPARED: RangeInclusive<usize> = 3..=64;
 
 /// The closest known name: equal without case and underscores, or one or two letters or one word different.
-pub(super) fn closest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+#[must_use]
+pub fn closest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
     if !COMPARED.contains(&name.len()) {
         return None;
