@@ -13,7 +13,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::unfold::{Coding, fold};
 
 use crate::extract::IfNoneMatch;
-use crate::middleware::compress::{accepted, name};
+use crate::middleware::compress::{accepted, name, weaken};
 
 /// A fixed file of the service.
 #[derive(Clone, Debug)]
@@ -46,13 +46,17 @@ impl Fixed {
     pub fn answer(&self, asked: &HowAsked, cache: &'static str) -> Result<Response, Problem> {
         let version = HeaderValue::from_str(&self.version).map_err(Problem::internal)?;
         let about = [(ETAG, version), (CACHE_CONTROL, HeaderValue::from_static(cache))];
+        let folded = self.folded.iter().find(|(coding, _)| Some(*coding) == asked.coding);
         if asked.if_none_match.has(&self.version) {
-            return Ok(not_modified(about));
+            let mut unchanged = not_modified(about);
+            if folded.is_some() {
+                weaken(unchanged.headers_mut());
+            }
+            return Ok(unchanged);
         }
         let mut headers = HeaderMap::from_iter(about);
         headers.insert(CONTENT_TYPE, self.media.clone());
         headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        let folded = self.folded.iter().find(|(coding, _)| Some(*coding) == asked.coding);
         let bytes = match folded {
             Some((coding, bytes)) => {
                 headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name(*coding)));

@@ -10,6 +10,7 @@ use longshore_domain::list::{self, Record};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, IfNoneMatch, Once};
 use longshore_http::fixed::not_modified;
+use longshore_http::middleware::compress::StandsFor;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::{Answer, Outcome, etag};
 use longshore_kernel::context::Context;
@@ -57,7 +58,9 @@ pub async fn versioned(
     let version = HeaderValue::from_str(&version).map_err(Problem::internal)?;
     let about = [(ETAG, version), (CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))];
     if known {
-        return Ok(not_modified(about));
+        let mut unchanged = not_modified(about);
+        unchanged.extensions_mut().insert(StandsFor(record.json.len()));
+        return Ok(unchanged);
     }
     Ok((about, json(record.json)).into_response())
 }

@@ -2,6 +2,8 @@
 //! or more. A streamed list is flushed with each piece, and one that breaks off leaves its encoding
 //! unfinished, too.
 //!
+//! The tag of a compressed answer is weak: it names the same version as that of the plain one, but other bytes.
+//!
 //! Three kinds are never compressed: pages with a form token ([`AsItIs`]), whose length would reveal the
 //! token to an attacker who can add text to the page (BREACH); server-sent events; and images, which are
 //! compressed already.
@@ -11,8 +13,8 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::StreamExt as _;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG};
+use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Version};
 use longshore_kernel::unfold::Coding;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::CompressionLevel;
@@ -42,19 +44,37 @@ const TEXTS: [&str; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub struct AsItIs;
 
+/// Marks an answer without a body (304) with the bytes of the whole answer that it stands for: its tag is the same.
+#[derive(Clone, Copy, Debug)]
+pub struct StandsFor(pub usize);
+
 /// Compresses suitable answers in the coding that the client prefers. The library sees only that coding:
 /// otherwise it would refuse (406) a client that accepts neither a known coding nor `identity`, after the
 /// operation was executed.
 pub async fn layer(mut request: Request, next: Next) -> Response {
+    let is_head = request.method() == Method::HEAD;
     let headers = request.headers_mut();
-    match accepted(headers) {
+    let coding = accepted(headers);
+    match coding {
         Some(coding) => headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(name(coding))),
         None => headers.remove(ACCEPT_ENCODING),
     };
     let compression =
         CompressionLayer::new().quality(LEVEL).compress_when(SizeAbove::new(LEAST).and(is_worth_it));
-    let Ok(response) = compression.layer(next.map_response(fused)).oneshot(request).await;
+    let Ok(mut response) = compression.layer(next.map_response(fused)).oneshot(request).await;
+    let whole = response.extensions().get::<StandsFor>().map_or(0, |whole| whole.0 as u64);
+    if response.headers().contains_key(CONTENT_ENCODING) || coding.is_some() && !is_head && whole >= LEAST {
+        weaken(response.headers_mut());
+    }
     response.map(Body::new)
+}
+
+/// Makes the tag of an answer a weak one (RFC 9110, section 8.8.1).
+pub fn weaken(headers: &mut HeaderMap) {
+    let strong = headers.get(ETAG).and_then(|tag| tag.to_str().ok()).filter(|tag| !tag.starts_with("W/"));
+    if let Some(Ok(weak)) = strong.map(|tag| HeaderValue::from_str(&format!("W/{tag}"))) {
+        headers.insert(ETAG, weak);
+    }
 }
 
 /// Fuses a stream: the library polls a body after its end, which not every stream allows.
