@@ -8,6 +8,7 @@ pub mod edit;
 pub mod expedition;
 pub mod find;
 pub mod health;
+pub mod index;
 pub mod job;
 pub mod list;
 pub mod partner;

@@ -7,7 +7,7 @@ use longshore_http::extract::login;
 use longshore_http::extract::may::{MayRefresh, Permit, permit};
 use longshore_http::extract::{
     At, FileForm, FileUpload, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer,
-    Segment,
+    Segment, WantsPage,
 };
 use longshore_http::fixed::HowAsked;
 use longshore_kernel::access::Permission;
@@ -84,6 +84,11 @@ impl<A, B> Input for Ids<A, B> {
 
 /// A name, which the document does not bound: an unknown one is 404.
 impl Input for Segment {
+    fn tell(_: &mut Inputs) {}
+}
+
+/// A browser is led elsewhere; the document describes what programs get.
+impl Input for WantsPage {
     fn tell(_: &mut Inputs) {}
 }
 

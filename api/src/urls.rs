@@ -28,7 +28,7 @@ use crate::routes::problem as problem_page;
 use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
-use crate::routes::{activity, attention, find};
+use crate::routes::{activity, attention, find, index};
 use crate::signature;
 
 /// The operations of the API.
@@ -220,6 +220,8 @@ pub fn service() -> Table {
         .get("/health/live", health::live)
         .get("/health/ready", health::ready)
         .get("/metrics", health::get_metrics)
+        .get("/", index::show_index)
+        .get("/problems", problem_page::list_problems)
         .get("/problems/{code}", problem_page::describe_problem)
 }
 

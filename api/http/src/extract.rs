@@ -23,7 +23,7 @@ pub use budget::Budget;
 pub use document::Document;
 pub use failure::Failure;
 pub use form::{FileForm, FileUpload, FormFile};
-pub use headers::{IfMatch, IfNoneMatch, Prefer};
+pub use headers::{IfMatch, IfNoneMatch, Prefer, WantsPage};
 pub use id::{Id, Ids};
 pub use lines::Lines;
 pub use may::{May, permit};

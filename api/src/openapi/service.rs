@@ -7,7 +7,7 @@ use super::job::redis;
 use super::operation::{JSON, Operation, operation};
 use super::schema::{any_integer, any_object, any_text, array_of, exactly, named, object, one_of};
 use super::serve;
-use crate::routes::{health, problem as problems};
+use crate::routes::{health, index, problem as problems};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -58,8 +58,32 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Metrics of this process, and metrics of the whole service from the database. `Accept` is ignored.")
             .answers_as(200, "Metrics.", "application/openmetrics-text", any_text(), None)
             .refuses(&[500]),
+        operation(index::show_index, "Says where everything is")
+            .says("A browser, which accepts `text/html`, is led to the console (303).")
+            .answers(
+                200,
+                "The paths of the documentation, of this document, of the explanations of errors and of the console.",
+                object()
+                    .required("documentation", any_text())
+                    .required("document", any_text())
+                    .required("problems", any_text())
+                    .required("console", any_text())
+                    .called("Index"),
+                Some(json!({
+                    "documentation": "/docs", "document": "/openapi.json", "problems": "/problems", "console": "/console",
+                })),
+            ),
+        operation(problems::list_problems, "Explains every error")
+            .says("A browser, which accepts `text/html`, is led to the chapter about errors (303).")
+            .schema("ProblemExplanation", explanation)
+            .answers(
+                200,
+                "All errors, by status.",
+                object().required("results", array_of(named("ProblemExplanation"))).called("ProblemExplanations"),
+                Some(json!({"results": [page]})),
+            ),
         operation(problems::describe_problem, "Explains an error")
-            .answers(200, "When the error happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
+            .answers(200, "When the error happens, and what the caller can do.", named("ProblemExplanation"), Some(page))
             .refuses(&[404]),
         operation(serve::get_openapi, "Returns this document")
             .answers_as(200, "The document has the OpenAPI 3.1 format.", JSON, any_object(), None)

@@ -165,6 +165,48 @@ async fn every_problem_has_a_page_that_explains_it() {
         assert!(!page["explanation"].as_str().unwrap().is_empty());
     }
     api.get("", "/problems/nonsense").await.expect(404);
+    let all = api.get("", "/problems").await.expect(200).json();
+    assert_eq!(all["results"].as_array().unwrap().len(), longshore_kernel::problem::ALL.len());
+    assert_eq!(all["results"][0], api.get("", "/problems/invalid_data").await.json());
+}
+
+#[tokio::test]
+async fn a_browser_is_led_to_pages_and_a_program_to_json() {
+    let api = Api::new(&strangers().await).await;
+    let index = api.get("", "/").await.expect(200).json();
+    for path in index.as_object().unwrap().values() {
+        let reply = api.get("", path.as_str().unwrap()).await;
+        assert!(reply.status.is_success() || reply.status.is_redirection(), "{path}");
+    }
+    let browser = [("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")];
+    for (path, page) in [("/", "/console"), ("/problems", "/docs/errors")] {
+        let led = api.call_with("", Method::GET, path, Value::Null, &browser).await.expect(303);
+        assert_eq!((led.header("location"), led.header("vary")), (Some(page), Some("accept")));
+    }
+    api.get("", "/docs/errors").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_body_that_curl_has_changed_says_how_to_send_it() {
+    let api = Api::new(&strangers().await).await;
+    let sync = "/api/partner-integration/eshop/sync/products";
+    let eshop = api.tenant.eshop;
+    let joined = format!(r#"{{"eshop": "{eshop}"}}{{"productSku": "A", "name": "A"}}"#);
+    for (path, media, body, status) in [
+        ("/api/product/list", "application/x-www-form-urlencoded", "{}", 415),
+        (sync, "application/x-www-form-urlencoded", &*joined, 415),
+        (sync, "application/x-ndjson", &joined, 400),
+        (sync, "application/json", &joined, 400),
+    ] {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header("authorization", format!("Bearer {}", api.user))
+            .header("content-type", media);
+        let refused =
+            api.send(request.body(Body::from(body.to_owned())).unwrap()).await.expect(status).json();
+        assert!(refused["detail"].as_str().unwrap().contains("--data-binary"), "{refused}");
+    }
 }
 
 #[tokio::test]

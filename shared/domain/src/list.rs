@@ -50,6 +50,7 @@ use self::statement::Statement;
 use self::stream::{Piece, Stream};
 use longshore_kernel::access::Scope;
 use longshore_kernel::input::{Reader, Rule as _, Schema, array, boolean, custom, integer, object};
+use longshore_kernel::json::compact;
 use longshore_kernel::problem::{Problem, UNAVAILABLE};
 use longshore_kernel::services::Services;
 
@@ -175,7 +176,7 @@ pub async fn find_each<'e, E: PgExecutor<'e>>(
         .bind(scope.wms())
         .fetch_all(executor)
         .await?;
-    Ok(found.into_iter().map(|(id, json, version)| Record { id, json, version }).collect())
+    Ok(found.into_iter().map(|(id, json, version)| Record { id, json: compact(&json), version }).collect())
 }
 
 /// Id of the first record that satisfies criteria, of those that the scope includes.

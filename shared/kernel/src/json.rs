@@ -39,10 +39,15 @@ pub enum Unread {
 /// Floats that are no numbers of JSON.
 const NO_NUMBERS: [&str; 2] = ["NaN", "Infinity"];
 
+/// What to do where a text has several values: it was NDJSON, before its sender removed the ends of its lines.
+pub const ONE_A_LINE: &str =
+    "NDJSON has one value a line: curl removes the ends of lines with -d, and keeps them with --data-binary";
+
 /// What is wrong, and where.
 fn at_its_place(error: &serde_json::Error) -> String {
     let said = error.to_string();
     match said.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
+        Some("trailing characters") => format!("another value follows {}; {ONE_A_LINE}", place_of(error)),
         Some(what) => format!("{what} {}", place_of(error)),
         None => said,
     }
@@ -190,6 +195,26 @@ fn string_end(text: &[u8], mut place: usize) -> usize {
         };
     }
     place
+}
+
+/// The text without white space between its values, as the service writes JSON; Postgres writes some.
+#[must_use]
+pub fn compact(text: &str) -> String {
+    let (bytes, mut compact) = (text.as_bytes(), String::with_capacity(text.len()));
+    let (mut place, mut copied) = (0, 0);
+    while let Some(byte) = bytes.get(place) {
+        match byte {
+            b'"' => place = string_end(bytes, place + 1),
+            b' ' | b'\t' | b'\r' | b'\n' => {
+                compact.push_str(text.get(copied..place).unwrap_or_default());
+                place += 1;
+                copied = place;
+            }
+            _ => place += 1,
+        }
+    }
+    compact.push_str(text.get(copied..).unwrap_or_default());
+    compact
 }
 
 /// The integer that a number of JSON is, decided by its digits: where it has a fraction or an exponent (or is `-0`), is
@@ -448,6 +473,21 @@ mod tests {
                 other => panic!("{other} in {text}"),
             });
             assert_eq!(read, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_compact_text_has_no_white_space_but_in_its_strings() {
+        for (text, compacted) in [
+            (
+                r#"{"a" : 1, "b": [ "x : , y", "\" ü \\" ],"c":{ }}"#,
+                r#"{"a":1,"b":["x : , y","\" ü \\"],"c":{}}"#,
+            ),
+            ("[\n 1,\r\n\t2]", "[1,2]"),
+            ("{}", "{}"),
+            (" ", ""),
+        ] {
+            assert_eq!(compact(text), compacted);
         }
     }
 

@@ -99,7 +99,12 @@ pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static
     let Some(first) = allowed.first() else { return Err(Problem::internal("no media type is allowed")) };
     let Some(essence) = media_type(headers) else { return Ok(first) };
     allowed.iter().copied().find(|a| essence.eq_ignore_ascii_case(a)).ok_or_else(|| {
-        Problem::new(&UNSUPPORTED_MEDIA_TYPE, format!("Content-Type must be {}", allowed.join(" or ")))
+        // what `curl -d` says of any body
+        let is_form = essence.eq_ignore_ascii_case("application/x-www-form-urlencoded");
+        let with_curl =
+            if is_form { "; with curl, name it by -H, and send the body with --data-binary" } else { "" };
+        let detail = format!("Content-Type must be {}{with_curl}", allowed.join(" or "));
+        Problem::new(&UNSUPPORTED_MEDIA_TYPE, detail)
     })
 }
 

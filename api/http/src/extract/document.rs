@@ -12,7 +12,7 @@ use longshore_domain::job::payload::LONGEST_ROW;
 use longshore_domain::job::receiving::{Gathering, Packed};
 use longshore_kernel::crypto::Hasher;
 use longshore_kernel::encoding::Foreign;
-use longshore_kernel::json::{self, BYTE_ORDER_MARK, Unread};
+use longshore_kernel::json::{self, BYTE_ORDER_MARK, ONE_A_LINE, Unread};
 use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::value::RawValue;
 
@@ -92,7 +92,11 @@ impl Document {
                 // without the rows, the position is not that in the document
                 let what =
                     if self.rows > 0 { text.split(" at line").next().unwrap_or_default() } else { &text };
-                Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {what}"))
+                let mut detail = format!("the body is not a JSON object: {what}");
+                if text.starts_with("trailing characters") {
+                    detail += &format!("; {ONE_A_LINE}");
+                }
+                Problem::new(&MALFORMED_BODY, detail)
             }
             unread => unread.problem("the body"),
         })

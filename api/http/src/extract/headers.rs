@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
-use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::header::{ACCEPT, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use longshore_kernel::precondition::Precondition;
 use longshore_kernel::problem::{INVALID_HEADER, Problem};
@@ -68,6 +68,21 @@ impl<S: Send + Sync> FromRequestParts<S> for IfNoneMatch {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Self(values(&parts.headers, IF_NONE_MATCH.as_str()).map(str::to_owned).collect()))
+    }
+}
+
+/// Whether the caller wants a page for people: it is a browser.
+#[derive(Clone, Copy, Debug)]
+pub struct WantsPage(pub bool);
+
+impl<S: Send + Sync> FromRequestParts<S> for WantsPage {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let is_page = |range: &str| {
+            range.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/html")
+        };
+        Ok(Self(values(&parts.headers, ACCEPT.as_str()).any(is_page)))
     }
 }
 

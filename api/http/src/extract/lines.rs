@@ -10,7 +10,7 @@ use http::HeaderMap;
 use longshore_domain::job::payload::LONGEST_ROW;
 use longshore_kernel::crypto::Hasher;
 use longshore_kernel::encoding::Foreign;
-use longshore_kernel::json::{self, BYTE_ORDER_MARK};
+use longshore_kernel::json::{self, BYTE_ORDER_MARK, ONE_A_LINE};
 use longshore_kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
 
@@ -186,7 +186,10 @@ impl Lines {
     }
 
     fn too_long(&self) -> Problem {
-        malformed(format!("line {} is longer than {LONGEST_ROW} bytes", self.number + 1))
+        let number = self.number + 1;
+        // a whole body in one line
+        let hint = if number == 1 { format!("; {ONE_A_LINE}") } else { String::new() };
+        malformed(format!("line {number} is longer than {LONGEST_ROW} bytes{hint}"))
     }
 }
 

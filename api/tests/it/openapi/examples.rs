@@ -1,5 +1,6 @@
 //! Every example of a request, sent unchanged.
 
+use longshore_kernel::json::compact;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::sample::{OF_LOGINS, Sample};
@@ -68,6 +69,9 @@ async fn every_example_of_a_request_is_answered_as_the_document_says(
                 _ => (200..400).contains(&status),
             };
             assert!(ok, "{place}: {status} {}", reply.text);
+            if reply.header("content-type").is_some_and(|media| media.ends_with("json")) {
+                assert_eq!(reply.text, compact(&reply.text), "{place}: one style of JSON");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use super::resource::{Field, Kind, Resource};
 use super::sql::{Alias, Binder, Sql};
 use super::{Request, refused, select};
 use longshore_kernel::access::Scope;
+use longshore_kernel::json::compact;
 use longshore_kernel::problem::Problem;
 
 /// What the rows of a list look like.
@@ -92,7 +93,7 @@ impl Shape {
                 }
             });
         }
-        Ok(Row { json: row.try_get(0)?, related })
+        Ok(Row { json: compact(row.try_get(0)?), related })
     }
 
     /// Whether a row is a record as it comes back, without related ones.
@@ -228,5 +229,5 @@ async fn fetch(
     binder.settle(&mut sql);
     let query = sqlx::query_as_with(sql.finish(), binder.arguments()?);
     let found: Vec<(Uuid, String)> = query.fetch_all(connection).await.map_err(refused)?;
-    Ok(found.into_iter().collect())
+    Ok(found.into_iter().map(|(id, json)| (id, compact(&json))).collect())
 }
