@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_domain::calling::signature::Signer;
@@ -111,12 +110,12 @@ impl Target {
         let key = due.key();
         // the clock of Postgres: systems compare this with their own, and this machine's clock may be wrong
         let timestamp = self.lease.time.now().timestamp();
-        let body = if due.ask == Ask::Take { due.body.clone() } else { Bytes::new() };
+        let body = due.body.clone();
         let Lease { signer, authentication, .. } = &*self.lease;
         let mut headers = signed(signer, authentication.as_ref(), &key, timestamp, &body)?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let method = match due.ask {
             Ask::Take => {
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 headers.insert(IDEMPOTENCY_KEY, HeaderValue::try_from(&key).ok()?);
                 Method::PUT
             }

@@ -9,7 +9,7 @@ use chrono::Utc;
 use longshore_client::{Client, Method, StatusCode, Uuid};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
-use serde_json::Value;
+use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use super::answer::{Answer, LONGEST, Trouble};
@@ -134,7 +134,8 @@ impl Warehouse {
         number: u64,
         signature: Signature,
     ) -> Result<Answer, Trouble> {
-        self.call(Method::DELETE, id, number, String::new(), signature).await
+        let body = json!({"number": number}).to_string();
+        self.call(Method::DELETE, id, number, body, signature).await
     }
 
     /// Tests the connection: asks for an order that does not exist, with this signature.
@@ -179,9 +180,13 @@ impl Warehouse {
         if method == Method::DELETE {
             url = format!("{url}?number={number}");
         }
-        let mut call = self.http.request(method, url).timeout(self.timeout).header("webhook-id", &key);
+        let mut call =
+            self.http.request(method.clone(), url).timeout(self.timeout).header("webhook-id", &key);
+        if method == Method::PUT {
+            call = call.header("idempotency-key", &key);
+        }
         if !body.is_empty() {
-            call = call.header("idempotency-key", &key).header(CONTENT_TYPE, "application/json");
+            call = call.header(CONTENT_TYPE, "application/json");
         }
         if let Some((at, signatures)) = self.signed(&key, &body, signature) {
             call = call.header("webhook-timestamp", at).header("webhook-signature", signatures);

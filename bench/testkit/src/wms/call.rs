@@ -1,4 +1,4 @@
-//! The calls of a WMS as Longshore makes them: `PUT /expedition/{id}` and `DELETE /expedition/{id}?number=n`.
+//! The calls of a WMS as Longshore makes them: `PUT /expedition/{id}` and `DELETE /expedition/{id}?number=n`, each with JSON.
 
 use http::Method;
 use serde_json::Value;
@@ -27,6 +27,10 @@ impl Call {
             let number = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "number");
             let number = number.and_then(|(_, number)| number.parse().ok()).filter(|number| *number > 0);
             let number = number.ok_or("the query has no number")?;
+            let body = receipt.json().map_err(|error| format!("the body is not JSON: {error}"))?;
+            if body["number"].as_u64() != Some(number) {
+                return Err("the number of the body is not that of the query".to_owned());
+            }
             return Ok(Self { expedition, number, order: None });
         }
         if receipt.method != Method::PUT {

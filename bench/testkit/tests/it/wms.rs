@@ -31,7 +31,7 @@ async fn put(wms: &Wms, expedition: Uuid, number: u64) -> reqwest::Result<(Statu
 
 async fn delete(wms: &Wms, expedition: Uuid, number: u64) -> reqwest::Result<StatusCode> {
     let url = format!("{}/expedition/{expedition}?number={number}", wms.url());
-    Ok(client::outside()?.delete(url).send().await?.status())
+    Ok(client::outside()?.delete(url).body(json!({"number": number}).to_string()).send().await?.status())
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub struct Due {
     pub attempt: usize,
     /// Until when nothing else is called of the order; no other call of it has the same.
     pub in_call_until: DateTime<Utc>,
-    /// The order as it is sent; none for a withdrawal.
+    /// The JSON that is sent: the order, or the number of what is withdrawn, since receivers of signed calls expect JSON.
     pub body: Bytes,
 }
 
@@ -118,17 +118,15 @@ pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>
     let mut orders = if taken.is_empty() { HashMap::new() } else { orders(db, &taken).await? };
     let due = rows.into_iter().map(|row| {
         let ask = if row.state == HandoverState::Sending { Ask::Take } else { Ask::GiveBack };
-        let body = orders.remove(&row.id).map(|mut order| {
-            order.insert("number".to_owned(), json!(row.number));
-            Bytes::from(Value::Object(order).to_string())
-        });
+        let mut body = orders.remove(&row.id).unwrap_or_default();
+        body.insert("number".to_owned(), json!(row.number));
         Due {
             expedition: row.id.into(),
             number: row.number,
             ask,
             attempt: usize::try_from(row.attempts).unwrap_or(1),
             in_call_until: row.in_call_until,
-            body: body.unwrap_or_default(),
+            body: Bytes::from(Value::Object(body).to_string()),
         }
     });
     Ok(due.collect())
