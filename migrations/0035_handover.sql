@@ -14,7 +14,9 @@ CREATE TABLE wms_setting (
     secret bytea NOT NULL,
     -- how often the secret was rotated
     rotations integer NOT NULL DEFAULT 0,
-    -- It was switched on, and orders that were awaiting_processing before that may not be due yet: workers make them due.
+    -- orders that were created before go on by hand
+    since timestamptz NOT NULL DEFAULT '-infinity',
+    -- It was switched on, or `since` has changed, and orders that were awaiting_processing before that may not be due yet: workers make them due.
     -- A transaction that looked at the setting before the switch was committed leaves such an order, so this ends when every
     -- transaction has ended that was running at `fills_before` (shared/domain/src/expedition/handover/fill.rs).
     fills boolean NOT NULL,

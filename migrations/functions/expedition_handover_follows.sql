@@ -1,6 +1,6 @@
 -- The hand-over of an order follows its status, whoever changes that:
 --
--- - One that becomes `awaiting_processing` in a wms with an active setting is due; one that comes back from
+-- - One that becomes `awaiting_processing` in a wms with an active setting is due, unless it is older than the setting says; one that comes back from
 --   `waiting_for_cancel` is handed over already.
 -- - One that leaves it and was not called is no longer due: nothing is left of it, or its last number.
 -- - What the warehouse reports is its acceptance, too. While a withdrawal is under way, only its answer ends it, unless the
@@ -34,7 +34,7 @@ BEGIN
                                           handover_priority, handover_created_at)
     SELECT e.id, e.wms_id, 'pending', 1, now(), e.priority, e.created_at
     FROM unnest(ids, olds, news) AS g (id, before, after) JOIN expedition e ON e.id = ANY (ARRAY[g.id])
-    JOIN wms_setting s ON s.wms_id = ANY (ARRAY[e.wms_id]) AND s.active
+    JOIN wms_setting s ON s.wms_id = ANY (ARRAY[e.wms_id]) AND s.active AND e.created_at >= s.since
     WHERE g.after = 'awaiting_processing' AND g.before <> 'waiting_for_cancel'
     ON CONFLICT (id) DO UPDATE
     SET handover_wms_id = excluded.handover_wms_id, handover_state = 'pending', handover_number = h.handover_number + 1,

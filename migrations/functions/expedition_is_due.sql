@@ -1,4 +1,5 @@
--- An order that is created as `awaiting_processing` in a wms with an active setting is due in that transaction.
+-- An order that is created as `awaiting_processing` in a wms with an active setting is due in that transaction, unless it is older
+-- than the setting says.
 CREATE OR REPLACE FUNCTION expedition_is_due() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -7,7 +8,7 @@ BEGIN
                                      handover_priority, handover_created_at)
     SELECT c.id, c.wms_id, 'pending', 1, now(), c.priority, c.created_at
     FROM came c JOIN wms_setting s ON s.wms_id = ANY (ARRAY[c.wms_id]) AND s.active
-    WHERE c.status = 'awaiting_processing';
+    WHERE c.status = 'awaiting_processing' AND c.created_at >= s.since;
     RETURN NULL;
 END
 $$;

@@ -8,6 +8,7 @@ BEGIN
                      AND h.handover_next_attempt_at <= now())
         OR EXISTS (SELECT FROM expedition_handover h
                    WHERE h.handover_wms_id = wms AND h.handover_state = 'pending' AND h.handover_next_attempt_at <= now()
+                     AND h.handover_created_at >= (SELECT s.since FROM wms_setting s WHERE s.wms_id = wms)
                      AND handover_is_covered(h.id));
 END
 $$;

@@ -59,6 +59,7 @@ async fn a_setting_shows_its_secret_once_and_is_replaced_and_deleted(
         (&shown["waiting"], &shown["blockedUntil"], &shown["lastError"]),
         (&json!(0), &json!(null), &json!(null))
     );
+    assert_eq!((&shown["since"], &shown["toHandOver"]), (&json!(null), &json!(0)));
     let read = world.api.get(&world.admin, &world.path).await.expect(200);
     assert_eq!(read.json()["secret"], json!(null));
     // what was read can be sent back, and changes nothing
@@ -118,6 +119,8 @@ async fn every_violation_of_a_setting_is_named() {
         (json!({"maxInFlight": 0}), "maxInFlight"),
         (json!({"maxInFlight": 65}), "maxInFlight"),
         (json!({"active": "yes"}), "active wrong_type"),
+        (json!({"since": "2026-05-31T12:00:00"}), "since invalid_timestamp"),
+        (json!({"since": 1_780_000_000_000_i64}), "since wrong_type"),
         (json!({"wms": world.api.tenant.warehouse}), "wms not_allowed"),
         (json!({"credentials": {"type": "header", "header": "x-key", "token": "t"}}), "credentials"),
         (json!({"credentials": {"type": "bearer", "token": "***"}}), "credentials.token required"),

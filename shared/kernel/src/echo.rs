@@ -13,7 +13,7 @@ use super::problem::{Problem, Violation};
 const VERSION: [&str; 2] = ["changedAt", "version"];
 
 /// What the service stamps or observes by itself: never compared either, because most of it changes without a new version.
-const STAMPS: [&str; 13] = [
+const STAMPS: [&str; 14] = [
     "audits",
     "blockedUntil",
     "handover",
@@ -25,6 +25,7 @@ const STAMPS: [&str; 13] = [
     "nextStockSync",
     "oldestWaitingSince",
     "statusSince",
+    "toHandOver",
     "waiting",
     "waitsFor",
 ];

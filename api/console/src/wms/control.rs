@@ -74,7 +74,7 @@ pub(crate) async fn resume(Id(id): Id<WmsId>, act: Acting) -> Result<Response, F
 async fn set_paused(act: &Acting, id: WmsId, is_paused: bool) -> Result<(), Problem> {
     let stored = stored(&act.visit, id).await?.ok_or_else(|| Problem::not_found("setting of the wms"))?;
     let mut body = Map::new();
-    for name in ["active", "baseUrl", "credentials", "maxInFlight"] {
+    for name in ["active", "baseUrl", "credentials", "maxInFlight", "since"] {
         body.extend(stored.get(name).map(|value| (name.to_owned(), value.clone())));
     }
     body.insert("paused".to_owned(), json!(is_paused));

@@ -21,11 +21,12 @@ pub(super) type Asking = Visit<permit::WriteWmsSettings>;
 pub(super) type Acting = Act<permit::WriteWmsSettings>;
 
 /// The fields of the form, as the body of the API names them.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "baseUrl",
     "active",
     "paused",
     "maxInFlight",
+    "since",
     "credentials.type",
     "credentials.username",
     "credentials.password",
@@ -44,12 +45,13 @@ pub(crate) async fn edit(Id(id): Id<WmsId>, mut visit: Asking) -> Result<Respons
     let stored = stored(&visit, id).await?;
     let form = visit.filled(shown(stored.as_ref()));
     let wms = find(&visit, id).await?;
+    let waiting = setting::to_become_due(visit.services(), visit.scope(), id).await?;
     let title = format!("Hand-over of {}", wms.name);
     let path = page(id);
     let content = html! {
         p.trail { a href="/console/wms" { "Warehouses" } " / " a href=(path) { (wms.name) } " / setting" }
         h1 { (title) }
-        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(&visit, &form, stored.as_ref())))
+        (visit.form(&format!("{path}/edit"), "Store", &path, &fields(&visit, &form, stored.as_ref(), waiting)))
     };
     Ok(visit.page(Section::Warehouses, &title, &content))
 }
@@ -91,7 +93,15 @@ fn shown(stored: Option<&Value>) -> Asked {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    Asked::of([VERSION, "baseUrl", "active", "paused", "maxInFlight"].map(|name| (name, text(name))).into())
+    let mut shown: Vec<_> =
+        [VERSION, "baseUrl", "active", "paused", "maxInFlight"].map(|name| (name, text(name))).into();
+    shown.push(("since", since(stored).to_owned()));
+    Asked::of(shown)
+}
+
+/// Since when orders are handed over, as the field of a form has it, in UTC.
+fn since(stored: &Value) -> &str {
+    stored["since"].as_str().and_then(|since| since.get(..19)).unwrap_or_default()
 }
 
 /// The body of the API that a form says. What is left empty of the credentials keeps the stored ones.
@@ -105,13 +115,18 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
         // what is no number is refused by the rule of the API, at its path
         body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
     }
+    // left out, it stays as it is, to the microsecond
+    let asked = form.get("since").unwrap_or_default();
+    if asked != stored.map_or("", since) {
+        body.insert("since".to_owned(), form.moment("since").map_or_else(|_| json!(asked), |at| json!(at)));
+    }
     let stored = stored.and_then(|stored| stored.get("credentials"));
     let credentials = secret::given(form, "credentials", stored).map(Value::from).or_else(|| stored.cloned());
     body.extend(credentials.map(|credentials| ("credentials".to_owned(), credentials)));
     body.into()
 }
 
-fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
+fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, waiting: i64) -> Markup {
     let refused = &visit.refused;
     html! {
         input type="hidden" name=(VERSION) value=[form.get(VERSION)];
@@ -121,7 +136,14 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
             p.muted { "Orders are handed over to this address. Before it leads to another system, ask back what the previous one has." }
             (checked(form, refused, "baseUrl", "Address", "url"))
             (checked(form, refused, "maxInFlight", "Calls at once", "number"))
+            @if waiting > 0 {
+                p {
+                    "Orders that wait for this warehouse, and go on by hand: " strong { (waiting) }
+                    ". Once orders are handed over, these are, too, but for those that were created before the time below."
+                }
+            }
             (switch(form, "active", "Hand orders over; otherwise they go on by hand"))
+            (checked(form, refused, "since", "Orders created since (UTC); empty: all", "datetime-local"))
             (switch(form, "paused", "Paused: orders become due, and no call is made"))
         }
         (secret::credentials(visit, form, stored, ["credentials", "Credentials", "Kind"]))

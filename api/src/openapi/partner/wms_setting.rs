@@ -27,7 +27,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .refuses(&[422]),
         operation(wms_setting::store_wms_setting, "Stores the setting of a wms")
             .says(
-                "Creates or replaces the whole setting: fields that are left out get their defaults. `***` in `credentials` keeps the stored value. The response that creates it contains the `secret` of its calls, which is shown only once. Orders that are `awaiting_processing` become due.",
+                "Creates or replaces the whole setting: fields that are left out get their defaults. `***` in `credentials` keeps the stored value. The response that creates it contains the `secret` of its calls, which is shown only once. Orders that are `awaiting_processing` become due, except those that were created before `since`; `toHandOver` says how many.",
             )
             .body("WmsSettingToStore", to_store(), json!({
                 "active": true, "paused": false, "baseUrl": "https://wms.example/api",
@@ -81,6 +81,8 @@ fn record() -> Shape {
         .required("baseUrl", any_text())
         .required("credentials", called_credentials(members(&authentication::schema(FEED_TYPES, false))))
         .required("maxInFlight", any_integer())
+        .required("since", or_null(timestamp()))
+        .required("toHandOver", any_integer())
         .required("blockedUntil", or_null(timestamp()))
         .required("lastError", or_null(error))
         .required("waiting", any_integer())
@@ -103,9 +105,17 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     ("credentials", "How calls authenticate, beside their signature; `none` by default."),
     ("maxInFlight", "The maximum number of calls at the same time."),
+    (
+        "since",
+        "Orders that were created before go on by hand; null: none do. If it is left out, it stays as it is. What is due and was not called goes on by hand, too, if it is older.",
+    ),
 ];
 
 const STANDING: &[(&str, &str)] = &[
+    (
+        "toHandOver",
+        "The number of orders that are `awaiting_processing`, and become due once the setting is switched on. Soon after the switch, it is 0.",
+    ),
     (
         "blockedUntil",
         "Until when nothing is called: the system asked for a pause, or failed and is probed then.",
@@ -122,7 +132,8 @@ const STANDING: &[(&str, &str)] = &[
 fn example() -> Value {
     json!({
         "wms": WMS, "organisation": ORGANISATION, "active": true, "paused": false, "baseUrl": "https://wms.example/api",
-        "credentials": {"type": "bearer", "token": "***"}, "maxInFlight": 8, "blockedUntil": null,
+        "credentials": {"type": "bearer", "token": "***"}, "maxInFlight": 8, "since": null,
+        "toHandOver": 0, "blockedUntil": null,
         "lastError": {"at": CHANGED, "message": "answered 503", "expedition": EXPEDITION}, "waiting": 1,
         "oldestWaitingSince": CHANGED, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
     })

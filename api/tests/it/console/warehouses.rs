@@ -54,6 +54,7 @@ async fn a_wms_is_connected_changed_paused_tested_rotated_and_disconnected(
         ("baseUrl", "https://wms.example/api"),
         ("maxInFlight", "4"),
         ("active", "true"),
+        ("since", "2026-03-01T14:30"),
         ("credentials.type", "bearer"),
         ("credentials.token", "hush-1"),
     ];
@@ -69,9 +70,13 @@ async fn a_wms_is_connected_changed_paused_tested_rotated_and_disconnected(
         assert!(!text.contains(&secret) && !text.contains("hush-1"), "{text}");
     }
     assert!(shown.contains("https://wms.example/api") && shown.contains(">healthy<"), "{shown}");
+    assert_eq!(setting(&world).await["since"], "2026-03-01T14:30:00.000000+00:00");
+    assert!(form.contains("value=\"2026-03-01T14:30:00\""), "{form}");
+    // an empty time is none
     let fields = [("baseUrl", "https://wms.example/v2"), ("maxInFlight", "9"), ("active", "true")];
     send(&browser, &edit, &fields).await.expect(303);
     let stored = setting(&world).await;
+    assert_eq!(stored["since"], json!(null));
     assert_eq!((&stored["baseUrl"], &stored["maxInFlight"]), (&json!("https://wms.example/v2"), &json!(9)));
     assert_eq!(stored["credentials"], json!({"type": "bearer", "token": "***"}));
     // credentials are not meant for another host

@@ -10,7 +10,7 @@ use super::sample::{Operation, Sample};
 use crate::product::MIGRATIONS;
 
 /// Members that are never compared: the version, and what the service stamps or observes by itself.
-const NEVER_COMPARED: [&str; 15] = [
+const NEVER_COMPARED: [&str; 16] = [
     "audits",
     "blockedUntil",
     "changedAt",
@@ -23,6 +23,7 @@ const NEVER_COMPARED: [&str; 15] = [
     "nextStockSync",
     "oldestWaitingSince",
     "statusSince",
+    "toHandOver",
     "version",
     "waiting",
     "waitsFor",

@@ -121,7 +121,7 @@ const RULES: &[(&str, &str, &str)] = &[
          FROM wms_setting s
          JOIN expedition e ON e.organisation_id = s.organisation_id AND e.status = 'awaiting_processing' AND e.wms_id = s.wms_id
          LEFT JOIN expedition_handover h ON h.id = e.id
-         WHERE s.active AND NOT s.fills
+         WHERE s.active AND NOT s.fills AND e.created_at >= s.since
            AND coalesce(h.handover_state NOT IN ('pending', 'sending', 'accepted', 'withdrawing'), true)",
         HAND_OVER,
     ),

@@ -68,11 +68,14 @@ pub async fn report(
     change.answer(context.claim, answer).await
 }
 
-/// Whether a WMS reports on an order.
+/// Whether a WMS reports on an order: its system is called, and the order is not too old for it, or was handed over.
 async fn is_reported(connection: &mut PgConnection, order: &Order) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM wms_setting WHERE wms_id = $1 AND active) AS "is!""#,
+        r#"SELECT EXISTS (SELECT FROM wms_setting s JOIN expedition e ON e.id = $2
+                          WHERE s.wms_id = $1 AND s.active AND (e.created_at >= s.since OR $3)) AS "is!""#,
         order.place.wms.get(),
+        order.id.get(),
+        order.state.handover.is_some(),
     )
     .fetch_one(connection)
     .await

@@ -6,6 +6,7 @@ use longshore_domain::calling::Renewed;
 use longshore_domain::expedition::handover::call;
 use longshore_domain::expedition::handover::lane;
 use longshore_domain::expedition::handover::outcome::{self, Answer};
+use longshore_domain::expedition::progress;
 use longshore_domain::standing;
 use longshore_kernel::migration::MIGRATIONS;
 use longshore_kernel::queue::Queue;
@@ -15,7 +16,7 @@ use longshore_worker::handover::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::support::{Depot, PATIENCE, outcome_of};
+use super::support::{Depot, PATIENCE, ROLLBACK, SEND, outcome_of};
 
 /// Warehouses whose orders wait for a call or its answer, and those of them that can be called now, as the state of the queue shows
 /// them.
@@ -92,6 +93,46 @@ async fn what_was_ready_before_the_setting_was_switched_on_becomes_due(
     for order in [order, by_hand] {
         depot.must_be(order, "awaiting_processing", Some("accepted")).await;
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn orders_that_are_older_than_the_setting_says_go_on_by_hand(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::by_hand(&options).await;
+    let (old, older, new) = (depot.send("A-1").await, depot.send("A-2").await, depot.send("A-3").await);
+    let by_hand = "awaiting_processing";
+    // before it is switched on, it says how many orders will be handed over
+    let shown = depot.store(json!({"active": false})).await;
+    assert_eq!((&shown["toHandOver"], &shown["since"]), (&json!(3), &json!(null)));
+    let since = depot.record(new).await["createdAt"].clone();
+    let shown = depot.store(json!({"since": since})).await;
+    assert_eq!((&shown["toHandOver"], &shown["since"]), (&json!(1), &since));
+    assert_eq!(depot.fill().await, 1);
+    depot.drain().await;
+    depot.must_be(new, by_hand, Some("accepted")).await;
+    // also what becomes so later; and it is reported by hand
+    depot.command(old, &ROLLBACK).await.unwrap();
+    depot.command(old, &SEND).await.unwrap();
+    depot.must_be(old, by_hand, None).await;
+    let world = &depot.place.world;
+    let report = json!({"status": "take_out"});
+    progress::report(&world.services, &world.context, old, report, |_| Ok(())).await.unwrap();
+    assert_eq!(depot.fill().await, 0);
+    // left out, it stays; without it, the older one is due, and not called yet
+    assert_eq!(depot.store(json!({"maxInFlight": 4})).await["since"], since);
+    let shown = depot.store(json!({"since": null, "paused": true})).await;
+    assert_eq!(shown["toHandOver"], 1);
+    assert_eq!(depot.fill().await, 1);
+    depot.must_be(older, by_hand, Some("pending")).await;
+    // with it, that goes on by hand again
+    depot.store(json!({"since": since})).await;
+    depot.fill().await;
+    depot.must_be(older, by_hand, None).await;
+    depot.drain().await;
+    assert_eq!(depot.calls().len(), 1);
+    depot.place.must_hold().await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

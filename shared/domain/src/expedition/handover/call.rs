@@ -70,7 +70,8 @@ pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>
                SELECT l.probe_at IS NOT NULL AND l.probes % 2 = 1 AND EXISTS (
                           SELECT FROM expedition_handover p
                           WHERE p.handover_wms_id = $1 AND p.handover_state = 'pending' AND p.handover_next_attempt_at <= now()
-                            AND handover_is_covered(p.id)) AS probes_fresh
+                            AND p.handover_created_at >= s.since AND handover_is_covered(p.id)) AS probes_fresh,
+                      s.since
                FROM wms_lane l JOIN wms_setting s ON s.wms_id = l.wms_id
                WHERE l.wms_id = $1 AND l.token = $2 AND s.active AND NOT s.paused AND s.changed_at = $5
                  AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
@@ -83,7 +84,8 @@ pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>
            ), fresh AS MATERIALIZED (
                SELECT h.id FROM expedition_handover h JOIN expedition e ON e.id = ANY (ARRAY[h.id])
                WHERE h.handover_wms_id = $1 AND h.handover_state = 'pending' AND h.handover_next_attempt_at <= now()
-                 AND e.status = 'awaiting_processing' AND handover_is_covered(h.id) AND EXISTS (SELECT FROM lane)
+                 AND e.status = 'awaiting_processing' AND handover_is_covered(h.id)
+                 AND h.handover_created_at >= (SELECT since FROM lane)
                ORDER BY h.handover_priority DESC, h.handover_created_at, h.id
                LIMIT greatest(0, $3::bigint - (SELECT count(*) FROM again)) FOR NO KEY UPDATE OF e SKIP LOCKED
            ), due AS (

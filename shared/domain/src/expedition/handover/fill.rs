@@ -2,7 +2,8 @@
 //!
 //! # On
 //!
-//! Makes due what was `awaiting_processing` in a wms before its setting was switched on.
+//! Makes due what was `awaiting_processing` in a wms before its setting was switched on, unless it was created before `since`; the same
+//! when `since` changes. What is older and was not called goes on by hand.
 //!
 //! A transaction that was running when the switch was committed may have looked at the setting before that, and then makes its order
 //! due by hand, as it were: no worker would call it. No order pays for this with a lock. Instead the filling of a wms remembers, once
@@ -35,6 +36,7 @@ pub async fn fill(services: &Services) -> Result<u64, Problem> {
     .await?;
     let mut due = 0;
     for wms in filling {
+        empty_one(services, wms).await?;
         due += fill_one(services, wms).await?;
     }
     Ok(due)
@@ -46,7 +48,7 @@ async fn fill_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
              SELECT e.id, e.priority, e.created_at FROM wms_setting s
              JOIN expedition e ON e.organisation_id = s.organisation_id AND e.status = 'awaiting_processing' AND e.wms_id = s.wms_id
              LEFT JOIN expedition_handover h ON h.id = e.id
-             WHERE s.wms_id = $1 AND s.active AND coalesce(h.handover_state IN ('refused', 'withdrawn'), true)
+             WHERE s.wms_id = $1 AND s.active AND e.created_at >= s.since AND coalesce(h.handover_state IN ('refused', 'withdrawn'), true)
              ORDER BY e.id LIMIT $2 FOR NO KEY UPDATE OF e SKIP LOCKED
          )
          INSERT INTO expedition_handover AS h (id, handover_wms_id, handover_state, handover_number, handover_next_attempt_at,
@@ -72,7 +74,10 @@ async fn fill_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
                AND NOT EXISTS (
                    SELECT FROM expedition e LEFT JOIN expedition_handover h ON h.id = e.id
                    WHERE e.organisation_id = s.organisation_id AND e.status = 'awaiting_processing' AND e.wms_id = s.wms_id
-                     AND coalesce(h.handover_state IN ('refused', 'withdrawn'), true))",
+                     AND e.created_at >= s.since AND coalesce(h.handover_state IN ('refused', 'withdrawn'), true))
+               AND NOT EXISTS (
+                   SELECT FROM expedition_handover h
+                   WHERE h.handover_wms_id = s.wms_id AND h.handover_state = 'pending' AND h.handover_created_at < s.since)",
             wms.get(),
         )
         .execute(&services.db.main)
@@ -118,7 +123,8 @@ async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
         r#"WITH waiting AS MATERIALIZED (
                SELECT e.id FROM expedition_handover h JOIN expedition e ON e.id = ANY (ARRAY[h.id])
                WHERE h.handover_wms_id = $1 AND h.handover_state = 'pending'
-                 AND NOT EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = $1 AND s.active)
+                 AND NOT EXISTS (
+                     SELECT FROM wms_setting s WHERE s.wms_id = $1 AND s.active AND h.handover_created_at >= s.since)
                ORDER BY h.handover_priority DESC, h.handover_created_at, h.id LIMIT $2 FOR NO KEY UPDATE OF e SKIP LOCKED
            ), gone AS (
                DELETE FROM expedition_handover h USING waiting w

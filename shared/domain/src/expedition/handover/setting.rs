@@ -11,7 +11,7 @@ pub mod trial;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::PgConnection;
 
 use self::body::Fields;
 use longshore_kernel::access::Scope;
@@ -64,6 +64,8 @@ struct Row {
     base_url: String,
     credentials: Vec<u8>,
     max_in_flight: i32,
+    since: Option<DateTime<Utc>>,
+    to_hand_over: i64,
     version: i64,
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
@@ -73,11 +75,12 @@ struct Row {
     oldest_waiting_since: Option<DateTime<Utc>>,
 }
 
-async fn row(executor: impl PgExecutor<'_>, wms: WmsId) -> Result<Option<Row>, sqlx::Error> {
+async fn row(connection: &mut PgConnection, wms: WmsId) -> Result<Option<Row>, sqlx::Error> {
+    let to_hand_over = to_hand_over(connection, wms).await?;
     sqlx::query_as!(
         Row,
         r#"SELECT s.wms_id AS wms, s.organisation_id AS organisation, s.active, s.paused, s.base_url, s.credentials,
-                  s.max_in_flight, s.version, s.created_at, s.changed_at,
+                  s.max_in_flight, nullif(s.since, '-infinity') AS since, $2::bigint AS "to_hand_over!", s.version, s.created_at, s.changed_at,
                   (SELECT u FROM (SELECT greatest(l.probe_at, l.held_until) AS u) AS b WHERE u > now()) AS blocked_until,
                   CASE WHEN l.error IS NOT NULL THEN jsonb_build_object(
                       'at', to_char(l.error_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
@@ -90,15 +93,40 @@ async fn row(executor: impl PgExecutor<'_>, wms: WmsId) -> Result<Option<Row>, s
            ) w
            WHERE s.wms_id = $1"#,
         wms.get(),
+        to_hand_over,
     )
-    .fetch_optional(executor)
+    .fetch_optional(connection)
+    .await
+}
+
+/// How many orders become due when the setting of a wms is switched on, whether it has one or not.
+pub async fn to_become_due(services: &Services, scope: &Scope, wms: WmsId) -> Result<i64, Problem> {
+    let mut connection = services.db.main.acquire().await?;
+    of_scope(&mut connection, scope, wms, false).await?;
+    Ok(to_hand_over(&mut connection, wms).await?)
+}
+
+/// The orders that are `awaiting_processing` in a wms, and not due.
+async fn to_hand_over(connection: &mut PgConnection, wms: WmsId) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT count(*) AS "orders!" FROM wms m
+           LEFT JOIN wms_setting s ON s.wms_id = m.id
+           JOIN expedition e ON e.organisation_id = m.organisation_id AND e.status = 'awaiting_processing' AND e.wms_id = m.id
+           LEFT JOIN expedition_handover h ON h.id = e.id
+           -- of a setting that is in use, every order is due
+           WHERE m.id = $1 AND (s.wms_id IS NULL OR s.fills OR NOT s.active)
+             AND e.created_at >= coalesce(s.since, '-infinity') AND coalesce(h.handover_state IN ('refused', 'withdrawn'), true)"#,
+        wms.get(),
+    )
+    .fetch_one(connection)
     .await
 }
 
 impl Row {
     fn fields(&self, vault: &Vault) -> Result<(Fields, Authentication), Problem> {
         let (active, paused, base_url) = (self.active, self.paused, self.base_url.clone());
-        let fields = Fields { active, paused, base_url, max_in_flight: self.max_in_flight };
+        let fields =
+            Fields { active, paused, base_url, max_in_flight: self.max_in_flight, since: self.since };
         Ok((fields, open_credentials(vault, self.wms, &self.credentials)?))
     }
 
@@ -113,6 +141,8 @@ impl Row {
             "baseUrl": fields.base_url,
             "credentials": Authentication::masked(credentials.kind()),
             "maxInFlight": fields.max_in_flight,
+            "since": fields.since.map(moment),
+            "toHandOver": self.to_hand_over,
             "blockedUntil": self.blocked_until.map(moment),
             "lastError": self.last_error,
             "waiting": self.waiting,
@@ -127,11 +157,11 @@ impl Row {
 
 /// Reads a setting (`GET /api/partner-integration/wms-setting/{wmsId}`).
 pub async fn find(services: &Services, scope: &Scope, wms: WmsId) -> Result<Answer, Problem> {
-    let db = &services.db.main;
-    of_scope(&mut *db.acquire().await?, scope, wms, false).await?;
-    match row(db, wms).await? {
+    let mut connection = services.db.main.acquire().await?;
+    of_scope(&mut connection, scope, wms, false).await?;
+    match row(&mut connection, wms).await? {
         Some(row) => row.answer(&services.vault),
-        None => Err(tombstone::missing(db, scope, ENTITY, wms.get()).await),
+        None => Err(tombstone::missing(&mut *connection, scope, ENTITY, wms.get()).await),
     }
 }
 

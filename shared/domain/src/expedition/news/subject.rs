@@ -127,7 +127,8 @@ pub(super) async fn read(
     let rows = sqlx::query!(
         r#"SELECT e.packed_at, e.sent_at, e.delivered_at, d.tracking_number, d.tracking_url,
                   h.handover_number AS "number?", h.wms_internal_id AS "internal_id?",
-                  EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = e.wms_id AND s.active) AS "is_called!",
+                  EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = e.wms_id AND s.active AND e.created_at >= s.since)
+                      AS "is_called!",
                   ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id) AS "strays!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS g (id, place)
            JOIN expedition e ON e.id = ANY (ARRAY[g.id])

@@ -1,5 +1,6 @@
 //! The fields of the setting of a wms, read by their rules.
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::WmsId;
-use longshore_kernel::input::{Object, Reader, Schema, boolean, id, int32, object};
+use longshore_kernel::input::{self, Object, Reader, Schema, boolean, id, int32, object, timestamp};
 use longshore_kernel::problem::Problem;
 
 /// Calls at once, unless the setting says otherwise.
@@ -26,6 +27,8 @@ pub(super) struct Fields {
     pub(super) paused: bool,
     pub(super) base_url: String,
     pub(super) max_in_flight: i32,
+    /// Orders that were created before go on by hand.
+    pub(super) since: Option<DateTime<Utc>>,
 }
 
 impl Fields {
@@ -39,14 +42,24 @@ impl Fields {
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) wanted: Fields,
+    /// What it says of `since`, which stays where it is left out.
+    pub(super) since: input::Given<DateTime<Utc>>,
     pub(super) credentials: Authentication,
     /// Read-only members.
     pub(super) echo: Echo,
 }
 
 /// What a setting shows and no body changes.
-const READ_ONLY: &[&str] =
-    &["organisation", "blockedUntil", "lastError", "waiting", "oldestWaitingSince", "createdAt", "changedAt"];
+const READ_ONLY: &[&str] = &[
+    "organisation",
+    "toHandOver",
+    "blockedUntil",
+    "lastError",
+    "waiting",
+    "oldestWaitingSince",
+    "createdAt",
+    "changedAt",
+];
 
 impl Given {
     /// Reads the body of a request about the setting of a wms.
@@ -64,9 +77,10 @@ impl Given {
         let credentials = object.optional("credentials", authentication::read(FEED_TYPES));
         let credentials = credentials.unwrap_or(Authentication::None);
         let max_in_flight = object.optional_or("maxInFlight", int32(1..=MOST_IN_FLIGHT), IN_FLIGHT);
+        let since = object.nullable("since", timestamp());
         let echo = Echo::of(object, false, |name| READ_ONLY.contains(&name));
-        let wanted = Fields { active, paused, base_url: base_url?, max_in_flight };
-        Some(Self { wanted, credentials, echo })
+        let wanted = Fields { active, paused, base_url: base_url?, max_in_flight, since: None };
+        Some(Self { wanted, since, credentials, echo })
     }
 }
 

@@ -25,7 +25,7 @@ pub async fn store(
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let given = Given::read(&services.outbound, wms, body)?;
+    let mut given = Given::read(&services.outbound, wms, body)?;
     let mut change = Change::begin(services).await?;
     // concurrent changes of the setting wait
     let organisation = of_scope(change.connection(), context.scope(), wms, true).await?;
@@ -33,6 +33,8 @@ pub async fn store(
     check(stored.as_ref().map_or(NOTHING, |stored| stored.version))?;
     // one that cannot be read is replaced, without credentials to keep
     let old = stored.as_ref().and_then(|row| row.fields(&services.vault).ok());
+    let since = stored.as_ref().and_then(|row| row.since);
+    given.wanted.since = std::mem::take(&mut given.since).or_keep(since);
     if !given.echo.is_empty() {
         let shown = stored.as_ref().and_then(|row| row.answer(&services.vault).ok()?.body);
         Problem::refuse(given.echo.judge(shown.as_deref().unwrap_or("{}"))?)?;
@@ -140,15 +142,17 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
          ), replaced AS (
              UPDATE wms_setting s
              SET active = $11, paused = $12, base_url = $13, credentials = $14, max_in_flight = $15,
-                 fills = s.fills AND $11 OR $11 AND NOT s.active,
-                 fills_before = CASE WHEN s.fills AND s.active AND $11 THEN s.fills_before END,
+                 since = coalesce($18, '-infinity'::timestamptz),
+                 fills = $11 AND (s.fills OR NOT s.active OR s.since <> coalesce($18, '-infinity'::timestamptz)),
+                 fills_before = CASE WHEN s.fills AND s.active AND $11 AND s.since = coalesce($18, '-infinity'::timestamptz)
+                                     THEN s.fills_before END,
                  wakes_at = now(), wakes_again = true, version = s.version + 1
              WHERE s.wms_id = $9 AND $16::bytea IS NULL
              RETURNING s.wms_id, s.version, s.changed_at, s.organisation_id
          ), created AS (
-             INSERT INTO wms_setting (wms_id, organisation_id, active, paused, base_url, credentials, max_in_flight, secret, fills,
-                                      wakes_at, version)
-             SELECT $9, $10, $11, $12, $13, $14, $15, $16, $11, now(),
+             INSERT INTO wms_setting (wms_id, organisation_id, active, paused, base_url, credentials, max_in_flight, secret, since,
+                                      fills, wakes_at, version)
+             SELECT $9, $10, $11, $12, $13, $14, $15, $16, coalesce($18, '-infinity'::timestamptz), $11, now(),
                     -- created anew it goes on counting: its path is the same
                     (SELECT coalesce(max(version), 0) + 1 FROM tombstone WHERE entity_id = $9 AND entity_type = $7)
              WHERE $16::bytea IS NOT NULL
@@ -171,6 +175,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
         new.wanted.max_in_flight,
         new.secret.as_deref() as Option<&[u8]>,
         new.changes,
+        new.wanted.since,
     )
     .await?;
     change.note(recorded);
