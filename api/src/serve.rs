@@ -17,8 +17,7 @@ use crate::router;
 /// After SIGTERM it reports that it is not ready, but serves for `drain` longer, because a load balancer
 /// notices only after a check or two. SIGINT (a person at the keyboard) or a second signal ends that at once.
 pub async fn run(bind: SocketAddr, drain: Duration, app: App) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(bind)
-        .await
+    let listener = longshore_serve::listen(bind)
         .with_context(|| format!("cannot listen on {bind}: is the port taken? LONGSHORE_BIND changes it"))?;
     let stop = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -28,7 +28,7 @@ const CONNECTIONS: u32 = 64;
 
 /// Starts the endpoints in their own task.
 pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<JoinHandle<()>> {
-    let listener = TcpListener::bind(bind).await.with_context(|| {
+    let listener = longshore_serve::listen(bind).with_context(|| {
         format!("cannot listen on {bind}: is the port taken? LONGSHORE_WORKER_BIND changes it")
     })?;
     Ok(tokio::spawn(serve(listener, context, limits())))

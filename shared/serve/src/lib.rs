@@ -17,8 +17,8 @@ mod reader;
 mod requests;
 mod room;
 
-use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
@@ -28,7 +28,7 @@ use hyper_util::service::TowerToHyperService;
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::proxy::{Proxies, site};
 use longshore_kernel::share::Ledger;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -64,6 +64,9 @@ const PING: Duration = Duration::from_secs(20);
 /// How long running requests may take to end when the process must stop.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// Connections that the kernel keeps until they are accepted. It ignores further ones, which try again after a second.
+const BACKLOG: u32 = 4_096;
+
 /// The other end of the connection, in the extensions of every request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
@@ -83,6 +86,14 @@ pub struct Limits {
     pub reader: Duration,
     /// Bytes of heads past [`HEAD_FREE`].
     pub heads: Ledger,
+}
+
+/// Listens on an address; must be called within a tokio runtime.
+pub fn listen(bind: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if bind.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(bind)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves a listener until `stop` is cancelled. Then running requests may end.

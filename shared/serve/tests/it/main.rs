@@ -10,9 +10,9 @@ use axum::routing::get;
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::proxy::Proxies;
 use longshore_kernel::share::Ledger;
-use longshore_serve::{HEAD_FREE, Limits, MOST_READ, accept};
+use longshore_serve::{HEAD_FREE, Limits, MOST_READ, accept, listen};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -44,7 +44,7 @@ fn limits() -> Limits {
 
 impl Server {
     async fn start(limits: Limits) -> Self {
-        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let listener = listen("0.0.0.0:0".parse().unwrap()).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let wait = {
