@@ -42,6 +42,7 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(transfer::layer))
         .layer(from_fn(host::layer))
         .layer(from_fn(headers::layer))
+        .layer(from_fn(pace::entry))
         .layer(from_fn(problem::layer))
         // inside the compression, so that the bytes counted are those of the uncompressed answer
         .layer(from_fn_with_state(app.clone(), share::layer))

@@ -53,7 +53,11 @@ pub(super) async fn layer(
     }
     // the visitor first, in whose share of memory the form is then read; nothing is read without one
     match app.tokens.authenticate(bearer(request.headers()).unwrap_or_default()).await {
-        Ok(caller) => share::current_is(caller.who()).await,
+        Ok(caller) => {
+            if let Err(refusal) = share::current_is(caller.who()).await {
+                return Failure::from(Problem::from(refusal)).into_response();
+            }
+        }
         Err(problem) if problem.kind() == &UNAUTHENTICATED => return Failure::from(problem).into_response(),
         // while Postgres is away, the form is kept
         Err(_) => {}

@@ -203,6 +203,60 @@ async fn a_busy_organisation_waits_for_a_processor_and_its_neighbour_does_not(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_busy_organisation_that_gets_no_processor_in_time_is_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, app) = limited(&options, Limits::default()).await;
+    let (api, pace) = (&world.api, &app.limits.pace);
+    let (_, user) = neighbour(&world).await;
+    let who = Who { group: api.tenant.organisation.get(), account: Uuid::nil() };
+    let mut held: Vec<_> = std::iter::from_fn(|| pace.places().take(who, 1).ok()).collect();
+    let list = async |token: &str| api.post(token, "/api/product/list", json!({"limit": 1})).await;
+    let busy = async {
+        loop {
+            pace.used(who, Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let turns = async {
+        let began = Instant::now();
+        let refused = list(&api.user).await.expect(429);
+        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        assert_eq!(refused.json()["code"], "share_used");
+        assert!(refused.header("retry-after").is_some());
+        list(&user).await.expect(200);
+        held.clear();
+        list(&api.user).await.expect(200);
+    };
+    tokio::select! {
+        () = busy => {}
+        () = turns => {}
+    }
+    all_are_back(pace.places()).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn one_request_alone_is_not_refused_for_its_own_share(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let lists = api.services.db.lists.places();
+    // it asks for more at once than there are connections, and each statement is slow
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::query("LOCK TABLE job, eshop IN ACCESS EXCLUSIVE MODE").execute(&mut *gate).await.unwrap();
+    let slow = async {
+        while lists.used() < 4 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        gate.rollback().await.unwrap();
+    };
+    let (reply, ()) = tokio::join!(api.get(&api.user, "/api/attention"), slow);
+    reply.expect(200);
+    all_are_back(lists).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
     let limits =
         Limits { bodies: Ledger::new("memory for request bodies", 512 * 1024, 1), ..Limits::default() };

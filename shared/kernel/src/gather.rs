@@ -7,17 +7,24 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::problem::Problem;
+use super::share;
+
+/// What those who wait are refused.
+const TURNS: &str = "turns for changes and look-ups";
 
 /// Serves questions that are asked one by one, together. Cheap to clone; what was asked is served after the last is dropped.
 pub struct Gather<Q, A>(mpsc::UnboundedSender<Ask<Q, A>>);
 
 struct Ask<Q, A> {
     question: Q,
+    /// it is served, or the caller has given up
+    settled: Arc<AtomicBool>,
     answer: oneshot::Sender<Result<A, Problem>>,
 }
 
@@ -35,9 +42,13 @@ impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
         tokio::spawn(async move {
             // the slot first: questions that arrive before there is a slot belong to the next group
             while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-                let mut asks = Vec::new();
+                let mut asks: Vec<Ask<Q, A>> = Vec::new();
                 if asked.recv_many(&mut asks, most).await == 0 {
                     return;
+                }
+                asks.retain(|ask| !ask.settled.swap(true, Ordering::SeqCst));
+                if asks.is_empty() {
+                    continue;
                 }
                 let serve = Arc::clone(&serve);
                 tokio::spawn(async move {
@@ -49,15 +60,21 @@ impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
         Self(sender)
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks, and waits for the answer: a request as long as it may ([`share`]), until the question is served.
     ///
     /// # Errors
-    /// The error of `serve`, whichever question caused it.
+    /// The error of `serve`, whichever question caused it; 503 where the question was not served in time.
     pub async fn ask(&self, question: Q) -> Result<A, Problem> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
+        let settled = Arc::new(AtomicBool::new(false));
         // a task that has ended, or a call that has panicked, drops the other side
-        let _ = self.0.send(Ask { question, answer });
-        answered.await.unwrap_or_else(|error| Err(Problem::internal(error)))
+        let _ = self.0.send(Ask { question, settled: Arc::clone(&settled), answer });
+        let came = match share::patiently(TURNS, &mut answered).await {
+            Err(refusal) if !settled.swap(true, Ordering::SeqCst) => return Err(refusal.into()),
+            Err(_) => answered.await,
+            Ok(came) => came,
+        };
+        came.unwrap_or_else(|error| Err(Problem::internal(error)))
     }
 }
 
@@ -172,6 +189,7 @@ mod tests {
 
     use super::*;
     use crate::problem::UNAVAILABLE;
+    use crate::share::Asker;
 
     type Companies = Arc<Mutex<Vec<Vec<u32>>>>;
 
@@ -265,6 +283,29 @@ mod tests {
         gone.await.unwrap_err();
         go.notify_one();
         assert_eq!(gather.ask(2).await.unwrap(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_gives_up_what_is_not_served_in_time_and_nothing_else() {
+        let (gather, companies, go) = doubling(10, 1);
+        let ask = |number| {
+            let gather = gather.clone();
+            tokio::spawn(share::as_asker(Asker::default(), async move { gather.ask(number).await }))
+        };
+        let served = ask(1);
+        while companies.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let refused = ask(2).await.unwrap().unwrap_err();
+        assert_eq!(refused.kind(), &UNAVAILABLE);
+        assert!(refused.retry_after_hint().is_some());
+        assert!(!served.is_finished());
+        let last = ask(3);
+        tokio::task::yield_now().await;
+        go.notify_one();
+        assert_eq!(served.await.unwrap().unwrap(), 2);
+        assert_eq!(last.await.unwrap().unwrap(), 6);
+        assert_eq!(*companies.lock().unwrap(), [[1], [3]], "what was given up is not done");
     }
 
     #[tokio::test]

@@ -13,10 +13,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Database, Describe, Either, Error, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
 use sqlx_core::transaction::TransactionManager as _;
-use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::share::{Asker, Grant, Ledger, PATIENCE, Refusal};
+use super::share::{Asker, Grant, Holding, Ledger, PATIENCE, Refusal};
 
 type Transactions = <Postgres as Database>::TransactionManager;
 
@@ -63,27 +62,27 @@ impl Pool {
     /// A [`Refusal`] where the share of the running request, or the pool, is used up; those of [`PgPool::acquire`].
     pub async fn acquire(&self) -> Result<Held, Error> {
         let asker = Asker::current();
+        let _waiting = asker.as_ref().map(Asker::begins_to_wait);
         let (place, patience) = match &asker {
             None => (None, PATIENCE),
             Some(asker) => {
                 asker.must_have_read()?;
-                let patience = asker.patience();
-                let asked = Instant::now();
-                let place = self.places.wait(asker.who(), patience).await;
-                asker.waited(asked.elapsed());
-                (Some(place?), patience.saturating_sub(asked.elapsed()))
+                (Some(asker.wait(&self.places).await?), asker.patience())
             }
         };
-        let asked = Instant::now();
-        let acquired = tokio::time::timeout(patience, self.pool.acquire()).await;
-        if let Some(asker) = asker {
-            asker.waited(asked.elapsed());
-        }
-        match acquired {
-            Ok(Ok(connection)) => Ok(Held { connection, place }),
+        match tokio::time::timeout(patience, self.pool.acquire()).await {
+            Ok(Ok(connection)) => Ok(Held { connection, place, holding: None }),
             Ok(Err(Error::PoolTimedOut)) | Err(_) => Err(self.full()),
             Ok(Err(error)) => Err(error),
         }
+    }
+
+    /// A connection for one statement. Others of the same request may wait for its end; for that of a transaction, which might wait for
+    /// them, they do not.
+    async fn for_statement(&self) -> Result<Held, Error> {
+        let mut held = self.acquire().await?;
+        held.holding = Asker::current().map(|asker| asker.holds(&self.places));
+        Ok(held)
     }
 
     /// No connection was returned in time; or, if the pool could grow, Postgres opens none.
@@ -118,6 +117,7 @@ impl Pool {
 pub struct Held {
     connection: PoolConnection<Postgres>,
     place: Option<Grant>,
+    holding: Option<Holding>,
 }
 
 impl Deref for Held {
@@ -136,7 +136,7 @@ impl DerefMut for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let place = self.place.take();
+        let (place, holding) = (self.place.take(), self.holding.take());
         // What was begun and not committed is rolled back on its way; a statement that still runs is waited for. What the
         // process ends with is Postgres' to undo.
         if Transactions::get_transaction_depth(&self.connection) > 0 {
@@ -146,7 +146,7 @@ impl Drop for Held {
             let back = self.connection.return_to_pool();
             runtime.spawn(async move {
                 back.await;
-                drop(place);
+                drop((place, holding));
             });
         }
     }
@@ -195,7 +195,7 @@ impl<'p> Executor<'p> for &'_ Pool {
     {
         let pool = self.clone();
         let all = async move {
-            let mut held = pool.acquire().await?;
+            let mut held = pool.for_statement().await?;
             let found: Vec<_> = held.fetch_many(query).collect().await;
             Ok::<_, Error>(stream::iter(found))
         };
@@ -207,7 +207,7 @@ impl<'p> Executor<'p> for &'_ Pool {
         E: 'q + Execute<'q, Postgres>,
     {
         let pool = self.clone();
-        Box::pin(async move { pool.acquire().await?.fetch_optional(query).await })
+        Box::pin(async move { pool.for_statement().await?.fetch_optional(query).await })
     }
 
     fn prepare_with<'e>(
@@ -219,7 +219,7 @@ impl<'p> Executor<'p> for &'_ Pool {
         'p: 'e,
     {
         let pool = self.clone();
-        Box::pin(async move { pool.acquire().await?.prepare_with(sql, parameters).await })
+        Box::pin(async move { pool.for_statement().await?.prepare_with(sql, parameters).await })
     }
 
     fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<Postgres>, Error>>
@@ -227,6 +227,6 @@ impl<'p> Executor<'p> for &'_ Pool {
         'p: 'e,
     {
         let pool = self.clone();
-        Box::pin(async move { pool.acquire().await?.describe(sql).await })
+        Box::pin(async move { pool.for_statement().await?.describe(sql).await })
     }
 }

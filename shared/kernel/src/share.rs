@@ -24,7 +24,7 @@ pub mod pace;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -83,7 +83,50 @@ struct Inner {
     /// bytes of unread answers
     answers: Option<Ledger>,
     pace: Option<Pace>,
-    waited: Mutex<Option<(Instant, Duration)>>,
+    entry: Mutex<Entry>,
+    waits: Mutex<Waits>,
+}
+
+/// Whether the request may begin.
+#[derive(Clone, Copy, Debug, Default)]
+enum Entry {
+    #[default]
+    Asks,
+    Entered,
+    Refused(Refusal),
+}
+
+/// For how long a request has been waiting for others. What it asks for at once waits at the same time; and while it holds some of
+/// what is shared, it gets on.
+#[derive(Debug, Default)]
+struct Waits {
+    waiting: u32,
+    /// what it holds: the name of the resource for each
+    held: Vec<&'static str>,
+    /// since when it has been waiting, and holds nothing
+    since: Option<Instant>,
+    /// when it last ended to wait, and for how long it had been waiting in all
+    last: Option<(Instant, Duration)>,
+}
+
+impl Waits {
+    fn waited(&self) -> Duration {
+        let from = self.since.unwrap_or_else(Instant::now);
+        let before = match self.last {
+            Some((at, before)) if from.saturating_duration_since(at) < FORGOTTEN => before,
+            _ => Duration::ZERO,
+        };
+        before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let now = Instant::now();
+        if self.since.is_some() {
+            self.last = Some((now, self.waited()));
+        }
+        change(self);
+        self.since = (self.waiting > 0 && self.held.is_empty()).then_some(now);
+    }
 }
 
 impl Asker {
@@ -111,7 +154,8 @@ impl Asker {
         self.0.who.get().copied().unwrap_or(self.0.at)
     }
 
-    /// Runs its request step by step, each as soon as it is its turn ([`pace`]).
+    /// Runs its request step by step, each as soon as it is its turn ([`pace`]). The request must ask whether it
+    /// [has entered](Self::has_entered).
     pub async fn run<F: Future>(&self, request: F) -> F::Output {
         let (mut request, mut turn) = (pin!(request), Turn::default());
         poll_fn(|context| self.step(&mut turn, context, |context| request.as_mut().poll(context))).await
@@ -125,7 +169,7 @@ impl Asker {
         step: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let Some(pace) = &self.0.pace else { return step(context) };
-        let place = ready!(turn.take(pace, self.who(), context));
+        let place = ready!(turn.take(pace, self, context));
         let begun = Instant::now();
         let done = step(context);
         // by now the token may have been checked
@@ -148,31 +192,112 @@ impl Asker {
     /// How long it may still wait.
     #[must_use]
     pub fn patience(&self) -> Duration {
-        let waited = *self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        match waited {
-            Some((at, waited)) if at.elapsed() < FORGOTTEN => PATIENCE.saturating_sub(waited),
-            _ => PATIENCE,
+        PATIENCE.saturating_sub(self.waits().waited())
+    }
+
+    /// It waits until the guard is dropped.
+    #[must_use]
+    pub fn begins_to_wait(&self) -> Waiting {
+        self.waits().change(|waits| waits.waiting += 1);
+        Waiting(self.clone())
+    }
+
+    /// It holds some of a resource until the guard is dropped.
+    #[must_use]
+    pub fn holds(&self, ledger: &Ledger) -> Holding {
+        self.waits().change(|waits| waits.held.push(ledger.what()));
+        Holding(self.clone(), ledger.what())
+    }
+
+    /// Takes one of a resource, and waits for it as long as it may. It also waits while it holds some: that is given back, so nothing
+    /// is refused because the request itself has the share of its caller.
+    ///
+    /// # Errors
+    /// As of [`Ledger::wait`].
+    pub async fn wait(&self, ledger: &Ledger) -> Result<Grant, Refusal> {
+        let _waiting = self.begins_to_wait();
+        loop {
+            let was_holding = self.is_holding(ledger);
+            let patience = if was_holding { PATIENCE } else { self.patience() };
+            let asked = Instant::now();
+            match ledger.wait(self.who(), patience).await {
+                Err(_) if asked.elapsed() >= patience && (was_holding || self.is_holding(ledger)) => {}
+                came => return came,
+            }
         }
     }
 
-    /// It has waited.
-    pub fn waited(&self, wait: Duration) {
-        let mut waited = self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match *waited {
-            Some((at, before)) if at.elapsed() < FORGOTTEN => before,
-            _ => Duration::ZERO,
-        };
-        *waited = Some((Instant::now(), before + wait));
+    fn is_holding(&self, ledger: &Ledger) -> bool {
+        self.waits().held.contains(&ledger.what())
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.0.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entry(&self) -> MutexGuard<'_, Entry> {
+        self.0.entry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it got its first place in time ([`pace`]).
+    ///
+    /// # Errors
+    /// As of [`Self::wait`].
+    pub fn has_entered(&self) -> Result<(), Refusal> {
+        match *self.entry() {
+            Entry::Refused(refusal) => Err(refusal),
+            Entry::Asks | Entry::Entered => Ok(()),
+        }
     }
 }
 
-/// Sets the caller of the running request, now that it is known; what follows is a step of its own if that caller is busy.
-pub async fn current_is(who: Who) {
-    let Some(asker) = Asker::current() else { return };
+/// A request that waits for others.
+#[derive(Debug)]
+pub struct Waiting(Asker);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waits().change(|waits| waits.waiting -= 1);
+    }
+}
+
+/// A request that holds some of a resource.
+#[derive(Debug)]
+pub struct Holding(Asker, &'static str);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.waits().change(|waits| {
+            if let Some(position) = waits.held.iter().position(|held| *held == self.1) {
+                waits.held.swap_remove(position);
+            }
+        });
+    }
+}
+
+/// Waits for others, on behalf of the running request as long as that may.
+///
+/// # Errors
+/// [`Refusal::Full`].
+pub async fn patiently<F: Future>(what: &'static str, wait: F) -> Result<F::Output, Refusal> {
+    let Some(asker) = Asker::current() else { return Ok(wait.await) };
+    let _waiting = asker.begins_to_wait();
+    tokio::time::timeout(asker.patience(), wait).await.map_err(|_| Refusal::Full(what))
+}
+
+/// Sets the caller of the running request, now that it is known. What follows is a step of its own if that caller is busy, for which
+/// the request waits as long as it may.
+///
+/// # Errors
+/// As of [`Asker::wait`].
+pub async fn current_is(who: Who) -> Result<(), Refusal> {
+    let Some(asker) = Asker::current() else { return Ok(()) };
     asker.is(who);
     if asker.0.pace.as_ref().is_some_and(|pace| pace.is_busy(who)) {
+        *asker.entry() = Entry::Asks;
         tokio::task::yield_now().await;
     }
+    asker.has_entered()
 }
 
 /// Runs something on behalf of a request.
@@ -211,5 +336,63 @@ pub fn refusal(error: &sqlx::Error) -> Option<Refusal> {
     match error {
         sqlx::Error::AnyDriverError(error) => error.downcast_ref().copied(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn asker(group: u128) -> Asker {
+        let asker = Asker::default();
+        asker.is(Who { group: Uuid::from_u128(group), account: Uuid::from_u128(group) });
+        asker
+    }
+
+    /// A statement that takes a while.
+    async fn state(asker: &Asker, ledger: &Ledger, takes: Duration) -> Result<(), Refusal> {
+        let _grant = asker.wait(ledger).await?;
+        let _holding = asker.holds(ledger);
+        tokio::time::sleep(takes).await;
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_not_refused_because_of_what_it_holds_itself() {
+        let ledger = Ledger::new("places", 4, 1);
+        let alone = asker(1);
+        let asked = Instant::now();
+        // two at a time
+        let came = join_all((0..20).map(|_| state(&alone, &ledger, SECOND * 3))).await;
+        assert!(came.iter().all(Result::is_ok), "{came:?}");
+        assert_eq!(asked.elapsed(), SECOND * 30);
+        assert_eq!(alone.patience(), PATIENCE, "it has waited for nobody else");
+        assert!(alone.waits().held.is_empty() && ledger.used() == 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_request_asks_for_at_once_waits_at_the_same_time() {
+        let ledger = Ledger::new("places", 4, 1);
+        let (first, second) = (asker(1), asker(1));
+        let held: Vec<_> = std::iter::from_fn(|| ledger.take(first.who(), 1).ok()).collect();
+        let asked = Instant::now();
+        let frees = async {
+            tokio::time::sleep(SECOND * 3).await;
+            drop(held);
+        };
+        let (came, ()) =
+            tokio::join!(join_all((0..10).map(|_| state(&second, &ledger, Duration::ZERO))), frees);
+        assert!(came.iter().all(Result::is_ok), "{came:?}");
+        assert_eq!((asked.elapsed(), second.patience()), (SECOND * 3, SECOND * 2));
+        // the rest of its patience
+        let _held: Vec<_> = std::iter::from_fn(|| ledger.take(first.who(), 1).ok()).collect();
+        let refused = state(&second, &ledger, Duration::ZERO).await;
+        assert_eq!((refused, asked.elapsed()), (Err(Refusal::Share("places")), PATIENCE));
+        tokio::time::sleep(FORGOTTEN).await;
+        assert_eq!(second.patience(), PATIENCE);
     }
 }

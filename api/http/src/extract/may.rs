@@ -75,7 +75,7 @@ where
             Problem::new(&UNAUTHENTICATED, "the Authorization header must be `Bearer <access token>`")
         })?;
         let caller = app.tokens.authenticate(token).await?;
-        share::current_is(caller.who()).await;
+        share::current_is(caller.who()).await.map_err(Problem::from)?;
         if let Err(problem) = caller.must(P::PERMISSION) {
             refused(&app, &caller, parts);
             return Err(problem.into());
@@ -104,7 +104,7 @@ where
         };
         let app = App::from_ref(state);
         let caller = app.tokens.authenticate(token.expose_secret()).await?;
-        share::current_is(caller.who()).await;
+        share::current_is(caller.who()).await.map_err(Problem::from)?;
         app.limits.take(&app.services.metrics, caller.account()).await?;
         Ok(Self(context(&caller, &parts)))
     }

@@ -6,13 +6,15 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::share::Asker;
 use longshore_kernel::share::pace::Turn;
 
 use crate::app::App;
+use crate::extract::Failure;
 use crate::extract::visitor::address;
 
 /// Adds the [`Asker`] of the request to its extensions, and runs the request step by step.
@@ -26,6 +28,14 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
         // it is complete in memory
         Some(_) => response,
         None => response.map(|body| Body::new(Paced { body, asker, turn: Turn::default() })),
+    }
+}
+
+/// Refuses a request that did not get its first place in time; within the layer that gives errors their shape.
+pub async fn entry(request: Request, next: Next) -> Response {
+    match request.extensions().get().map_or(Ok(()), Asker::has_entered) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => Failure::from(Problem::from(refusal)).into_response(),
     }
 }
 

@@ -45,6 +45,7 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
+    goes_first: bool,
     granted: oneshot::Sender<Grant>,
 }
 
@@ -126,7 +127,7 @@ impl Ledger {
             if state.is_line_full(who) {
                 return Err(self.refusal(&state, who, 1));
             }
-            state.enters(who)
+            state.enters(who, false)
         };
         if let Ok(Ok(grant)) = tokio::time::timeout(patience, &mut granted).await {
             return Ok(grant);
@@ -146,13 +147,13 @@ impl Ledger {
         Err(self.refusal(&state, who, 1))
     }
 
-    /// Takes one, however long that takes.
+    /// Takes one, however long that takes, and before those that wait for a limited time.
     pub async fn turn(&self, who: Who) -> Grant {
         let granted = {
             let mut state = self.lock();
             match self.at_once(&mut state, who) {
                 Some(grant) => return grant,
-                None => state.enters(who),
+                None => state.enters(who, true),
             }
         };
         granted.await.unwrap_or_else(|_| self.note(who, 1))
@@ -246,10 +247,12 @@ impl State {
     }
 
     /// Waits from now on.
-    fn enters(&mut self, who: Who) -> oneshot::Receiver<Grant> {
+    fn enters(&mut self, who: Who, goes_first: bool) -> oneshot::Receiver<Grant> {
         let (granted, receiver) = oneshot::channel();
         self.number += 1;
-        self.waiting.entry(who).or_default().push_back(Waiter { number: self.number, granted });
+        let line = self.waiting.entry(who).or_default();
+        let position = if goes_first { line.partition_point(|w| w.goes_first) } else { line.len() };
+        line.insert(position, Waiter { number: self.number, goes_first, granted });
         receiver
     }
 

@@ -3,8 +3,12 @@
 //! A request runs in steps, from one wait to the next, on as many threads as there are processors and [`SPARE`] more. Most steps take
 //! microseconds, but one that parses or compresses a large body takes milliseconds, and the steps of hundreds of such requests
 //! would all run before that of anyone else. So a caller that used more than [`FREE`] of the last [`PERIOD`] is busy: its steps
-//! take places first, of which there are fewer than threads. They wait for one in the order of all shares, and are never refused.
-//! A caller that is not busy waits for nobody, and the system divides the processors among the threads.
+//! take places first, of which there are fewer than threads. They wait for one in the order of all shares. A caller that is not
+//! busy waits for nobody, and the system divides the processors among the threads.
+//!
+//! A request waits for its first place as long as it waits for any resource, and is then refused: before its first step, and again
+//! once its caller is known. After that nothing is refused any more, because work may have been done; and its steps go before those
+//! of requests that have not begun. So of more requests than can be answered in time, some are answered in time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +22,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Grant, Ledger, Who};
+use super::{Asker, Entry, Grant, Ledger, Refusal, Who};
 
 /// The time that is looked at: what was used in the running period counts, and what was used in the one before.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -115,22 +119,34 @@ impl Used {
 
 /// The place that the next step of a request waits for.
 #[derive(Default)]
-pub struct Turn(Option<Pin<Box<dyn Future<Output = Grant> + Send>>>);
+pub struct Turn(Option<Pin<Box<dyn Future<Output = Result<Grant, Refusal>> + Send>>>);
 
 impl Turn {
-    /// The place for a step, or none for a step that needs none.
-    pub(super) fn take(&mut self, pace: &Pace, who: Who, context: &mut Context<'_>) -> Poll<Option<Grant>> {
+    /// The place for a step, or none for a step that needs none, or that only says that its request is refused.
+    pub(super) fn take(
+        &mut self,
+        pace: &Pace,
+        asker: &Asker,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Grant>> {
         if self.0.is_none() {
-            if !pace.is_busy(who) {
+            let asks = matches!(*asker.entry(), Entry::Asks);
+            if !pace.is_busy(asker.who()) {
+                if asks {
+                    *asker.entry() = Entry::Entered;
+                }
                 return Poll::Ready(None);
             }
-            let places = pace.0.places.clone();
-            self.0 = Some(Box::pin(async move { places.turn(who).await }));
+            let (asker, places) = (asker.clone(), pace.0.places.clone());
+            self.0 = Some(Box::pin(async move {
+                if asks { asker.wait(&places).await } else { Ok(places.turn(asker.who()).await) }
+            }));
         }
         let Some(waiting) = &mut self.0 else { return Poll::Ready(None) };
         let place = ready!(waiting.as_mut().poll(context));
         self.0 = None;
-        Poll::Ready(Some(place))
+        *asker.entry() = place.as_ref().err().map_or(Entry::Entered, |refusal| Entry::Refused(*refusal));
+        Poll::Ready(place.ok())
     }
 }
 
@@ -144,7 +160,7 @@ impl fmt::Debug for Turn {
 mod tests {
     use futures::FutureExt as _;
 
-    use super::super::Asker;
+    use super::super::{PATIENCE, as_asker, current_is};
     use super::*;
 
     fn asker(pace: &Pace, group: u128) -> Asker {
@@ -205,6 +221,55 @@ mod tests {
         drop(held);
         assert_eq!(pace.0.places.used(), 0);
         assert!(ran(&busy));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_gets_no_first_place_in_time_is_refused_and_one_that_has_begun_is_not() {
+        let pace = Pace::of(1);
+        let who = asker(&pace, 1).who();
+        let held = pace.0.places.take(who, 1).unwrap();
+        let stays_busy = {
+            let pace = pace.clone();
+            tokio::spawn(async move {
+                loop {
+                    pace.used(who, FREE * 2);
+                    tokio::time::sleep(PERIOD / 2).await;
+                }
+            })
+        };
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        // before its first step
+        let new = asker(&pace, 1);
+        let refused = new.run(async { new.has_entered() }).await;
+        assert_eq!((refused, began.elapsed()), (Err(Refusal::Share("processors")), PATIENCE));
+        // once its caller is known; and the rest of it waits no longer
+        let known = Asker::new(None, None, Some(pace.clone()));
+        let refused =
+            as_asker(known.clone(), known.run(async { (current_is(who).await, known.patience()) })).await;
+        assert_eq!(refused, (Err(Refusal::Share("processors")), Duration::ZERO));
+        // one that has begun waits, and goes first
+        let (begun, new) = (Asker::new(None, None, Some(pace.clone())), asker(&pace, 1));
+        let (go, order) = (tokio::sync::Notify::new(), Mutex::new(Vec::new()));
+        let begun = begun.run(async {
+            go.notified().await;
+            begun.is(who);
+            tokio::task::yield_now().await;
+            order.lock().unwrap().push("begun");
+        });
+        let new = new.run(async {
+            new.has_entered().unwrap();
+            order.lock().unwrap().push("new");
+        });
+        let frees = async {
+            go.notify_one();
+            tokio::time::sleep(PATIENCE.saturating_sub(PERIOD)).await;
+            drop(held);
+        };
+        tokio::join!(new, begun, frees);
+        assert_eq!(*order.lock().unwrap(), ["begun", "new"]);
+        stays_busy.abort();
+        assert_eq!(pace.0.places.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]

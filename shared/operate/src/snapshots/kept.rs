@@ -55,7 +55,7 @@ impl<T> Kept<T> {
         read: impl FnOnce() -> F,
     ) -> Result<Arc<T>, Problem> {
         let asked = clock.now();
-        let _turn = self.turn.lock().await;
+        let _turn = share::patiently("turns to read", self.turn.lock()).await?;
         let at = clock.now();
         // another caller may have begun to read meanwhile: what that found serves all who waited, however long it took
         if let Some(last) = self.younger(clock, age.max(at - asked)) {
