@@ -149,8 +149,8 @@ fn reported() -> Value {
 
 /// The job of reports, as the operation answers with it.
 fn answered() -> Shape {
-    record::record(&JOB)
-        .about("A job that takes reports of a warehouse, with the first 100 reports that were refused.")
+    record::members(&JOB)
+        .about("A job that takes reports of a warehouse: the members of `Job`, and the first 100 reports that were refused.")
         .required("errors", array_of(named("ItemError")))
         .explain(&[("errors", "The first 100 item errors so far.")])
 }

@@ -78,10 +78,14 @@ pub(super) fn related(resource: &'static Resource) -> impl Iterator<Item = &'sta
 
 /// A single record, with every field.
 pub(super) fn record(described: &Described) -> Shape {
-    let shape = object().about(described.about);
+    members(described).about(described.about).explain(described.fields)
+}
+
+/// The members of a record, for an answer that has more. What they mean is said once, of the record.
+pub(super) fn members(described: &Described) -> Shape {
+    let shape = object().about(&format!("The members of `{}`, and one more.", name(described.resource)));
     let fields = described.resource.shown();
-    let shape = fields.fold(shape, |shape, field| shape.required(field.name, shown(described, field)));
-    shape.explain(described.fields)
+    fields.fold(shape, |shape, field| shape.required(field.name, shown(described, field)))
 }
 
 /// A record of a list: the selected fields, with nested records in place of their ids. Of one that the caller may not see, a nested

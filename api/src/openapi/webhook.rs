@@ -212,7 +212,7 @@ fn called_authentication(authentication: Shape) -> Said {
 }
 
 fn created() -> Shape {
-    record::record(&WEBHOOK).optional("secret", text(1..=255)).explain(&[(
+    record::members(&WEBHOOK).optional("secret", text(1..=255)).explain(&[(
         "secret",
         "The secret that signs every delivery (Standard Webhooks). It is shown only once.",
     )])

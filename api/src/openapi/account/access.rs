@@ -244,7 +244,7 @@ fn to_create() -> Shape {
 }
 
 fn created() -> Shape {
-    record::record(&ACCESS_TOKEN)
+    record::members(&ACCESS_TOKEN)
         .optional("token", any_text())
         .optional("notice", any_text())
         .explain(&[
