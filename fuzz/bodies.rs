@@ -28,6 +28,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::destination;
+use longshore_kernel::encoding::Foreign;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::Reader;
 use longshore_kernel::json;
@@ -175,12 +176,12 @@ pub fn ndjson_lines(data: &[u8]) {
             }
         }
     });
-    let unmarked = text.strip_prefix(json::BYTE_ORDER_MARK).unwrap_or(text);
-    let mut whole: Vec<&[u8]> = unmarked.split(|byte| *byte == b'\n').collect();
+    let mut whole: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     for line in &mut whole {
+        *line = line.strip_prefix(json::BYTE_ORDER_MARK).unwrap_or(line);
         *line = line.strip_suffix(b"\r").unwrap_or(line);
     }
-    let good = |line: &&[u8]| line.len() <= LONGEST_ROW && std::str::from_utf8(line).is_ok();
+    let good = |line: &&[u8]| line.len() <= LONGEST_ROW && Foreign::of(line).is_none();
     let expected: Vec<_> =
         whole.iter().copied().take_while(good).filter(|line| !line.trim_ascii().is_empty()).collect();
     match read {
