@@ -1,6 +1,6 @@
 //! `longshore-api doctor`: what is wrong with an installation, and what to do about it.
 
-use std::io::{Write as _, stdout};
+use std::io::{ErrorKind, Write as _, stdout};
 
 use clap::Args;
 use longshore_kernel::clock::Clock;
@@ -22,13 +22,15 @@ impl Doctor {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         let findings = doctor::examine(&self.patient, &Clock::system()).await;
         let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
-        let mut out = stdout();
-        if self.json {
-            writeln!(out, "{}", json!({"verdict": worst, "findings": findings}))?;
+        let text = if self.json {
+            json!({"verdict": worst, "findings": findings}).to_string()
         } else {
-            for finding in &findings {
-                writeln!(out, "{}", line(finding))?;
-            }
+            findings.iter().map(line).collect::<Vec<_>>().join("\n")
+        };
+        match writeln!(stdout(), "{text}") {
+            // a reader that wants no more, such as `head`, hides no fault
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            written => written?,
         }
         Ok(if worst == Verdict::Fail { Exit::Failed } else { Exit::Done })
     }
