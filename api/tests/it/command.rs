@@ -4,6 +4,7 @@
 mod operator;
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use bytes::Bytes;
 use http::Method;
@@ -18,6 +19,7 @@ use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::hostile::socket::Server;
@@ -144,6 +146,16 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
     assert_eq!(all["paging"]["total"], 2);
     assert_eq!(all["results"][0]["id"], json!(cancelled), "the newest first");
     as_user(&["job", "retry", &kept]).await.ends_with(3);
+
+    // who follows a job hears what it waits for
+    world.api.put(&world.api.superadmin, "/api/queue/chunk/pause", Value::Null).await.expect(200);
+    let mut command = Command::new(program("longshore"));
+    command.env_clear().env("LONGSHORE_URL", world.server.url()).env("LONGSHORE_TOKEN", &world.api.user);
+    command.args(["job", "watch", &kept]).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut watching = command.spawn().unwrap();
+    let mut said = BufReader::new(watching.stderr.take().unwrap()).lines();
+    assert_eq!(said.next_line().await.unwrap().as_deref(), Some("the job waits for a paused queue"));
+    watching.kill().await.unwrap();
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
