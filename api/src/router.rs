@@ -3,6 +3,7 @@
 use std::future::ready;
 
 use axum::Router;
+use axum::extract::MatchedPath;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use http::{Method, Uri};
@@ -20,7 +21,7 @@ use crate::urls::{api, files, service};
 /// The router of the service.
 pub fn build(app: App) -> Router {
     let paths = Paths::new(routes().iter().map(|route| (route.method.clone(), route.path)));
-    let unknown = paths.clone();
+    let (unknown, known) = (paths.clone(), paths.clone());
     let api = api()
         .router
         .layer(from_fn(accept::layer))
@@ -37,7 +38,9 @@ pub fn build(app: App) -> Router {
         .route("/docs/", get(serve::lead_to_docs))
         .merge(longshore_console::routes(&app))
         .fallback(move |method: Method, uri: Uri| ready(problem::no_such_path(&unknown, &method, &uri)))
-        .method_not_allowed_fallback(problem::method_not_allowed)
+        .method_not_allowed_fallback(move |method: Method, path: Option<MatchedPath>| {
+            ready(problem::method_not_allowed(&known, &method, path.as_ref()))
+        })
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))
         .layer(from_fn(transfer::layer))
         .layer(from_fn(host::layer))

@@ -63,8 +63,15 @@ impl Folder {
         self.0.join(".env")
     }
 
+    /// The script, by its interpreter: a file that another test is copying cannot be executed.
+    fn run(&self) -> Command {
+        let mut run = Command::new("sh");
+        run.arg(self.0.join("deploy/docker/secrets"));
+        run
+    }
+
     fn secrets(&self) -> BTreeMap<String, String> {
-        let written = Command::new(self.0.join("deploy/docker/secrets")).output().unwrap();
+        let written = self.run().output().unwrap();
         assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
         let text = fs::read_to_string(self.env()).unwrap();
         let pairs: Vec<_> = text.lines().map(|line| line.split_once('=').unwrap()).collect();
@@ -122,7 +129,7 @@ fn a_value_that_the_secrets_cannot_make_is_asked_for() {
     let compose = folder.0.join("docker-compose.yml");
     fs::write(&compose, text("docker-compose.yml") + "x-more: ${ADDRESS:?run deploy/docker/secrets}\n")
         .unwrap();
-    let written = Command::new(folder.0.join("deploy/docker/secrets")).output().unwrap();
+    let written = folder.run().output().unwrap();
     assert!(!written.status.success());
     assert!(String::from_utf8_lossy(&written.stderr).contains("ADDRESS"));
 }

@@ -25,7 +25,13 @@ impl Paths {
 
     /// Every method that an operation has. What can be read has `HEAD`, too.
     pub fn methods(&self) -> impl Iterator<Item = Method> {
-        let has = |method: &Method| self.0.iter().any(|(known, _)| known == method);
+        self.methods_of(|_| true)
+    }
+
+    /// The methods of the operations whose path is wanted.
+    pub fn methods_of(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Method> {
+        let has =
+            move |method: &Method| self.0.iter().any(|(known, path)| known == method && is_wanted(path));
         ORDER
             .into_iter()
             .filter(move |method| has(if *method == Method::HEAD { &Method::GET } else { method }))

@@ -70,9 +70,12 @@ pub(super) fn gather_answers(document: &mut Value) {
         components.remove("examples");
         components.get_mut("responses").into_iter().for_each(forget_examples);
     }
+    members(&mut document["paths"])
+        .flat_map(members)
+        .filter_map(|operation| operation.get_mut("responses"))
+        .for_each(forget_examples);
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     each_answer(document, &mut |name, answer| {
-        forget_examples(answer);
         *times.entry(format!("{name} {answer}")).or_default() += 1;
     });
     let mut found = Map::new();
@@ -109,10 +112,14 @@ fn members(value: &mut Value) -> impl Iterator<Item = &mut Value> {
     value.as_object_mut().into_iter().flat_map(Map::values_mut)
 }
 
-/// The name of what an answer contains. What has none gets one from generators, which is that of the operation.
-fn content_of(answer: &Value) -> Option<&str> {
+/// The name of what an answer contains; of one or several, it is in the plural. What has none gets one from generators, which is that
+/// of the operation.
+fn content_of(answer: &Value) -> Option<String> {
     let (_, content) = answer["content"].as_object()?.iter().next()?;
-    content["schema"]["$ref"].as_str()?.rsplit('/').next()
+    let schema = &content["schema"];
+    let (schema, plural) = schema["anyOf"].get(0).map_or((schema, ""), |one| (one, "s"));
+    let name = schema["$ref"].as_str()?.rsplit('/').next()?;
+    Some(format!("{name}{plural}"))
 }
 
 fn take(value: &mut Value, found: &mut Map<String, Value>) {

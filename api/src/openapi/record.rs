@@ -165,12 +165,15 @@ const OFFSET_NAME: &str = "ListOffset";
 const NESTED_NAME: &str = "ListNested";
 const FIELD_NAME: &str = "SortField";
 const ORDER_NAME: &str = "SortOrder";
+const KEY_NAME: &str = "SortKey";
 
 /// The parameters of every list.
-pub(super) fn list_schemas() -> [(&'static str, Said); 5] {
+pub(super) fn list_schemas() -> [(&'static str, Said); 6] {
     let field = pattern(1..=255, r"^\w+(\.\w+)*$");
     let order = default(one_of(&["ASC", "DESC"]), "ASC");
+    let key = object().required("field", named(FIELD_NAME)).optional("order", named(ORDER_NAME));
     [
+        (KEY_NAME, key.into()),
         (FIELD_NAME, about(field, "A field, or a path to a field through single related records.")),
         (ORDER_NAME, about(order, "Null comes last in both. The last key of each list is `id`.")),
         (
@@ -191,10 +194,6 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 5] {
 /// The body of a list operation.
 fn query(resource: &'static Resource, name: &str) -> Shape {
     let selectable: Vec<_> = resource.listed().map(|field| field.name).collect();
-    let key = object()
-        .required("field", named(FIELD_NAME))
-        .optional("order", named(ORDER_NAME))
-        .called(&format!("{name}SortKey"));
     let order = format!("Default: `{}`.", resource.order);
     let extra = resource.extras().fold(object().about("Conditions that are no fields."), |shape, field| {
         shape.optional(field.name, default(boolean(), false))
@@ -206,7 +205,7 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
     };
     shape
         .optional("criteria", named(format!("{name}Criteria")))
-        .optional("sort", about(array(sort::KEYS, key), &order))
+        .optional("sort", about(array(sort::KEYS, named(KEY_NAME)), &order))
         .optional("limit", named(LIMIT_NAME))
         .optional("offset", named(OFFSET_NAME))
         .optional("nested", named(NESTED_NAME))

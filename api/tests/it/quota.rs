@@ -131,8 +131,7 @@ async fn the_object_store_takes_so_many_bytes_of_an_organisation(
     api.delete(&api.user, &order).await.expect(204);
     assert_eq!(used().await, 2 * size as u64);
     api.put(&api.user, &upload, picture.clone()).await.expect(409);
-    let image = format!("/api/product/{product}/image/{}", image["id"].as_str().unwrap());
-    api.delete(&api.user, &image).await.expect(204);
+    api.delete(&api.user, image["url"].as_str().unwrap()).await.expect(204);
     assert_eq!(used().await, size as u64);
     // another organisation has its own
     let other = Tenant::create(&api.services, "Other").await.unwrap();

@@ -237,26 +237,6 @@ async fn a_busy_organisation_that_gets_no_processor_in_time_is_refused(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_request_alone_is_not_refused_for_its_own_share(_: PgPoolOptions, options: PgConnectOptions) {
-    let world = World::new(&options).await;
-    let api = &world.api;
-    let lists = api.services.db.lists.places();
-    // it asks for more at once than there are connections, and each statement is slow
-    let mut gate = world.owner.begin().await.unwrap();
-    sqlx::query("LOCK TABLE job, eshop IN ACCESS EXCLUSIVE MODE").execute(&mut *gate).await.unwrap();
-    let slow = async {
-        while lists.used() < 4 {
-            tokio::task::yield_now().await;
-        }
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        gate.rollback().await.unwrap();
-    };
-    let (reply, ()) = tokio::join!(api.get(&api.user, "/api/attention"), slow);
-    reply.expect(200);
-    all_are_back(lists).await;
-}
-
-#[sqlx::test(migrator = "MIGRATIONS")]
 async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
     let limits =
         Limits { bodies: Ledger::new("memory for request bodies", 512 * 1024, 1), ..Limits::default() };

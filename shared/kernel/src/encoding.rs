@@ -56,8 +56,8 @@ impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match self {
             Self::Utf16 | Self::CodePage => "save it as UTF-8",
-            Self::Gzip => "send it with Content-Encoding: gzip",
-            Self::Zstd => "send it with Content-Encoding: zstd",
+            Self::Gzip => "send it compressed once, with Content-Encoding: gzip",
+            Self::Zstd => "send it compressed once, with Content-Encoding: zstd",
             Self::Zip => "send the text itself",
         };
         write!(f, "it looks like {}; {advice}", self.name())

@@ -38,9 +38,9 @@ enum Place {
 }
 
 impl Heads {
-    /// The status of the answer, once its line has arrived.
+    /// The status of the answer, once its line has arrived. An interim one is none.
     pub(super) fn status(&self) -> Option<StatusCode> {
-        self.status
+        self.status.filter(|status| !is_interim(*status))
     }
 
     /// Whether the head is complete, and a body follows.
@@ -90,10 +90,7 @@ impl Heads {
                 self.place = Place::Fields;
             }
             Place::Fields if is_empty => {
-                let is_interim = self.status.is_some_and(|status| {
-                    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
-                });
-                if is_interim {
+                if self.status.is_some_and(is_interim) {
                     *self = Self::default();
                 } else {
                     self.place = Place::Body;
@@ -105,6 +102,11 @@ impl Heads {
         self.line = 0;
         (is_empty || is_kept).then_some(b'\n')
     }
+}
+
+/// Whether another head follows.
+fn is_interim(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// The status of a line, of which the first bytes are given; the rest of a shorter one is zero.
@@ -161,6 +163,7 @@ mod tests {
             ("HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 202 OK\r\nx", Some(202)),
             ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 2", None),
             ("HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/1.1 200 OK\r\n", Some(101)),
+            ("HTTP/1.1 102 Processing\r\n", None),
             ("HTTP/1.1 200 OK", None),
             ("HTTP/1.1 2000\r\n", None),
             ("HTTP/1.1 099 Low\r\n", None),

@@ -270,7 +270,7 @@ mod tests {
             (b"{}\n\xff\xfe{\0}\0\n\0", "line 2 is not valid UTF-8: it looks like UTF-16"),
             (
                 b"\x1f\x8b\x08\0",
-                "line 1 is not valid UTF-8: it looks like gzip; send it with Content-Encoding: gzip",
+                "line 1 is not valid UTF-8: it looks like gzip; send it compressed once, with Content-Encoding: gzip",
             ),
         ] {
             let detail = read(vec![rows.to_vec()]).await.unwrap_err();

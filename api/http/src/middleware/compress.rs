@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG};
-use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version};
 use longshore_kernel::unfold::Coding;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::CompressionLevel;
@@ -52,7 +52,6 @@ pub struct StandsFor(pub usize);
 /// otherwise it would refuse (406) a client that accepts neither a known coding nor `identity`, after the
 /// operation was executed.
 pub async fn layer(mut request: Request, next: Next) -> Response {
-    let is_head = request.method() == Method::HEAD;
     let headers = request.headers_mut();
     let coding = accepted(headers);
     match coding {
@@ -63,7 +62,7 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
         CompressionLayer::new().quality(LEVEL).compress_when(SizeAbove::new(LEAST).and(is_worth_it));
     let Ok(mut response) = compression.layer(next.map_response(fused)).oneshot(request).await;
     let whole = response.extensions().get::<StandsFor>().map_or(0, |whole| whole.0 as u64);
-    if response.headers().contains_key(CONTENT_ENCODING) || coding.is_some() && !is_head && whole >= LEAST {
+    if response.headers().contains_key(CONTENT_ENCODING) || coding.is_some() && whole >= LEAST {
         weaken(response.headers_mut());
     }
     response.map(Body::new)

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use http::{HeaderValue, Method, StatusCode, Uri, Version};
 use http_body::{Frame, SizeHint};
 use longshore_kernel::cause::causes;
 use longshore_kernel::problem::{
@@ -62,7 +62,6 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Some(Failure(problem)) = response.extensions_mut().remove::<Failure>() {
         let id = id.as_ref().map_or("", |id| &id.0);
-        let problem = naming_methods(problem, response.headers());
         log(&problem, id);
         render(&problem, id, &sent, head, &mut response);
         // the rest of the body comes before the next request, so the connection is closed, and the answer
@@ -160,26 +159,21 @@ pub fn no_such_path(paths: &Paths, method: &Method, uri: &Uri) -> Response {
     Failure::from(Problem::new(&NO_SUCH_PATH, detail)).into_response()
 }
 
-/// Answers for a method that the path does not have; the router adds `Allow`, which is what `OPTIONS` asks
+/// Answers for a method that the path does not have, and names those that it has; the router adds `Allow`, which is what `OPTIONS` asks
 /// for.
-pub async fn method_not_allowed(method: Method) -> Response {
+pub fn method_not_allowed(paths: &Paths, method: &Method, path: Option<&MatchedPath>) -> Response {
     if method == Method::OPTIONS {
         return StatusCode::NO_CONTENT.into_response();
     }
-    Failure::from(Problem::new(&METHOD_NOT_ALLOWED, "this path does not support this method")).into_response()
-}
-
-/// Names the methods that the path has, which the router says.
-fn naming_methods(problem: Arc<Problem>, headers: &HeaderMap) -> Arc<Problem> {
-    let allowed = headers.get(ALLOW).and_then(|allowed| allowed.to_str().ok());
-    match allowed {
-        Some(allowed) if std::ptr::eq(problem.kind(), &raw const METHOD_NOT_ALLOWED) => {
-            let detail =
-                format!("this path does not support this method; it supports {}", allowed.replace(',', ", "));
-            Arc::new(Problem::new(&METHOD_NOT_ALLOWED, detail))
-        }
-        _ => problem,
+    let methods: Vec<_> = paths
+        .methods_of(|known| path.is_some_and(|path| path.as_str() == known))
+        .map(|m| m.to_string())
+        .collect();
+    let mut detail = "this path does not support this method".to_owned();
+    if !methods.is_empty() {
+        detail += &format!("; it supports {}", methods.join(", "));
     }
+    Failure::from(Problem::new(&METHOD_NOT_ALLOWED, detail)).into_response()
 }
 
 /// Answers after a panic in a handler: the request fails, the process continues.

@@ -200,7 +200,9 @@ async fn stream(
     })?;
     sent.keep(header.clone());
     let mut header = lines.parse(&header)?;
-    lines.renumber(take_line(&mut header)?);
+    if let Some(line) = take_line(&mut header)? {
+        lines.renumber(line);
+    }
     let is_header = header.get(push.whose_member()).is_some();
     let target = push::target(&app.services, context, push, header).await;
     let target = target.map_err(|problem| if is_header { problem } else { headless(push, problem) })?;
@@ -214,12 +216,13 @@ async fn stream(
     }
 }
 
-/// The number of the header in the file of the sender: 0 where a program put it before the file, whose first line is then 1.
-fn take_line(header: &mut Value) -> Result<u64, Problem> {
-    let Some(line) = header.as_object_mut().and_then(|header| header.remove("line")) else { return Ok(1) };
+/// The number of the header in the file of the sender, if the header says it: 0 where a program put it before the file, whose first
+/// line is then 1.
+fn take_line(header: &mut Value) -> Result<Option<u64>, Problem> {
+    let Some(line) = header.as_object_mut().and_then(|header| header.remove("line")) else { return Ok(None) };
     let line =
         Reader::read(json!({ "line": line }), object(|header| header.required("line", integer(0..=1))))?;
-    Ok(line.unsigned_abs())
+    Ok(Some(line.unsigned_abs()))
 }
 
 /// Explains that the first line must be the header, if a stream begins with a row.

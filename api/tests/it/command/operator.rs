@@ -265,7 +265,12 @@ async fn deliveries_are_listed_shown_and_sent_again(_: PgPoolOptions, options: P
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_needs_attention_is_listed_acknowledged_and_muted(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let run = async |arguments: &[&str]| world.run(&world.api.superadmin, arguments).await;
+    let api = &world.api;
+    let run = async |arguments: &[&str]| world.run(&api.superadmin, arguments).await;
+    let body = json!({"eshop": api.tenant.eshop, "event": "*", "destination": "https://shop.example/hook"});
+    let hook = api.post(&api.user, "/api/eshop-webhook", body).await.expect(201).json();
+    let deactivate = format!("/api/eshop-webhook/deactivate/{}", hook["id"].as_str().unwrap());
+    api.put(&api.user, &deactivate, Value::Null).await.expect(204);
     run(&["queue", "pause", "lane", "--reason", "moving"]).await.ends_with(0);
     let listed = run(&["attention", "list", "--json"]).await.ends_with(0).json();
     let lines = listed["lines"].as_array().unwrap();
@@ -280,11 +285,14 @@ async fn what_needs_attention_is_listed_acknowledged_and_muted(_: PgPoolOptions,
     let words: Vec<_> = new.split_whitespace().collect();
     assert_eq!(words[..5], ["warning", "queue", "new", "-", "-"], "{new}");
 
-    // a paused queue is switched off, too
+    // what people switched off comes last; a paused queue has its line, and is not listed twice
     let shown = run(&["attention", "list"]).await.ends_with(0).stdout;
     let off = shown.lines().last().unwrap();
-    assert_eq!(off.split_whitespace().take(3).collect::<Vec<_>>(), ["-", "queue", "off"], "{shown}");
-    assert!(off.contains("superadmin of a test") && off.contains("lane, since 20"), "{shown}");
+    assert_eq!(off.split_whitespace().take(3).collect::<Vec<_>>(), ["-", "webhook", "off"], "{shown}");
+    assert!(off.contains("user of a test") && off.contains("https://shop.example/hook"), "{shown}");
+    assert!(off.contains(", since 20"), "{shown}");
+    let is_off = |row: &&str| row.split_whitespace().nth(2) == Some("off");
+    assert_eq!(shown.lines().filter(is_off).count(), 1, "{shown}");
     let said = run(&["attention", "acknowledge", id, "--note", "I know"]).await.ends_with(0).stdout;
     assert!(
         said.starts_with("the line is acknowledged until 20") && said.contains("Queue lane: Paused"),

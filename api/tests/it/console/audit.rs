@@ -109,8 +109,10 @@ async fn the_records_of_a_job_are_one_line_that_leads_to_them(_: PgPoolOptions, 
     let page = browser.open("/console/audit?whose=all").await.expect(200).text;
     assert_eq!(named(&page, "product sync"), 1, "{page}");
     assert!(page.contains(&format!("href=\"/console/audit?job={id}\">2 products</a>")), "{page}");
+    assert_eq!(named(&page, "product.sync"), 0, "{page}");
+    // a record has the action by which it is searched for
     let page = browser.open(&format!("/console/audit?job={id}")).await.expect(200).text;
-    assert_eq!(named(&page, "product sync"), 2, "{page}");
+    assert_eq!((named(&page, "product.sync"), named(&page, "product sync")), (2, 0), "{page}");
     // the request that asked for the job leads to it as well
     let page = browser.open("/console/audit?request=request-7").await.expect(200).text;
     assert!(page.contains("2 products"), "{page}");
@@ -120,7 +122,7 @@ async fn the_records_of_a_job_are_one_line_that_leads_to_them(_: PgPoolOptions, 
     let stranger = Browser::new(api, &token);
     for query in ["whose=all".to_owned(), format!("job={id}"), "request=request-7".to_owned()] {
         let page = stranger.open(&format!("/console/audit?{query}")).await.expect(200).text;
-        assert_eq!(named(&page, "product sync"), 0, "{query}: {page}");
+        assert_eq!((named(&page, "product.sync"), named(&page, "product sync")), (0, 0), "{query}: {page}");
     }
 }
 
@@ -171,10 +173,12 @@ async fn what_one_account_or_token_did_is_found_by_its_id(_: PgPoolOptions, opti
     records(&world, "admin", "Jana Ops", "queue.pause", 1).await;
     records(&world, "token", "label printer", "supplier.update", 12_000).await;
     let browser = Browser::new(api, &api.superadmin);
-    // a person, behind any number of records of programs
-    let page = browser.open(&format!("/console/audit?by={admin}")).await.expect(200).text;
-    assert_eq!((named(&page, "queue.resume"), named(&page, "queue.pause")), (1, 0), "{page}");
-    assert!(page.contains(&format!("href=\"/console/audit?by={admin}\"")), "{page}");
+    // a person, behind any number of records of programs; a name that only one has leads to the same
+    for by in [admin.to_string(), "jana".to_owned()] {
+        let page = browser.open(&format!("/console/audit?by={by}")).await.expect(200).text;
+        assert_eq!((named(&page, "queue.resume"), named(&page, "queue.pause")), (1, 0), "{by}: {page}");
+        assert!(page.contains(&format!("href=\"/console/audit?by={admin}\"")), "{by}: {page}");
+    }
     // a program that was not used lately: the search begins at its last use
     let tokens = browser.open("/console/token").await.expect(200).text;
     let (before, _) = tokens.split_once(": label printer<").unwrap();
@@ -192,7 +196,10 @@ async fn what_one_account_or_token_did_is_found_by_its_id(_: PgPoolOptions, opti
         let page = Browser::new(api, &theirs).open(&format!("/console/audit?by={id}")).await.expect(200).text;
         assert!(page.contains("No record matches."), "{page}");
     }
-    browser.open("/console/audit?by=jana").await.expect(400);
+    for (token, name) in [(&theirs, "jana"), (&theirs, "label"), (&api.superadmin, "petra")] {
+        let page = Browser::new(api, token).open(&format!("/console/audit?by={name}")).await.expect(400).text;
+        assert!(page.contains("Is the name of no account or token"), "{name}: {page}");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -266,7 +266,11 @@ async fn a_token_is_made_with_the_password_long_after_the_login_and_a_change_of_
     let changed = change(PASSWORD, "another horse battery", &[]).await.expect(200).text;
     assert!(changed.contains("1 access token") && changed.contains("printer"), "{changed}");
     change("another horse battery", PASSWORD, &[("tokens", "true")]).await.expect(303);
-    assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'printer'").await, 0);
+    // it is revoked, and stays listed
+    let revoked = "SELECT count(*) FROM access_token WHERE name = 'printer' AND revoked_at IS NOT NULL";
+    assert_eq!(world.count(revoked).await, 1);
+    let valid = "SELECT count(*) FROM access_token WHERE name = 'printer' AND revoked_at IS NULL";
+    assert_eq!(world.count(valid).await, 0);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -238,7 +238,7 @@ async fn the_head_of_a_column_sorts_its_list_and_says_how_it_is_sorted(
         ("/console/webhook?sort=newest", "Created", "descending", "/console/webhook?sort=oldest"),
         ("/console/webhook?sort=oldest", "Created", "ascending", "/console/webhook?sort=newest"),
         ("/console/sync?sort=name", "E-shop", "ascending", "/console/sync?sort=name"),
-        ("/console/sync", "Partner", "ascending", "/console/sync"),
+        ("/console/sync", "Error", "ascending", "/console/sync"),
         ("/console/order", "Created", "descending", "/console/order?sort=oldest"),
         ("/console/order?status=on_hold", "Since", "descending", "/console/order?status=on_hold&sort=oldest"),
     ] {

@@ -88,7 +88,7 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
     let [first, second] = [first, second].map(|job| job["id"].as_str().unwrap().to_owned());
     let browser = Browser::new(&world.api, &world.api.superadmin);
     let overview = browser.overview().await;
-    assert!(!overview.contains("behind 1 product.sync"), "they have only just come");
+    assert!(!overview.contains("behind 1 product sync"), "they have only just come");
     world
         .execute(
             "UPDATE job SET progressed_at = now() - interval '20 minutes';
@@ -97,11 +97,11 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
         )
         .await;
     let overview = browser.overview().await;
-    let sentence = "2 jobs wait behind 1 product.sync of Gifts shop, running for 29 min.";
+    let sentence = "2 jobs wait behind 1 product sync of Gifts shop, running for 29 min.";
     assert!(overview.contains(sentence) && overview.contains(&format!("/console/job/{first}")), "{overview}");
     let page = browser.open(&format!("/console/job/{second}")).await.expect(200).text;
     let link = format!("Waiting for job <a href=\"/console/job/{first}\">");
-    let whose = "(product.sync) of Gifts shop, running for 29 min;";
+    let whose = "(product sync) of Gifts shop, running for 29 min;";
     assert!(page.contains(&link) && page.contains(whose), "{page}");
     let list = browser.open("/console/job").await.expect(200).text;
     assert_eq!(list.matches(&link).count(), 2, "{list}");
@@ -113,7 +113,8 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
                  UPDATE job SET state = 'queued', started_at = NULL";
     world.execute(pause).await;
     let overview = browser.overview().await;
-    assert!(overview.contains("1 job is waiting for a paused queue."), "{overview}");
+    let sentence = "Queue chunk: Paused by an operator: 3 open, no new work starts.";
+    assert!(overview.contains(sentence), "{overview}");
     let list = browser.open("/console/job").await.expect(200).text;
     assert!(list.contains("Waiting for a queue that is <a href=\"/console/queue\">paused</a>"), "{list}");
 }

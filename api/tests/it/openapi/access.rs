@@ -14,12 +14,14 @@ const PUBLIC: &[&str] = &[
     "describe_problem",
     "get_metrics",
     "get_openapi",
+    "list_problems",
     "live",
     "login_admin",
     "login_user",
     "ready",
     "show_docs",
     "show_docs_file",
+    "show_index",
 ];
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -119,7 +119,7 @@ impl Sample {
         api.post("", "/api/login/admin", credentials).await.expect(200);
         let sessions = api.post(&api.superadmin, "/api/session/list", Value::Null).await.expect(200).json();
         is(&mut document, 0x10, sessions["results"][0]["id"].as_str().unwrap());
-        let goods = goods::make(&api, &mut document).await;
+        let goods = goods::make(&api, &product, &mut document).await;
         // its destination fails
         sqlx::query(FAILS).bind(ids[&7].parse::<Uuid>().unwrap()).execute(&owner).await.unwrap();
         let attention = api.get(&api.superadmin, "/api/attention").await.expect(200).json();

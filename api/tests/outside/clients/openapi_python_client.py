@@ -66,7 +66,7 @@ criteria["organisation.id"] = m.Criterion(eq=str(ORGANISATION))
 page = list_products.sync(
     client=client,
     body=m.ProductQuery(
-        criteria=criteria, sort=[m.ProductSortKey(field="createdAt")], limit=5
+        criteria=criteria, sort=[m.SortKey(field="createdAt")], limit=5
     ),
 )
 assert isinstance(page, m.ProductPage) and [one.id for one in page.results] == [product.id], page

@@ -50,7 +50,7 @@ def stored():
 criteria = c.ProductCriteria(productSku=c.TextCriterion(eq=SKU), eshops=c.IdsCriterion(eq=ESHOP))
 criteria.additional_properties["organisation.id"] = {"eq": ORGANISATION}
 page = catalog.list_products(
-    product_query=c.ProductQuery(criteria=criteria, sort=[c.ProductSortKey(field="createdAt")], limit=5)
+    product_query=c.ProductQuery(criteria=criteria, sort=[c.SortKey(field="createdAt")], limit=5)
 )
 assert [one.id for one in page.results] == [product.id], page
 

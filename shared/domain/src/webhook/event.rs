@@ -14,6 +14,7 @@ use crate::record::shrunk;
 
 pub use longshore_kernel::change::EventType;
 use longshore_kernel::ids::{EventId, WebhookId};
+use longshore_kernel::json::compact;
 
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
@@ -62,11 +63,12 @@ impl Event {
             self.write_status(&mut body);
         }
         body.push_str(r#","data":"#);
-        if body.len() + self.data.len() + 1 < BODY_LIMIT {
-            body.push_str(&self.data);
+        let data = compact(&self.data);
+        if body.len() + data.len() + 1 < BODY_LIMIT {
+            body.push_str(&data);
         } else {
             // one byte closes the body
-            let data = serde_json::from_str(&self.data).unwrap_or_default();
+            let data = serde_json::from_str(&data).unwrap_or_default();
             let _ = write!(body, "{}", shrunk(&data, BODY_LIMIT - body.len() - 1));
         }
         body.push('}');
@@ -120,6 +122,9 @@ mod tests {
     fn body(kind: &str, data: &Value) -> Value {
         let body = event(kind, data).body();
         assert!(body.len() < BODY_LIMIT);
+        // Postgres writes white space
+        let spaced = Event { data: format!("{data:#}"), ..event(kind, data) };
+        assert_eq!(spaced.body(), body);
         serde_json::from_slice(&body).unwrap()
     }
 

@@ -23,7 +23,7 @@ const WAITING: i64 = 1_000;
 words! {
     /// What can be switched off.
     pub enum What ("kind of what is switched off") {
-            /// An integration setting of an e-shop that is not active.
+        /// An integration setting of an e-shop that is not active.
         Integration = "integration",
         /// The setting of a warehouse system that is not active, or whose hand-over is paused.
         Warehouse = "warehouse",

@@ -71,7 +71,7 @@ async fn a_test_of_a_system_is_a_signed_question_that_changes_nothing(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_test_obeys_no_pause_of_its_queue(_: PgPoolOptions, options: PgConnectOptions) {
-    let depot = Depot::by_hand(&options).await;
+    let depot = Depot::new(&options).await;
     let world = &depot.place.world;
     queue::pause(&world.services, &world.context, "partner", None).await.unwrap();
     trial::test(&world.services, &world.context, depot.wms).await.unwrap();

@@ -111,13 +111,13 @@ pub(super) fn monitoring(test: &mut Test) -> anyhow::Result<()> {
 
 /// The pages whose commands are run, besides those in the folders below.
 const PAGES: [&str; 7] = [
-    "README.md",
-    "docs/operating.md",
-    "docs/security.md",
-    "docs/scaling.md",
-    "docs/command-line.md",
-    "docs/limits.md",
-    "docs/reference/webhooks.md",
+    "README",
+    "docs/operating",
+    "docs/security",
+    "docs/scaling",
+    "docs/command-line",
+    "docs/limits",
+    "docs/reference/webhooks",
 ];
 const FOLDERS_OF_PAGES: [&str; 2] = ["docs/quick-start", "api/src/openapi/docs/chapter"];
 
@@ -145,7 +145,7 @@ pub(super) fn pages(test: &mut Test) -> anyhow::Result<()> {
         let programs = test.place.program(DEV, "");
         run::run(settings.arg("api/tests/outside/settings.py").env("PROGRAMS", programs))
     })?;
-    let mut pages = PAGES.map(PathBuf::from).to_vec();
+    let mut pages = PAGES.map(|page| PathBuf::from(page).with_extension("md")).to_vec();
     for folder in FOLDERS_OF_PAGES {
         let mut found = Vec::new();
         for entry in fs::read_dir(test.place.root.join(folder))? {

@@ -20,7 +20,7 @@ pub struct Goods {
 pub const CODE: &str = "7";
 
 /// Creates the records from the examples of the document, and replaces the ids of the examples by theirs.
-pub async fn make(api: &Api, document: &mut String) -> Goods {
+pub async fn make(api: &Api, product: &str, document: &mut String) -> Goods {
     let mut ids: BTreeMap<&str, String> = BTreeMap::new();
     let makes: [(&str, &str, &str, u32, Value); 11] = [
         ("supplier", "post", "/api/supplier", 0x20, json!({})),
@@ -42,9 +42,7 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
         let mut body = content["application/json"]["example"].clone();
         body.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
         let id = match name {
-            "image" => {
-                described["components"]["examples"]["Product"]["value"]["id"].as_str().unwrap().to_owned()
-            }
+            "image" => product.to_owned(),
             "invoice" => ids["expedition"].clone(),
             "setting" => api.tenant.eshop.to_string(),
             "wms-setting" => api.tenant.wms.to_string(),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use longshore_domain::catalog::product::activation;
+use longshore_kernel::json::compact;
 use longshore_kernel::queue::{Hint, NOTICE_BYTES, NOTICES_WAITING, Queue};
 use longshore_worker::lanes;
 use redis::AsyncTypedCommands as _;
@@ -46,6 +47,7 @@ async fn changes_of_a_warm_lane_are_sent_under_one_lease_as_they_are_stored(
             .fetch_one(&world.pool)
             .await
             .unwrap();
+        let data = compact(&data);
         let body = std::str::from_utf8(&receipt.body).unwrap();
         assert!(body.ends_with(&format!(r#""data":{data}}}"#)), "{body} bears not {data}");
     }
