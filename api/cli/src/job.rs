@@ -274,7 +274,7 @@ fn show(job: &Value) -> anyhow::Result<()> {
 /// Writes the state of a job.
 fn tell(job: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
-        output::json(&job)?;
+        output::json(job)?;
     } else {
         writeln!(stdout(), "job {} is {}", table::cell(job, "id"), table::cell(job, "state"))?;
     }

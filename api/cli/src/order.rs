@@ -214,7 +214,7 @@ fn show(order: &Value) -> anyhow::Result<()> {
 /// Writes the status of an order.
 fn tell(order: &Value, as_json: bool) -> anyhow::Result<Exit> {
     if as_json {
-        output::json(&order)?;
+        output::json(order)?;
     } else {
         writeln!(
             stdout(),

@@ -218,8 +218,8 @@ mod tests {
         Room::new(most, most_of_address, Metrics::new())
     }
 
-    fn at(text: &str) -> Option<IpAddr> {
-        Some(site(text.parse().unwrap()))
+    fn at(text: &str) -> IpAddr {
+        site(text.parse().unwrap())
     }
 
     fn is_displaced(place: &Place) -> bool {
@@ -230,21 +230,21 @@ mod tests {
     fn the_connection_that_has_been_idle_for_longest_makes_room() {
         let room = room(3, 3);
         let [first, second, third] =
-            ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|a| room.enter(at(a)).unwrap());
+            ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|a| room.enter(Some(at(a))).unwrap());
         assert!(first.works());
         first.rests();
         assert!(third.works());
-        let fourth = room.enter(at("192.0.2.4")).unwrap();
+        let fourth = room.enter(Some(at("192.0.2.4"))).unwrap();
         assert!(is_displaced(&second) && !is_displaced(&first));
         assert!(!second.works(), "it begins no request any more");
-        let fifth = room.enter(at("192.0.2.5")).unwrap();
+        let fifth = room.enter(Some(at("192.0.2.5"))).unwrap();
         assert!(is_displaced(&first) && !is_displaced(&third) && !is_displaced(&fourth));
         assert!(fourth.works() && fifth.works());
-        assert!(room.enter(at("192.0.2.6")).is_none(), "a running request is not cut off");
+        assert!(room.enter(Some(at("192.0.2.6"))).is_none(), "a running request is not cut off");
         drop(second);
-        assert!(room.enter(at("192.0.2.6")).is_none(), "its place was taken before");
+        assert!(room.enter(Some(at("192.0.2.6"))).is_none(), "its place was taken before");
         drop(third);
-        let sixth = room.enter(at("192.0.2.6")).unwrap();
+        let sixth = room.enter(Some(at("192.0.2.6"))).unwrap();
         drop((first, fourth, fifth, sixth));
         let state = room.lock();
         assert!(state.open.is_empty() && state.idle.is_empty() && state.addresses.is_empty());
@@ -253,13 +253,13 @@ mod tests {
     #[test]
     fn an_address_makes_room_for_itself_and_proxies_are_not_counted_by_address() {
         let room = room(10, 2);
-        let other = room.enter(at("192.0.2.2")).unwrap();
-        let [first, second] = [(); 2].map(|()| room.enter(at("192.0.2.1")).unwrap());
-        let third = room.enter(at("192.0.2.1")).unwrap();
+        let other = room.enter(Some(at("192.0.2.2"))).unwrap();
+        let [first, second] = [(); 2].map(|()| room.enter(Some(at("192.0.2.1"))).unwrap());
+        let third = room.enter(Some(at("192.0.2.1"))).unwrap();
         assert!(is_displaced(&first) && !is_displaced(&second) && !is_displaced(&other));
         assert!(second.works() && third.works());
-        assert!(room.enter(at("192.0.2.1")).is_none());
-        assert!(room.enter(at("192.0.2.3")).is_some());
+        assert!(room.enter(Some(at("192.0.2.1"))).is_none());
+        assert!(room.enter(Some(at("192.0.2.3"))).is_some());
         let proxied: Vec<_> = (0..5).map(|_| room.enter(None).unwrap()).collect();
         assert!(!proxied.iter().any(is_displaced));
     }
@@ -267,13 +267,13 @@ mod tests {
     #[test]
     fn an_address_of_ipv6_counts_as_its_network() {
         let room = room(10, 1);
-        let first = room.enter(at("2001:db8:1:2::1")).unwrap();
-        let other = room.enter(at("2001:db8:1:3::1")).unwrap();
+        let first = room.enter(Some(at("2001:db8:1:2::1"))).unwrap();
+        let other = room.enter(Some(at("2001:db8:1:3::1"))).unwrap();
         assert!(!is_displaced(&first));
-        let same = room.enter(at("2001:db8:1:2:3:4:5:6")).unwrap();
+        let same = room.enter(Some(at("2001:db8:1:2:3:4:5:6"))).unwrap();
         assert!(is_displaced(&first) && !is_displaced(&other) && !is_displaced(&same));
-        let mapped = room.enter(at("::ffff:192.0.2.1")).unwrap();
-        let plain = room.enter(at("192.0.2.1")).unwrap();
+        let mapped = room.enter(Some(at("::ffff:192.0.2.1"))).unwrap();
+        let plain = room.enter(Some(at("192.0.2.1"))).unwrap();
         assert!(is_displaced(&mapped) && !is_displaced(&plain));
     }
 }

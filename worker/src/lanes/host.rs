@@ -35,7 +35,7 @@ struct Called {
 impl Hosts {
     /// Adds a lane that begins to run. One whose destination cannot be called calls no host.
     pub(super) fn join(&self, organisation: OrganisationId, url: Option<&Url>) -> Guest {
-        let key = url.and_then(|url| Some((organisation, name(url.host()?), url.port_or_known_default()?)));
+        let key = url.and_then(|url| Some((organisation, name(&url.host()?), url.port_or_known_default()?)));
         let key = key.unwrap_or((organisation, String::new(), 0));
         let mut hosts = self.called();
         let called = Arc::clone(hosts.entry(key.clone()).or_default());
@@ -50,7 +50,7 @@ impl Hosts {
 }
 
 /// One host has one name here, however it is written.
-fn name(host: Host<&str>) -> String {
+fn name(host: &Host<&str>) -> String {
     match host {
         Host::Domain(name) => name.strip_suffix('.').unwrap_or(name).to_owned(),
         Host::Ipv4(address) => address.to_string(),

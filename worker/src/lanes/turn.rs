@@ -95,6 +95,10 @@ pub(super) struct Ended {
 }
 
 /// A turn; see the module.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any of them may hold at once"
+)]
 pub(super) struct Turn<'c> {
     context: &'c LaneContext,
     lease: Arc<Lease>,

@@ -94,7 +94,8 @@ impl Document {
                     if self.rows > 0 { text.split(" at line").next().unwrap_or_default() } else { &text };
                 let mut detail = format!("the body is not a JSON object: {what}");
                 if text.starts_with("trailing characters") {
-                    detail += &format!("; {ONE_A_LINE}");
+                    detail.push_str("; ");
+                    detail.push_str(ONE_A_LINE);
                 }
                 Problem::new(&MALFORMED_BODY, detail)
             }

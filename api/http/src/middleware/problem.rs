@@ -161,6 +161,7 @@ pub fn no_such_path(paths: &Paths, method: &Method, uri: &Uri) -> Response {
 
 /// Answers for a method that the path does not have, and names those that it has; the router adds `Allow`, which is what `OPTIONS` asks
 /// for.
+#[must_use]
 pub fn method_not_allowed(paths: &Paths, method: &Method, path: Option<&MatchedPath>) -> Response {
     if method == Method::OPTIONS {
         return StatusCode::NO_CONTENT.into_response();
@@ -169,10 +170,10 @@ pub fn method_not_allowed(paths: &Paths, method: &Method, path: Option<&MatchedP
         .methods_of(|known| path.is_some_and(|path| path.as_str() == known))
         .map(|m| m.to_string())
         .collect();
-    let mut detail = "this path does not support this method".to_owned();
-    if !methods.is_empty() {
-        detail += &format!("; it supports {}", methods.join(", "));
-    }
+    let detail = match methods.join(", ") {
+        none if none.is_empty() => "this path does not support this method".to_owned(),
+        methods => format!("this path does not support this method; it supports {methods}"),
+    };
     Failure::from(Problem::new(&METHOD_NOT_ALLOWED, detail)).into_response()
 }
 

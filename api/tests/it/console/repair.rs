@@ -445,7 +445,8 @@ async fn a_token_is_created_by_the_names_of_its_organisation_eshop_and_wms(
     send(&browser, new, &fields).await.expect(200);
     let fields = [("name", "scanner"), ("role", "warehouse"), ("wms", "annex")];
     send(&browser, new, &fields).await.expect(200);
-    let made: Vec<(String, Option<uuid::Uuid>, Option<uuid::Uuid>, Option<uuid::Uuid>)> = sqlx::query_as(
+    type Made = (String, Option<uuid::Uuid>, Option<uuid::Uuid>, Option<uuid::Uuid>);
+    let made: Vec<Made> = sqlx::query_as(
         "SELECT name, organisation_id, eshop_id, wms_id FROM access_token WHERE name IN ('printer', 'scanner') ORDER BY name",
     )
     .fetch_all(&world.owner)

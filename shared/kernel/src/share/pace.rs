@@ -12,13 +12,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -119,7 +118,7 @@ impl Used {
 
 /// The place that the next step of a request waits for.
 #[derive(Default)]
-pub struct Turn(Option<Pin<Box<dyn Future<Output = Result<Grant, Refusal>> + Send>>>);
+pub struct Turn(Option<BoxFuture<'static, Result<Grant, Refusal>>>);
 
 impl Turn {
     /// The place for a step, or none for a step that needs none, or that only says that its request is refused.
