@@ -118,8 +118,8 @@ const HEADERS: &[(&str, Says, &str)] = &[
     ("Location", any_text, "Path of the record or job."),
     (
         "ETag",
-        || pattern(3..=66, "^\"[0-9a-f]+\"$"),
-        "The version of the response, for `If-Match` and `If-None-Match`. For a record it is its `version` in quotes.",
+        || pattern(3..=68, "^(W/)?\"[0-9a-f]+\"$"),
+        "The version of the response, for `If-Match` and `If-None-Match`. For a record it is its `version` in quotes. Weak (`W/`) if the response is compressed.",
     ),
     ("X-Request-Id", request_id, "The id of the request in the service's log."),
     ("Retry-After", any_integer, "Seconds to wait before the next attempt."),

@@ -17,7 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent / "clients"
 BIN = pathlib.Path(sys.executable).parent
 FLAGS = ["--strict", "--target", "es2022", "--module", "commonjs", "--lib", "es2022,dom,dom.iterable"]
 # what the service itself must not need: no tests, no pages
-PARTS = "apis,models,webhooks,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
+# a form that is not the only body of its operation is a model, too
+PARTS = "apis,models,webhooks,supportingFiles,skipFormModel=false,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
 PACKAGING = "clients"
 
 

@@ -79,7 +79,7 @@ $query = new Model\ProductQuery([
         'productSku' => new Model\TextCriterion(['eq' => $sku]), 'eshops' => new Model\IdsCriterion(['eq' => $eshop]),
         'organisation.id' => new Model\Criterion(['eq' => $env['ORGANISATION_ID']]),
     ],
-    'sort' => [new Model\ProductSortKey(['field' => 'createdAt'])], 'limit' => 5,
+    'sort' => [new Model\SortKey(['field' => 'createdAt'])], 'limit' => 5,
 ]);
 $page = $catalog->listProducts($query);
 equal(array_map(fn ($one) => $one->getId(), $page->getResults()), [$product->getId()]);

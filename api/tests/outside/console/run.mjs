@@ -306,6 +306,7 @@ async function main() {
         assert.equal(await page.getByLabel(name, { exact: true }).isVisible(), expected.includes(name), `${name}, of ${expected}`);
       }
     };
+    await page.getByLabel("Kind", { exact: true }).selectOption("feed");
     await shows(["Kind (feed)"]);
     await page.getByLabel("Kind (feed)").selectOption("basic");
     await shows(["Kind (feed)", "User name", "Password"]);
