@@ -392,6 +392,9 @@ async fn a_form_that_is_sent_again_makes_no_second_webhook_and_no_second_token(
     assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'label printer'").await, 1);
 }
 
+/// The name of a token, and the ids of its organisation, e-shop and wms.
+type Made = (String, Option<uuid::Uuid>, Option<uuid::Uuid>, Option<uuid::Uuid>);
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_token_is_created_by_the_names_of_its_organisation_eshop_and_wms(
     _: PgPoolOptions,
@@ -445,7 +448,6 @@ async fn a_token_is_created_by_the_names_of_its_organisation_eshop_and_wms(
     send(&browser, new, &fields).await.expect(200);
     let fields = [("name", "scanner"), ("role", "warehouse"), ("wms", "annex")];
     send(&browser, new, &fields).await.expect(200);
-    type Made = (String, Option<uuid::Uuid>, Option<uuid::Uuid>, Option<uuid::Uuid>);
     let made: Vec<Made> = sqlx::query_as(
         "SELECT name, organisation_id, eshop_id, wms_id FROM access_token WHERE name IN ('printer', 'scanner') ORDER BY name",
     )
