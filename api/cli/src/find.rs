@@ -257,7 +257,7 @@ mod tests {
         let hook = hit("webhook", 4, "https://shop.example/hook");
         assert_eq!(one(Kind::Webhook, "shop.example", std::slice::from_ref(&hook), false).unwrap(), hook.id);
         let token = hit("token", 5, "erp, nightly, connector");
-        assert_eq!(one(Kind::Token, "ERP, nightly", &[token.clone()], false).unwrap(), token.id);
+        assert_eq!(one(Kind::Token, "ERP, nightly", std::slice::from_ref(&token), false).unwrap(), token.id);
         one(Kind::Token, "erp", &[token], false).unwrap_err();
     }
 }
