@@ -52,7 +52,7 @@ async fn a_hundred_lanes_run_with_a_small_pool(_: PgPoolOptions, options: PgConn
         world.events(&hook, 450).await;
         hooks.push(hook);
     }
-    tokio::time::timeout(Duration::from_mins(2), join_all(hooks.iter().map(|hook| world.drain(hook))))
+    tokio::time::timeout(Duration::from_mins(5), join_all(hooks.iter().map(|hook| world.drain(hook))))
         .await
         .unwrap();
     let counts = world.receiver.counts_by("webhook-id");
