@@ -3,8 +3,8 @@
 //! may run.
 //!
 //! Each look first reads what the operator wants of the queues and applies it to this process: a paused queue
-//! is neither read nor filled. Tests, of connections and of webhooks, obey no pause: they
-//! show whether a queue may be resumed. A part of a look that fails keeps no other from being queued.
+//! is neither read nor filled. Tests, of connections and of webhooks, obey no pause: they show whether
+//! a queue may be resumed. A part of a look that fails keeps no other from being queued.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -305,10 +305,15 @@ async fn chunks(context: &WorkerContext, queues: &[Controlled], jobs: &mut Jobs)
     queued
 }
 
+/// How many tests may begin, after those that have ended.
+fn room_for_tests(running: &mut JoinSet<()>) -> usize {
+    while running.try_join_next().is_some() {}
+    TESTS.saturating_sub(running.len())
+}
+
 /// Begins the tests of connections that are due.
 async fn test_connections(context: &WorkerContext, running: &mut JoinSet<()>) -> Result<(), Problem> {
-    while running.try_join_next().is_some() {}
-    let room = TESTS.saturating_sub(running.len());
+    let room = room_for_tests(running);
     if room > 0 {
         for name in connection::due(&context.services.db.main, room).await? {
             running.spawn(chunk::run(context.clone(), name));
@@ -323,8 +328,7 @@ async fn test_webhooks(
     queues: &[Controlled],
     running: &mut JoinSet<()>,
 ) -> Result<(), Problem> {
-    while running.try_join_next().is_some() {}
-    let room = TESTS.saturating_sub(running.len());
+    let room = room_for_tests(running);
     if room == 0 || !is_paused(queues, Queue::Lane) {
         return Ok(());
     }

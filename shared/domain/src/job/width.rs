@@ -1,5 +1,5 @@
-//! How wide a chunk is: how many deliveries it may write. Its items alone do not say it, since each change is told to every webhook
-//! that listens.
+//! How wide a chunk is: how many deliveries it may write. Its items alone do not say it, since each change writes a
+//! delivery for every webhook that listens.
 //!
 //! A chunk that is too wide is halved before it is executed, as one of which an item [fails](super::failing) is, and so are its
 //! halves. So a chunk is seconds of a transaction, however many webhooks its organisation has.
@@ -23,7 +23,7 @@ pub const WIDEST: i64 = 100_000;
 /// # Errors
 /// Those of the database, and of a payload that cannot be read.
 pub async fn halve(services: &Services, claim: &Claim) -> Result<Option<Hold>, Problem> {
-    let Some(event) = claim.kind.as_ref().ok().and_then(|kind| told(*kind)) else { return Ok(None) };
+    let Some(event) = claim.kind.as_ref().ok().and_then(|kind| event_of(*kind)) else { return Ok(None) };
     if claim.item_count <= 1 {
         return Ok(None);
     }
@@ -34,8 +34,8 @@ pub async fn halve(services: &Services, claim: &Claim) -> Result<Option<Hold>, P
     failing::halve(services, claim).await.map(Some)
 }
 
-/// The event by which changed items are told in all e-shops that they are sold in, or stored for.
-fn told(kind: JobKind) -> Option<&'static str> {
+/// The event of changed items, in all e-shops that they are sold in or stored for.
+fn event_of(kind: JobKind) -> Option<&'static str> {
     match kind {
         JobKind::ProductActivate | JobKind::ProductDeactivate | JobKind::ProductSync => {
             Some(PRODUCT_CHANGE.name)
