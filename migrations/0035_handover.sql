@@ -89,6 +89,13 @@ CREATE TABLE expedition_handover (
     handover_in_call_until timestamptz,
     handover_error text,
     wms_internal_id text,
+    -- Since a set-back of Postgres (0039) the warehouse may have the order under a number that is not known here: whatever takes the order
+    -- back, or hands it over again, first asks it back by `handover_number`, which is higher than any that the warehouse knows.
+    handover_in_doubt boolean NOT NULL DEFAULT false,
+    -- what was asked of an order in doubt, and is done when the warehouse has given it back; its status stays meanwhile
+    handover_then text CONSTRAINT handover_then_is_known CHECK (handover_then IN ('on_hold', 'canceled', 'awaiting_processing')),
+    -- the warehouse keeps it, and may have been given other items or another address
+    handover_contents_unknown boolean NOT NULL DEFAULT false,
     -- the turn, which does not change while the order is due
     handover_priority integer NOT NULL,
     handover_created_at timestamptz NOT NULL,

@@ -21,7 +21,7 @@ use super::sqlstate::is_contention;
 pub static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// The last of the migrations that make a new database.
-pub const BASELINE: i64 = 38;
+pub const BASELINE: i64 = 39;
 
 /// A function with its triggers: its name and the text of its file, which can be applied any number of times.
 pub type Function = (&'static str, &'static str);
