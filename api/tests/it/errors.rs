@@ -321,7 +321,7 @@ async fn a_missing_or_closed_database_is_reported_as_unavailable(
     }
 }
 
-/// The creation of a supplier, which Postgres refuses with an error until it is repaired.
+/// The creation of a supplier, which Postgres refuses with an error until it is repaired: of anybody, so its database is its own.
 struct Refused {
     api: Api,
     owner: sqlx::PgPool,
@@ -362,9 +362,12 @@ impl Refused {
     }
 }
 
-#[tokio::test]
-async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds() {
-    let refused = Refused::new(strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let refused = Refused::new(options).await;
     // full disk, no memory, too many locks, idle session time-out, disk failure
     for code in ["53100", "53200", "53400", "25P03", "58030"] {
         refused.by(code).await;
@@ -372,9 +375,12 @@ async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds() {
     refused.mended().await;
 }
 
-#[tokio::test]
-async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds() {
-    let refused = Refused::new(strangers().await).await;
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let refused = Refused::new(options).await;
     // a deadlock, a serialization failure, a lock time-out (if the operator limits the wait)
     for code in ["40P01", "40001", "55P03"] {
         let problem = refused.by(code).await;
