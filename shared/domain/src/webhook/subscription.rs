@@ -28,7 +28,6 @@ use longshore_kernel::problem::{Problem, QUOTA_REACHED, Violation, with_found};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
-use longshore_kernel::tombstone;
 
 /// Creates a webhook (`POST /api/eshop-webhook`). Its secret is shown in this answer, and in no repetition of it.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
@@ -130,12 +129,12 @@ pub async fn update(
 ) -> Result<Answer, Problem> {
     let edit = Edit::read(&services.outbound, body)?;
     let mut change = Change::begin(services).await?;
-    let old = lock(&mut change, services, context.scope(), id).await?;
+    let old = lock(&mut change, context.scope(), id).await?;
     check(old.version)?;
     if !edit.echo.is_empty() {
         Problem::refuse(edit.echo.judge(&shown(change.connection(), context.scope(), id).await?.json)?)?;
     }
-    let new = edit.apply(&old)?;
+    let new = edit.apply(&old, &old.authentication(&services.vault, id)?)?;
     let held = set(&mut change, services, context, id, &new).await?;
     let webhook = shown(change.connection(), context.scope(), id).await?;
     let answer = Answer::updated(location(id), webhook.version, webhook.json);
@@ -165,9 +164,10 @@ pub async fn set_active_if(
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
-    let old = lock(&mut change, services, context.scope(), id).await?;
+    let old = lock(&mut change, context.scope(), id).await?;
     check(old.version)?;
-    let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
+    let authentication = old.authentication(&services.vault, id)?;
+    let new = Edit { active: Some(active), ..Edit::default() }.apply(&old, &authentication)?;
     let held = set(&mut change, services, context, id, &new).await?;
     if active && new.switched.is_none() && lane::end_wait(change.connection(), id).await? {
         change.note_lanes([id]);
@@ -204,20 +204,7 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
         lane::until_ending(services, id, token).await;
     }
     let mut change = Change::begin(services).await?;
-    let scope = context.scope();
-    let found = sqlx::query_scalar!(
-        "SELECT organisation_id FROM webhook
-         WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
-         FOR UPDATE",
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        id.get(),
-    )
-    .fetch_optional(change.connection())
-    .await?;
-    let Some(organisation) = found else {
-        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
-    };
+    let organisation = lock(&mut change, context.scope(), id).await?.organisation;
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -244,7 +231,7 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
     change.note(recorded);
     let answer = change.answer(context.claim, Answer::done()).await?;
     // it is deleted, even if its backlog is not cleared: none of it is sent any more, and the upkeep cancels the rest
-    if let Err(problem) = delivery::clear(&services.db.main, id, organisation.into()).await {
+    if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
         tracing::warn!(
             webhook.id = %id, error = %causes(&problem),
             "the backlog of a deleted webhook was not cleared; the upkeep will clear it"

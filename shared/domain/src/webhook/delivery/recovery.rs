@@ -44,7 +44,7 @@ pub async fn recover(
     let criteria = Criteria { webhooks: vec![id], since, ..Criteria::default() };
     let known = replay::matching(&services.db, context.scope(), &criteria, COUNTED).await?;
     let mut change = Change::begin(services).await?;
-    let webhook = stored::lock(&mut change, services, context.scope(), id).await?;
+    let webhook = stored::lock(&mut change, context.scope(), id).await?;
     let deliveries =
         Deliveries { ended_since: Some(since), ..Deliveries::made_by_now(&mut change, id).await? };
     let shop = Shop { organisation: webhook.organisation, eshop: webhook.eshop };

@@ -335,7 +335,7 @@ pub async fn redeliver_matching(
         return Err(Problem::new(&CONFLICT, "no matching delivery can be sent again"));
     }
     let mut change = Change::begin(services).await?;
-    let found = stored::lock(&mut change, services, context.scope(), webhook).await?;
+    let found = stored::lock(&mut change, context.scope(), webhook).await?;
     let about = wanted.of(&Deliveries::made_by_now(&mut change, webhook).await?);
     let job =
         Redeliver { within: Within::new(context.scope(), &[found.organisation]), deliveries: Some(about) };

@@ -42,7 +42,7 @@ pub async fn send_test(
 ) -> Result<Answer, Problem> {
     let kind = Reader::read(body.unwrap_or_else(|| Value::Object(Map::new())), test_body())?;
     let mut change = Change::begin(services).await?;
-    let webhook = stored::lock(&mut change, services, context.scope(), id).await?;
+    let webhook = stored::lock(&mut change, context.scope(), id).await?;
     must_not_be_too_many(change.connection(), id).await?;
     let (event, delivery) = (EventId::new(), DeliveryId::new());
     let recorded = record_change!(

@@ -88,12 +88,11 @@ impl Edit {
         Reader::read(body, object(|object| Some(Self::members(object, outbound, false))))
     }
 
-    /// What the webhook becomes.
-    pub(super) fn apply(self, old: &Stored) -> Result<Fields, Problem> {
+    /// What the webhook becomes; `stored` is its authentication.
+    pub(super) fn apply(self, old: &Stored, stored: &Authentication) -> Result<Fields, Problem> {
         if self.eshop.is_some_and(|eshop| eshop != old.eshop) {
             return Err(Problem::violation("eshop", "not_allowed", "cannot be changed"));
         }
-        let stored = &old.authentication;
         // secrets for one host are not shown to another, even if the caller may change the destination
         let moved = self.destination.as_deref().is_some_and(|new| !is_same_origin(new, &old.destination));
         let kept = if moved { &Authentication::None } else { stored };

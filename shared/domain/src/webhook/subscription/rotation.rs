@@ -27,7 +27,7 @@ secret::signing!(
 /// replay of it.
 pub async fn rotate_secret(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
-    lock(&mut change, services, context.scope(), id).await?;
+    lock(&mut change, context.scope(), id).await?;
     let rotated = secret::rotate(&mut change, context, id).await?;
     let webhook = shown(change.connection(), context.scope(), id).await?;
     let stored = Answer::updated(location(id), webhook.version, webhook.json);

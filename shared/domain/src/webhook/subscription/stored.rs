@@ -10,7 +10,6 @@ use longshore_kernel::change::Change;
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
-use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
 
 /// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
@@ -21,7 +20,7 @@ pub(in crate::webhook) struct Stored {
     pub(super) event: String,
     pub(super) destination: String,
     pub(in crate::webhook) active: bool,
-    pub(super) authentication: Authentication,
+    sealed_authentication: Option<Vec<u8>>,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
     pub(super) version: i64,
@@ -86,40 +85,40 @@ pub(super) fn location(id: WebhookId) -> String {
     format!("/api/eshop-webhook/{id}")
 }
 
-/// Locks a webhook of the scope for a change; opens its authentication.
+impl Stored {
+    /// Its authentication, opened.
+    ///
+    /// # Errors
+    /// The vault has no key for it.
+    pub(super) fn authentication(&self, vault: &Vault, id: WebhookId) -> Result<Authentication, Problem> {
+        match &self.sealed_authentication {
+            Some(sealed) => open_authentication(vault, id, sealed),
+            None => Ok(Authentication::None),
+        }
+    }
+}
+
+/// Locks a webhook of the scope for a change.
 pub(in crate::webhook) async fn lock(
     change: &mut Change<'_>,
-    services: &Services,
     scope: &Scope,
     id: WebhookId,
 ) -> Result<Stored, Problem> {
-    let found = sqlx::query!(
-        "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
-         FROM webhook
-         WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
-         FOR UPDATE",
+    let found = sqlx::query_as!(
+        Stored,
+        r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, destination, active,
+                  authentication AS sealed_authentication, max_in_flight, ordered, version
+           FROM webhook
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
+           FOR UPDATE"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         id.get(),
     )
     .fetch_optional(change.connection())
     .await?;
-    let Some(row) = found else {
-        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
-    };
-    let authentication = match row.authentication {
-        Some(sealed) => open_authentication(&services.vault, id, &sealed)?,
-        None => Authentication::None,
-    };
-    Ok(Stored {
-        organisation: row.organisation_id.into(),
-        eshop: row.eshop_id.into(),
-        event: row.event,
-        destination: row.destination,
-        active: row.active,
-        authentication,
-        max_in_flight: row.max_in_flight,
-        ordered: row.ordered,
-        version: row.version,
-    })
+    match found {
+        Some(found) => Ok(found),
+        None => Err(tombstone::missing(change.connection(), scope, ENTITY, id).await),
+    }
 }
