@@ -28,8 +28,14 @@ impl Paths {
         self.methods_of(|_| true)
     }
 
+    /// The methods of the operations whose path is wanted, as `Allow` has them.
+    #[must_use]
+    pub fn allowed(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+        self.methods_of(is_wanted).map(|method| method.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     /// The methods of the operations whose path is wanted.
-    pub fn methods_of(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Method> {
+    fn methods_of(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Method> {
         let has =
             move |method: &Method| self.0.iter().any(|(known, path)| known == method && is_wanted(path));
         ORDER

@@ -317,7 +317,7 @@ async fn options_returns_the_methods_of_a_path_without_a_token() {
         ("/api/product/1", "GET,HEAD,PUT"),
         ("/openapi.json", "GET,HEAD"),
         ("/console/login", "GET,HEAD,POST"),
-        ("*", "GET,HEAD,POST,PUT,PATCH,DELETE"),
+        ("*", "GET, HEAD, POST, PUT, PATCH, DELETE"),
     ] {
         let reply = ask(path).await.expect(204);
         assert_eq!(reply.header("allow"), Some(allowed), "{path}");

@@ -149,8 +149,7 @@ fn render(problem: &Problem, request_id: &str, sent: &Sent, head: bool, response
 #[must_use]
 pub fn no_such_path(paths: &Paths, method: &Method, uri: &Uri) -> Response {
     if method == Method::OPTIONS && uri.path() == "*" {
-        let methods = paths.methods().map(|method| method.to_string()).collect::<Vec<_>>().join(",");
-        return (StatusCode::NO_CONTENT, [(ALLOW, methods)]).into_response();
+        return (StatusCode::NO_CONTENT, [(ALLOW, paths.allowed(|_| true))]).into_response();
     }
     let detail = match paths.meant(method, uri) {
         Some(meant) => format!("there is no operation at this path; did you mean {meant}?"),
@@ -166,11 +165,7 @@ pub fn method_not_allowed(paths: &Paths, method: &Method, path: Option<&MatchedP
     if method == Method::OPTIONS {
         return StatusCode::NO_CONTENT.into_response();
     }
-    let methods: Vec<_> = paths
-        .methods_of(|known| path.is_some_and(|path| path.as_str() == known))
-        .map(|m| m.to_string())
-        .collect();
-    let detail = match methods.join(", ") {
+    let detail = match paths.allowed(|known| path.is_some_and(|path| path.as_str() == known)) {
         none if none.is_empty() => "this path does not support this method".to_owned(),
         methods => format!("this path does not support this method; it supports {methods}"),
     };
