@@ -13,8 +13,9 @@ use longshore_operate::order::inspection::{self, Order};
 use maud::{Markup, html};
 use serde_json::json;
 
+use super::where_it_is;
 use crate::layout::Section;
-use crate::piece::{options, worded};
+use crate::piece::{options, plain, worded};
 use crate::visit::{Act, Done, Question, Visit, done};
 
 pub(super) type Asking = Visit<permit::WriteExpeditions>;
@@ -153,7 +154,7 @@ async fn ask<P>(
     let question = Question {
         title,
         explanation: html! {
-            p { "Order " strong { (order.number) } " of " (order.eshop) ", which is " strong { (order.status.as_str()) } "." }
+            p { "Order " strong { (order.number) } " of " (order.eshop) ". " (where_it_is(&order)) }
             (explanation)
         },
         button: operation.button(),
@@ -272,12 +273,13 @@ pub(crate) async fn ask_status(
     visit: Visit<permit::ReportExpeditions>,
 ) -> Result<Response, Failure> {
     let said = html! {
-        p { "Says what the warehouse did. From " code { "waiting_for_the_carrier" } " on, everything that was ordered leaves the stock. This cannot be undone." }
+        p { "Says what the warehouse did. From \"" (plain(Status::WaitingForTheCarrier.as_str())) "\" on, everything that was ordered leaves the stock. This cannot be undone." }
     };
     let fields = |order: &Order| {
         let next = reportable(order.status);
+        let words: Vec<_> = next.iter().map(|status| (status.as_str(), plain(status.as_str()))).collect();
         html! {
-            (options(&visit.asked, &visit.refused, "status", "Status", next.iter().map(|status| (status.as_str(), status.as_str()))))
+            (options(&visit.asked, &visit.refused, "status", "Status", words.iter().map(|(word, text)| (*word, text.as_str()))))
             @if next.contains(&Status::Incorrect) {
                 (worded(&visit.asked, &visit.refused, "errors[0].message", "What is wrong, for incorrect", MESSAGE_LENGTH))
             }

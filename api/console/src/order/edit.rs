@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::control::{Acting, Asking, find, page};
+use super::where_it_is;
 use crate::form::{Asked, Refused, VERSION, unchanged};
 use crate::layout::Section;
 use crate::piece::{alert, checked, options, switch};
@@ -322,9 +323,9 @@ fn fields(
         input type="hidden" name=(VERSION) value=[form.get(VERSION)];
         (alert(refused, &names))
         @if stored.order.status.is_amendable(stored.order.handover) {
-            p { "It is " strong { (stored.order.status.as_str()) } ": it keeps its pieces and its turn. To change its items or where it is shipped from, hold it first." }
+            p { (where_it_is(&stored.order)) " It keeps its pieces and its turn. To change its items or where it is shipped from, hold it first." }
         } @else if !stored.is_editable() {
-            p { "It is " strong { (stored.order.status.as_str()) } ", and can no longer be changed." }
+            p { (where_it_is(&stored.order)) " It can no longer be changed." }
         }
         fieldset { legend { "Delivery address" } (address("delivery")) }
         fieldset {

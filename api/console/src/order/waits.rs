@@ -16,7 +16,7 @@ use super::control::{Acting, Asking, find, page};
 use super::edit::CHANGED;
 use crate::form::{Asked, VERSION, unchanged};
 use crate::layout::Section;
-use crate::piece::{empty, none, number, time, up_to};
+use crate::piece::{empty, none, number, plain, time, up_to};
 use crate::visit::{Done, Question, done};
 
 /// What a waiting order lacks, when that comes, and where else it is.
@@ -149,7 +149,8 @@ pub(crate) async fn ship_from(Id(id): Id<ExpeditionId>, act: Acting) -> Result<R
     let to = other_place(visit, &act.form, &order).await?;
     unchanged(act.form.version(), CHANGED)(order.version)?;
     if !order.status.is_waiting() {
-        let detail = format!("the order is {}: only one that waits is moved like this", order.status);
+        let status = plain(order.status.as_str());
+        let detail = format!("only an order that waits is moved like this, and its status is \"{status}\"");
         return Err(Problem::new(&WRONG_STATUS, detail).into());
     }
     command::run(services, &visit.may, id, &Command::Rollback).await?;

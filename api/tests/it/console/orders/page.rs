@@ -1,5 +1,6 @@
 //! The page of an order.
 
+use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_kernel::access::Role;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -132,4 +133,38 @@ async fn what_happened_to_an_order_is_one_timeline(_: PgPoolOptions, options: Pg
     assert!(timeline.contains("take out → waits for the carrier"), "{timeline}");
     assert!(!timeline.contains("orderNumber") && !timeline.contains("/console/audit"), "{timeline}");
     assert!(!timeline.contains("expedition_status_change"), "{timeline}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_asked_about_an_order_says_its_status_as_its_page_does(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let yard = Yard::new(&options).await;
+    yard.stock(2).await;
+    let admin = yard.browser(Role::Admin).await;
+    let begins = yard.order("BEGINS", 1, &json!({"send": true})).await;
+    let begun = yard.order("BEGUN", 1, &json!({"send": true})).await;
+    let waits = yard.order("WAITS", 1, &json!({"send": true})).await;
+    for operation in ["status", "cancel"] {
+        admin.act(&format!("{}/{operation}", page(&begun)), &[("status", "take_out")]).await.expect(303);
+    }
+    for (id, sentence) in [
+        (&waits, "It waits for goods."),
+        (&begins, "All of it is booked. The warehouse can begin."),
+        (&begun, "Cancelling was asked for. The warehouse has not answered."),
+    ] {
+        assert!(admin.open(&page(id)).await.expect(200).text.contains(sentence), "{sentence}");
+        for question in ["edit", "cancel", "rollback", "status"] {
+            let asked = admin.open(&format!("{}/{question}", page(id))).await.expect(200).text;
+            assert!(asked.contains(sentence), "{question} {sentence}: {asked}");
+            // what stands between its tags
+            let shown = asked.split('<').filter_map(|part| part.split_once('>'));
+            for (_, text) in shown {
+                let raw =
+                    ExpeditionStatus::WORDS.iter().find(|word| word.contains('_') && text.contains(**word));
+                assert_eq!(raw, None, "{question}: {text}");
+            }
+        }
+    }
 }
