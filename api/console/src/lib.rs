@@ -121,10 +121,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/order/live", get(order::list::follow))
         .route("/console/order/attention", get(order::attention::show))
         .route("/console/order/{id}", get(order::show))
-        .route("/console/order/send", get(order::bulk::ask_send).post(order::bulk::send))
-        .route("/console/order/process", get(order::bulk::ask_process).post(order::bulk::process))
-        .route("/console/order/rollback", get(order::bulk::ask_rollback).post(order::bulk::rollback))
-        .route("/console/order/cancel", get(order::bulk::ask_cancel).post(order::bulk::cancel))
+        .route("/console/order/bulk/{deed}", get(order::bulk::ask).post(order::bulk::run))
         .route("/console/order/{id}/live", get(order::follow))
         .route("/console/order/{id}/edit", get(order::edit::ask).post(order::edit::store))
         .route(

@@ -1,5 +1,7 @@
 //! What can be done with several orders at once.
 
+use longshore_kernel::problem::Problem;
+
 use super::control::Operation;
 
 /// An operation on several orders.
@@ -14,6 +16,17 @@ pub(super) enum Deed {
 impl Deed {
     /// All of them, in the order of their buttons.
     pub(super) const ALL: [Self; 4] = [Self::Send, Self::Process, Self::Hold, Self::Cancel];
+
+    /// That of an address.
+    pub(super) fn named(word: &str) -> Result<Self, Problem> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|deed| deed.operation().path() == word).ok_or_else(|| Problem::not_found("operation"))
+    }
+
+    /// Where it is asked and done.
+    pub(super) fn address(self) -> String {
+        format!("/console/order/bulk/{}", self.operation().path())
+    }
 
     /// What it does with each.
     pub(super) fn operation(self) -> Operation {

@@ -176,7 +176,7 @@ fn list(visit: &Visit<permit::Read>, found: &Page) -> Markup {
             (table)
             div.buttons {
                 @for deed in Deed::ALL {
-                    button type="submit" formaction={(HERE) "/" (deed.operation().path())} { (deed.verb()) " selected" }
+                    button type="submit" formaction=(deed.address()) { (deed.verb()) " selected" }
                 }
             }
         }
