@@ -10,9 +10,10 @@ use http::{Method, Uri};
 use longshore_http::app::App;
 use longshore_http::middleware::{
     accept, compress, cors, headers, host, pace, private, problem, rate, request_id, revocation, share,
-    sniffing, streams, time, transfer,
+    streams, time, transfer,
 };
 use longshore_http::paths::Paths;
+use longshore_serve::sniffing;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::openapi::{routes, serve};

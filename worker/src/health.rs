@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::extract::State;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -15,7 +16,7 @@ use longshore_kernel::metrics;
 use longshore_kernel::proxy::Proxies;
 use longshore_kernel::readiness::Readiness;
 use longshore_kernel::share::Ledger;
-use longshore_serve::{Limits, MOST_READ, accept};
+use longshore_serve::{Limits, MOST_READ, accept, sniffing};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -59,6 +60,7 @@ pub fn router(context: WorkerContext) -> Router {
         .route("/health/live", get(async || Json(json!({"status": "ok"}))))
         .route("/health/ready", get(ready))
         .route("/metrics", get(tell_metrics))
+        .layer(from_fn(sniffing::layer))
         .with_state(context)
 }
 

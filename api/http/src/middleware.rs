@@ -12,7 +12,6 @@ pub mod rate;
 pub mod request_id;
 pub mod revocation;
 pub mod share;
-pub mod sniffing;
 pub mod streams;
 pub mod time;
 pub mod transfer;

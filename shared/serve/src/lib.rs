@@ -16,6 +16,7 @@ mod connection;
 mod reader;
 mod requests;
 mod room;
+pub mod sniffing;
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};

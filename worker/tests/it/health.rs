@@ -55,3 +55,16 @@ async fn slow_clients_of_the_endpoints_are_few_and_end(_: PgPoolOptions, options
         }
     }
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn browsers_guess_the_type_of_no_answer(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, world.worker.clone(), limits())));
+    for path in ["/metrics", "/health/ready", "/nothing"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let answer = end(sent(port, request.as_bytes()).await).await;
+        assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{path}: {answer}");
+    }
+}
