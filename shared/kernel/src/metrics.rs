@@ -296,9 +296,9 @@ impl Metrics {
         self.0.connections.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
-    /// A connection of a client has ended.
-    pub fn connection_ended(&self, reason: &'static str) {
-        self.0.connections_ended.get_or_create(&ConnectionEnd { reason }).inc();
+    /// So many connections of clients have ended.
+    pub fn connections_ended(&self, reason: &'static str, count: u64) {
+        self.0.connections_ended.get_or_create(&ConnectionEnd { reason }).inc_by(count);
     }
 
     /// A job has come to its end.

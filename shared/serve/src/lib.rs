@@ -128,7 +128,7 @@ pub async fn accept(
         let peer = peer.ip();
         let Some(place) = room.enter((!limits.proxies.trusts(peer)).then(|| site(peer))) else {
             refuse(&stream);
-            metrics.connection_ended(End::Refused.word());
+            metrics.connections_ended(End::Refused.word(), 1);
             continue;
         };
         let connection = Connection {
@@ -143,7 +143,7 @@ pub async fn accept(
         let metrics = metrics.clone();
         connections.spawn(async move {
             let end = connection.serve(stream, place).await;
-            metrics.connection_ended(end.word());
+            metrics.connections_ended(end.word(), 1);
         });
     }
     drop(listener);

@@ -83,6 +83,10 @@ struct Address {
 
 impl Room {
     pub(crate) fn new(most: u32, most_of_address: u32, metrics: Metrics) -> Self {
+        // exported before the first of them, so that their rate is visible
+        for end in [End::Refused, End::Memory] {
+            metrics.connections_ended(end.word(), 0);
+        }
         let [most, most_of_address] = [most, most_of_address].map(|most| most as usize);
         Self(Arc::new(Inner { most, most_of_address, metrics, state: Mutex::default() }))
     }
