@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::super::example::{ADMIN as JANA, BUSINESS_USER as PETR, CHANGED, CREATED, ORGANISATION as ORG};
 use super::super::job::JOB;
 use super::super::operation::{Operation, list, operation, read};
-use super::super::record::Described;
-use super::super::schema::{Said, Shape, accepted, body_of, named};
+use super::super::record::{self, Described};
+use super::super::schema::{Said, Shape, accepted, any_integer, array_of, body_of, named};
 use super::super::shared::ids;
 use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
@@ -92,10 +92,12 @@ fn admins() -> Vec<Operation> {
         read(admin::get_admin, &ADMIN, "Reads an admin"),
         operation(admin::update_admin, "Changes an admin")
             .says(CHANGES)
-            .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end.")
+            .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end; with `tokens`, also the access tokens that it has created.")
             .says(LAST)
             .body("AdminToUpdate", admin_body(false), json!({"phone": "+420 600 000 000"}))
-            .updated(&ADMIN)
+            .schema("AdminUpdated", updated())
+            .answers(200, "The record after the change.", named("AdminUpdated"), Some((ADMIN.example)()))
+            .with(&["ETag", "Location"])
             .refuses(&[409]),
         operation(admin::delete_admin, "Deletes an admin")
             .says("Deletes the account permanently, with its sessions and the tokens that it created.")
@@ -156,6 +158,17 @@ fn admin_body(is_new: bool) -> Shape {
         .explain(MEANINGS)
 }
 
+fn updated() -> Shape {
+    record::members(&ADMIN)
+        .about("An admin after a change, with the access tokens that live on where its password changed.")
+        .optional("tokens", array_of(named("TokenLeft")))
+        .optional("countOfTokens", any_integer())
+        .explain(&[
+            ("tokens", "After a new password, the newest 100 access tokens that live on."),
+            ("countOfTokens", "How many there are."),
+        ])
+}
+
 fn business_user_body(is_new: bool) -> Shape {
     body_of(&accounts::business_user::body(is_new))
         .about("A business user to create or change.")
@@ -173,6 +186,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("organisation", "The organisation of the account. It cannot be changed."),
     ("preferences", "JSON that a frontend stores for the account."),
     ("active", "Whether the account may log in."),
+    ("tokens", "Whether the access tokens that the account has created end with its former password."),
 ];
 
 /// Admins.

@@ -130,6 +130,44 @@ async fn a_change_of_password_names_the_tokens_that_live_on_and_ends_them_if_ask
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_reset_of_another_password_names_the_tokens_that_live_on_and_ends_them_if_asked(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ours = world.api.tenant.organisation;
+    let id = world.add_admin("ann", json!({"password": PASSWORD, "organisations": [ours]})).await;
+    let ann = world.login("ann").await;
+    let make = async |maker: &str, name: &str| {
+        let body = json!({"name": name, "role": "admin", "organisation": ours});
+        let made = world.api.post(maker, "/api/access-token", body).await.expect(201).json();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let first = make(&ann, "first").await;
+    let second = make(&first, "second").await;
+    let path = format!("/api/admin/{id}");
+    let put = async |body: Value| world.api.put(&world.api.superadmin, &path, body).await;
+    // a change of anything else ends none of them, and names none
+    let refused = put(json!({"phone": "1", "tokens": true})).await.expect(400);
+    assert_eq!(refused.violations(), ["tokens not_allowed"]);
+    let changed = put(json!({"phone": "1", "tokens": false})).await.expect(200).json();
+    assert_eq!((&changed["phone"], changed.get("tokens")), (&json!("1"), None));
+    let left = put(json!({"password": "another horse"})).await.expect(200).json();
+    let names: Vec<_> = left["tokens"].as_array().unwrap().iter().map(|token| &token["name"]).collect();
+    assert_eq!((names, &left["countOfTokens"]), (vec![&json!("second"), &json!("first")], &json!(2)));
+    assert_eq!(left["email"], changed["email"]);
+    world.until(&ann, Method::POST, LIST, 401).await;
+    for token in [&first, &second] {
+        world.api.post(token, LIST, Value::Null).await.expect(200);
+    }
+    let left = put(json!({"password": PASSWORD, "tokens": true})).await.expect(200).json();
+    assert_eq!((&left["tokens"], &left["countOfTokens"]), (&json!([]), &json!(0)));
+    for token in [&first, &second] {
+        world.until(token, Method::POST, LIST, 401).await;
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn guesses_of_the_current_password_are_limited_like_logins(
     _: PgPoolOptions,
     options: PgConnectOptions,

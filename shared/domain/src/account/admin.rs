@@ -9,14 +9,14 @@ mod edit;
 mod organisations;
 mod superadmins;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sqlx::PgConnection;
 
 use self::edit::{Edit, Fields};
 use self::organisations::check_organisations;
 use self::superadmins::Guard;
-use super::password;
 use super::token::{Which, end_made_by};
+use super::{own, password};
 use crate::list::fields::admin::ADMIN;
 use crate::list::{self, Record};
 use longshore_kernel::access::Scope;
@@ -48,7 +48,8 @@ async fn shown(connection: &mut PgConnection, scope: &Scope, id: AdminId) -> Res
     list::find(connection, &ADMIN, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
-/// Changes an admin (`PUT /api/admin/{id}`): the given fields; the others stay. `check` refuses a version.
+/// Changes an admin (`PUT /api/admin/{id}`): the given fields; the others stay. `check` refuses a version. With a new password, the
+/// tokens that the admin has made end if that is asked for, and the answer also names those that live on.
 pub async fn update(
     services: &Services,
     context: &Context,
@@ -57,11 +58,15 @@ pub async fn update(
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let (mut edit, refused) = Edit::read(body, false);
+    let which = if edit.ends_tokens { Which::All } else { Which::NotAllowed };
     let password = match std::mem::take(&mut edit.person.password) {
-        Given::Null => Password::Becomes(None),
-        Given::Value(secret) if refused.is_empty() => Password::Becomes(Some(password::hash(&secret).await?)),
+        Given::Null => Password::Becomes(None, which),
+        Given::Value(secret) if refused.is_empty() => {
+            Password::Becomes(Some(password::hash(&secret).await?), which)
+        }
         Given::Absent | Given::Value(_) => Password::Kept,
     };
+    let is_reset = matches!(password, Password::Becomes(..));
     let joined = edit.organisations.clone().unwrap_or_default();
     let (email, echo) = (edit.person.email.clone(), std::mem::take(&mut edit.echo));
     let become_ = |old: Fields| Ok(edit.apply(old));
@@ -74,7 +79,14 @@ pub async fn update(
     let admin = shown(change.connection(), context.scope(), id).await?;
     // no change alters what is read-only
     Problem::refuse(echo.judge(&admin.json)?)?;
-    change.answer(context.claim, Answer::updated(location(id), admin.version, admin.json)).await
+    let mut body = admin.json;
+    if is_reset {
+        let left = own::tokens(change.connection(), id).await?;
+        let mut record: Map<String, Value> = serde_json::from_str(&body).map_err(Problem::internal)?;
+        record.extend(left.as_object().cloned().unwrap_or_default());
+        body = Value::from(record).to_string();
+    }
+    change.answer(context.claim, Answer::updated(location(id), admin.version, body)).await
 }
 
 /// Replaces the preferences of an admin (`PUT /api/admin/{id}/preferences`), as a whole.
@@ -136,8 +148,8 @@ async fn single(
 #[derive(Debug)]
 enum Password {
     Kept,
-    /// The hash of a new password, or none.
-    Becomes(Option<String>),
+    /// The hash of a new password, or none, and which tokens end with the former one.
+    Becomes(Option<String>, Which),
 }
 
 async fn answer_with(mut change: Change<'_>, context: &Context, id: AdminId) -> Result<Answer, Problem> {
@@ -159,10 +171,11 @@ async fn rewrite(
     let old = lock(change.connection(), context.scope(), id).await?;
     check(old.version)?;
     let new = become_(old)?;
+    let which = if let Password::Becomes(_, which) = password { which } else { Which::NotAllowed };
     let recorded =
         write(change.connection(), &context.origin, id, action, &new, password).await.map_err(refused)?;
     change.note(recorded);
-    let ended = end_made_by(change.connection(), &context.origin, &[id], Which::NotAllowed).await?;
+    let ended = end_made_by(change.connection(), &context.origin, &[id], which).await?;
     change.note(ended);
     if guard.permits(change.connection()).await? { Ok(()) } else { Err(superadmins::last()) }
 }
@@ -200,7 +213,7 @@ async fn write(
 ) -> Result<Recorded, sqlx::Error> {
     let (has_new_password, password_hash) = match password {
         Password::Kept => (false, None),
-        Password::Becomes(hash) => (true, hash),
+        Password::Becomes(hash, _) => (true, hash),
     };
     record_change!(
         connection,

@@ -67,7 +67,7 @@ pub async fn change_password(
 }
 
 /// The valid tokens that an admin has made, and those that these have made.
-async fn tokens(connection: &mut PgConnection, admin: AdminId) -> Result<Value, sqlx::Error> {
+pub(super) async fn tokens(connection: &mut PgConnection, admin: AdminId) -> Result<Value, sqlx::Error> {
     let found = sqlx::query!(
         r#"WITH RECURSIVE made AS (
                SELECT id FROM access_token WHERE made_by_admin_id = $1

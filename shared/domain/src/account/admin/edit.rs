@@ -7,7 +7,7 @@ use crate::list::fields::admin::{ADMIN, ROLES};
 use crate::record::settle_ids;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::OrganisationId;
-use longshore_kernel::input::{Reader, Rule, Schema, custom, drafts, id, object, one_of};
+use longshore_kernel::input::{Reader, Rule, Schema, boolean, custom, drafts, id, object, one_of};
 use longshore_kernel::problem::{Problem, Violation};
 
 /// Bytes that preferences may have (`docs/reference/accounts.md#admins`).
@@ -23,6 +23,8 @@ pub struct Edit {
     /// As they came.
     pub(super) organisations: Option<Vec<OrganisationId>>,
     pub(super) preferences: Option<Value>,
+    /// Whether the tokens that it has made end with its password.
+    pub(super) ends_tokens: bool,
     /// Read-only members.
     pub(super) echo: Echo,
 }
@@ -68,8 +70,14 @@ impl Edit {
 /// The body of a create or of an update.
 pub fn body(is_new: bool) -> impl Rule<Out = Edit> {
     object(move |object| {
+        let has_password = object.has("password");
+        let ends_tokens = !is_new && object.nullable("tokens", boolean()).value().unwrap_or(false);
+        if ends_tokens && !has_password {
+            object.refuse("tokens", "not_allowed", "belongs to a new password: send password, too");
+        }
         Some(Edit {
             person: Person::members(object, is_new),
+            ends_tokens,
             role: object.required_if(is_new, "role", one_of(ROLES)),
             organisations: object
                 .optional("organisations", drafts(ORGANISATIONS, id()))
