@@ -114,7 +114,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ),
         operation(delivery::count_replay, "Counts what a replay would find")
             .says("Changes nothing. Up to 100,000 deliveries of each sort are counted.")
-            .body("ReplayToCount", replayed(), replay_example())
+            .form(JSON, named("DeliveriesToReplay"), Some(replay_example()))
             .schema("ReplayCount", replay_count())
             .answers(
                 200,
