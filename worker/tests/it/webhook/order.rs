@@ -144,7 +144,7 @@ async fn a_sync_that_began_before_a_put_but_wrote_after_it_is_the_later_change(
 /// any order of delivery.
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_highest_version_of_each_field_is_what_is_stored(_: PgPoolOptions, options: PgConnectOptions) {
-    const PRODUCTS: usize = 12;
+    const PRODUCTS: usize = 6;
     const ROUNDS: usize = 10;
     let world = World::new(&options).await;
     let ordered = world.hook("/ordered", json!({"ordered": true})).await;

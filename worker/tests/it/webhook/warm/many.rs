@@ -37,7 +37,7 @@ async fn leases_that_are_stolen_lose_nothing_and_double_only_what_was_under_way(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    const CHANGES: usize = 10_000;
+    const CHANGES: usize = 2_500;
     const TOGETHER: i32 = 10;
     const IN_FLIGHT: u64 = 4;
     let services = services::for_test(&options).unwrap();
@@ -57,7 +57,7 @@ async fn leases_that_are_stolen_lose_nothing_and_double_only_what_was_under_way(
             let hook = &hooks[random.random_range(0..hooks.len())];
             hand_over(&world, changes(&world, hook, TOGETHER).await);
             made += usize::try_from(TOGETHER).unwrap();
-            if random.random_range(0..20) == 0 {
+            if random.random_range(0..5) == 0 {
                 let taken = sqlx::query(
                     "UPDATE webhook_lane SET token = token + 1, leased_until = '-infinity'
                      WHERE webhook_id = $1 AND leased_until > now()",
