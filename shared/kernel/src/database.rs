@@ -18,7 +18,8 @@
 //!   the whole table may be read and hashed. What a partial index is for is said otherwise where a row is found by its key:
 //!   `leased_until IS NOT NULL`, not `state = 'running'`, else all that runs is gone through, with the dead entries that a
 //!   long transaction keeps. A queue that a vacuum found empty has a hash index for its key (`delivery_by_id`): Postgres then expects
-//!   no row, and takes any index that has the key among its columns for as cheap.
+//!   no row, and takes any index that has the key among its columns for as cheap. A join by a unique key compares another column, too:
+//!   where it expects no row, the look-ups of a join by the key alone are reckoned twice, and all of the key's index costs less.
 //!
 //! Of lists:
 //!

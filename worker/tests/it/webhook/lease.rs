@@ -18,7 +18,8 @@ use super::support::{Hook, PATIENCE, World, worker};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
 
-fn outcome(world: &World, hook: &Hook, token: i64, delivery: DeliveryId, end: End) -> Outcome {
+/// The outcome of a delivery under a lease.
+pub(super) fn outcome(world: &World, hook: &Hook, token: i64, delivery: DeliveryId, end: End) -> Outcome {
     Outcome {
         delivery,
         webhook: hook.id,

@@ -227,7 +227,9 @@ impl<'o> Columns<'o> {
                        l.probe_at IS NOT NULL AND l.tried_since <= now() - make_interval(secs => $18) AS overdue
                ), ended AS (
                    DELETE FROM delivery d USING accepted t
-                   WHERE d.id = t.id AND t.state <> 'failed'
+                   -- With more than the key to compare: of a join by a unique key alone, Postgres reckons the look-up twice where it
+                   -- expects no row, and reads all of the key with its dead entries.
+                   WHERE d.id = t.id AND d.webhook_id = t.webhook_id AND t.state <> 'failed'
                    RETURNING d.id, d.webhook_id, d.eshop_id, t.organisation_id, d.event_id, t.event_type, t.entity_id,
                              t.state, d.attempt_count + CASE t.state WHEN 'cancelled' THEN 0 ELSE 1 END AS attempt_count,
                              d.attempts || t.attempts::jsonb AS attempts, d.redelivery_of, d.created_at
