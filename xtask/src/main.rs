@@ -68,6 +68,7 @@ fn perform(command: &str, arguments: &[String]) -> anyhow::Result<ExitCode> {
         ("chaos", further) => command::run::chaos(&place, further)?,
         ("dist", _) => command::dist::dist(&place)?,
         ("fuzz", further) => command::fuzz::fuzz(&place, further)?,
+        ("lines", []) => command::lines::lines(&place)?,
         ("prepare", _) => command::prepare::prepare(&place)?,
         ("psql", further) => command::up::psql(&place, further)?,
         ("logs", further) => command::up::logs(&place, further)?,
