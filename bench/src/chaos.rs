@@ -57,7 +57,7 @@ use uuid::Uuid;
 
 use self::caller::{Caller, Request};
 use self::check::{Cast, Course, Emptied};
-use self::fleet::{Impostor, MISBEHAVIOURS, Shop};
+use self::fleet::{Impostor, Misbehaviour, Shop};
 use self::load::Load;
 use self::minder::Minder;
 use self::neighbour::Neighbour;
@@ -113,8 +113,8 @@ async fn on(
     for (name, ordered) in [("well", false), ("well and ordered", true)] {
         shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, ordered, None).await?);
     }
-    for how in MISBEHAVIOURS {
-        let shop = Shop::open(how.name(), Some(how)).await?;
+    for how in Misbehaviour::ALL {
+        let shop = Shop::open(how.as_str(), Some(how)).await?;
         shops.push(subscribe(&caller, &tenant, shop, false, None).await?);
     }
     for name in minder::NAMES {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use longshore_kernel::words;
 use longshore_testkit::receiver::{Answer, By, Receipt, Receiver};
 use longshore_testkit::signature::Verifier;
 use rustls::pki_types::pem::PemObject as _;
@@ -21,56 +22,31 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use uuid::Uuid;
 
-/// A misbehaviour of a destination.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Misbehaviour {
-    /// Never answers.
-    Hang,
-    /// Answers a byte at a time.
-    Drip,
-    /// Answers 300 MiB.
-    Large,
-    /// Answers a redirect.
-    Redirect,
-    /// Ends the connection.
-    Reset,
-    /// Answers 500.
-    Fail,
-    /// Its clock has jumped by an hour: it accepts no signature.
-    Clock,
+words! {
+    /// A misbehaviour of a destination; each belongs to one.
+    pub(crate) enum Misbehaviour ("misbehaviour of a destination") {
+        /// Never answers.
+        Hang = "hangs",
+        /// Answers a byte at a time.
+        Drip = "drips",
+        /// Answers 300 MiB.
+        Large = "answers 300 MiB",
+        /// Answers a redirect.
+        Redirect = "redirects",
+        /// Ends the connection.
+        Reset = "resets",
+        /// Answers 500.
+        Fail = "answers 500",
+        /// Its clock has jumped by an hour: it accepts no signature.
+        Clock = "clock jumps",
+    }
 }
-
-/// All misbehaviours; each belongs to one destination.
-pub(crate) const MISBEHAVIOURS: [Misbehaviour; 7] = [
-    Misbehaviour::Hang,
-    Misbehaviour::Drip,
-    Misbehaviour::Large,
-    Misbehaviour::Redirect,
-    Misbehaviour::Reset,
-    Misbehaviour::Fail,
-    Misbehaviour::Clock,
-];
 
 /// The size of a large answer.
 pub(crate) const LARGE: usize = 300 << 20;
 
 /// The interval of reading a book.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-impl Misbehaviour {
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hang => "hangs",
-            Self::Drip => "drips",
-            Self::Large => "answers 300 MiB",
-            Self::Redirect => "redirects",
-            Self::Reset => "resets",
-            Self::Fail => "answers 500",
-            Self::Clock => "clock jumps",
-        }
-    }
-}
 
 /// What a destination received.
 #[derive(Debug, Default)]

@@ -65,15 +65,15 @@ const FIRST_WITHIN: Duration = Duration::from_mins(1);
 impl Mischief {
     /// All misbehaviours.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let feeds = feed::MISCHIEFS.into_iter().map(Self::Feed);
-        feeds.chain(baselinker::MISCHIEFS.into_iter().map(Self::BaseLinker))
+        let feeds = feed::Mischief::ALL.into_iter().map(Self::Feed);
+        feeds.chain(baselinker::Mischief::ALL.into_iter().map(Self::BaseLinker))
     }
 
     /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Feed(how) => how.name(),
-            Self::BaseLinker(how) => how.name(),
+            Self::Feed(how) => how.as_str(),
+            Self::BaseLinker(how) => how.as_str(),
         }
     }
 }
@@ -208,8 +208,8 @@ pub(crate) async fn open_all(
     carrier: Uuid,
 ) -> anyhow::Result<Vec<Partner>> {
     let mut wanted: Vec<(&str, Arc<dyn Serves>)> = Vec::new();
-    for how in feed::MISCHIEFS {
-        wanted.push((how.name(), Arc::new(Feed::open(how).await?)));
+    for how in feed::Mischief::ALL {
+        wanted.push((how.as_str(), Arc::new(Feed::open(how).await?)));
     }
     let account: Arc<dyn Serves> = Arc::new(Account::open().await?);
     wanted.extend(baselinker::NAMES.map(|name| (name, Arc::clone(&account))));

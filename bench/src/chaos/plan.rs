@@ -15,11 +15,11 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::fleet::{MISBEHAVIOURS, Misbehaviour};
+use super::fleet::Misbehaviour;
 use super::partners::Mischief;
 use super::proxy::Network;
 use super::site::{PROCESSES, Role};
-use super::streams::{DAMAGES, Damage};
+use super::streams::Damage;
 use super::warehouses::Trouble;
 
 /// The length of a run, and of its faults.
@@ -110,7 +110,7 @@ impl Fault {
             Self::KillWorkers(_) => format!("all workers killed {KILLS} times"),
             Self::FlushRedis => "Redis flushed".to_owned(),
             Self::RestartRedis => "Redis restarted empty".to_owned(),
-            Self::Streams(how, _) => format!("streams {}", how.name()),
+            Self::Streams(how, _) => format!("streams {how}"),
             Self::Pause(which, _) => format!("{which:?} paused"),
             Self::Away(which, _) => format!("{which:?} away"),
             Self::Network(which, Network::Slow(_), _) => format!("network to {which:?} slow"),
@@ -119,9 +119,9 @@ impl Fault {
             Self::CrashPostgres => "Postgres restarted (immediate)".to_owned(),
             Self::FullDisk(_) => "disk of Postgres full".to_owned(),
             Self::Snapshot(_) => "an old snapshot".to_owned(),
-            Self::Misbehave(how, _) => format!("destination: {}", how.name()),
+            Self::Misbehave(how, _) => format!("destination: {how}"),
             Self::Mischief(how, _) => format!("partner: {}", how.name()),
-            Self::Trouble(how, _) => format!("warehouse: {}", how.name()),
+            Self::Trouble(how, _) => format!("warehouse: {how}"),
         }
     }
 
@@ -270,7 +270,7 @@ fn servers(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
             Fault::Network(which, Network::Slow(delay), up_to(lot, short)),
         ]);
     }
-    for how in DAMAGES {
+    for how in Damage::ALL {
         let lasts = if how.lasts() { up_to(lot, short) } else { Duration::ZERO };
         deck.push(Fault::Streams(how, lasts));
     }
@@ -279,7 +279,7 @@ fn servers(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
 
 fn destinations(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
     let longest = effort.longest.min(Duration::from_secs(20));
-    MISBEHAVIOURS.iter().map(|how| Fault::Misbehave(*how, up_to(lot, longest))).collect()
+    Misbehaviour::ALL.into_iter().map(|how| Fault::Misbehave(how, up_to(lot, longest))).collect()
 }
 
 fn partners(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
@@ -294,7 +294,7 @@ fn snapshots(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
 
 fn warehouses(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
     let longest = effort.longest.min(Duration::from_secs(20));
-    Trouble::all().map(|how| Fault::Trouble(how, up_to(lot, longest))).collect()
+    Trouble::ALL.into_iter().map(|how| Fault::Trouble(how, up_to(lot, longest))).collect()
 }
 
 #[cfg(test)]

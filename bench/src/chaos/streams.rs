@@ -4,38 +4,27 @@
 //! prevent that; see `longshore_kernel::queue`.
 
 use longshore_kernel::queue::Queue;
+use longshore_kernel::words;
 use longshore_testkit::client;
 
 use super::check;
 use super::site::Site;
 
-/// A damage to the streams of all queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Damage {
-    /// Each is deleted, together with its group.
-    Deleted,
-    /// Each is trimmed to nothing. Its group and the pending entries remain.
-    Trimmed,
-    /// Each is replaced by a key of another type.
-    Replaced,
-    /// No entries can be added to them.
-    Refused,
+words! {
+    /// A damage to the streams of all queues.
+    pub(crate) enum Damage ("damage to streams") {
+        /// Each is deleted, together with its group.
+        Deleted = "deleted",
+        /// Each is trimmed to nothing. Its group and the pending entries remain.
+        Trimmed = "trimmed to nothing",
+        /// Each is replaced by a key of another type.
+        Replaced = "replaced by another type",
+        /// No entries can be added to them.
+        Refused = "closed to new entries",
+    }
 }
 
-/// All damages.
-pub(crate) const DAMAGES: [Damage; 4] = [Damage::Deleted, Damage::Trimmed, Damage::Replaced, Damage::Refused];
-
 impl Damage {
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Deleted => "deleted",
-            Self::Trimmed => "trimmed to nothing",
-            Self::Replaced => "replaced by another type",
-            Self::Refused => "closed to new entries",
-        }
-    }
-
     /// Whether it lasts until it is repaired.
     pub(crate) fn lasts(self) -> bool {
         matches!(self, Self::Replaced | Self::Refused)

@@ -5,7 +5,7 @@
 //!
 //! One keeps the rules ([warehouse-systems.md](../../../docs/reference/warehouse-systems.md#rules)) and has no troubles. One keeps
 //! them and has all [`Trouble`]s that a network or a crash makes, one at a time; one breaks them. A new trouble is a variant of
-//! [`Trouble`], and its place in [`TROUBLES`] or [`BREACHES`].
+//! [`Trouble`], and its place in [`BREACHES`] if it breaks the rules.
 
 mod buyers;
 mod work;
@@ -20,6 +20,7 @@ use futures::future::try_join_all;
 use http::Method;
 use longshore_kernel::access::Role;
 use longshore_kernel::services::Services;
+use longshore_kernel::words;
 use longshore_testkit::wms::{Mischief, Wms};
 use longshore_testkit::world::Tenant;
 use rand::SeedableRng as _;
@@ -39,98 +40,53 @@ const PIECES: i64 = 100_000;
 /// Callers of each organisation that create orders.
 const BUYERS: usize = 2;
 
-/// A misbehaviour of a WMS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// Does nothing, and never answers.
-    Hang,
-    /// Does what it is asked for, and never answers.
-    HangDone,
-    /// Ends the connection.
-    Reset,
-    /// Dies between taking an order and answering.
-    Die,
-    /// Answers 500.
-    Fail,
-    /// Does what it is asked for, and answers 500.
-    FailDone,
-    /// Answers 503, and asks for a pause.
-    Busy,
-    /// Answers late.
-    Late,
-    /// Its answers break off, or do not end.
-    Broken,
-    /// Answers a web page.
-    WebPage,
-    /// Redirects.
-    Redirect,
-    /// Calls arrive after later ones.
-    Overtaken,
-    /// Refuses orders.
-    Refuse,
-    /// Answers as usual, and does nothing.
-    Lie,
-    /// Forgets everything.
-    Forget,
-    /// Answers 409, and does nothing.
-    Conflict,
-    /// Answers 410, and does nothing.
-    Gone,
-    /// Answers 422, and does nothing.
-    Unprocessable,
+words! {
+    /// A misbehaviour of a WMS.
+    pub(crate) enum Trouble ("misbehaviour of a WMS") {
+        /// Does nothing, and never answers.
+        Hang = "hangs",
+        /// Does what it is asked for, and never answers.
+        HangDone = "takes and hangs",
+        /// Ends the connection.
+        Reset = "resets",
+        /// Dies between taking an order and answering.
+        Die = "takes and dies",
+        /// Answers 500.
+        Fail = "answers 500",
+        /// Does what it is asked for, and answers 500.
+        FailDone = "takes and answers 500",
+        /// Answers 503, and asks for a pause.
+        Busy = "answers 503",
+        /// Answers late.
+        Late = "answers late",
+        /// Its answers break off, or do not end.
+        Broken = "breaks answers off",
+        /// Answers a web page.
+        WebPage = "answers a web page",
+        /// Redirects.
+        Redirect = "redirects",
+        /// Calls arrive after later ones.
+        Overtaken = "is called in another order",
+        /// Refuses orders.
+        Refuse = "refuses",
+        /// Answers as usual, and does nothing.
+        Lie = "lies",
+        /// Forgets everything.
+        Forget = "forgets everything",
+        /// Answers 409, and does nothing.
+        Conflict = "answers 409",
+        /// Answers 410, and does nothing.
+        Gone = "answers 410",
+        /// Answers 422, and does nothing.
+        Unprocessable = "answers 422",
+    }
 }
 
-/// What a WMS that keeps the rules can suffer.
-pub(crate) const TROUBLES: [Trouble; 13] = [
-    Trouble::Hang,
-    Trouble::HangDone,
-    Trouble::Reset,
-    Trouble::Die,
-    Trouble::Fail,
-    Trouble::FailDone,
-    Trouble::Busy,
-    Trouble::Late,
-    Trouble::Broken,
-    Trouble::WebPage,
-    Trouble::Redirect,
-    Trouble::Overtaken,
-    Trouble::Refuse,
-];
-
-/// How one breaks the rules.
-pub(crate) const BREACHES: [Trouble; 5] =
+/// How one breaks the rules. One that keeps them can suffer all others.
+const BREACHES: [Trouble; 5] =
     [Trouble::Lie, Trouble::Forget, Trouble::Conflict, Trouble::Gone, Trouble::Unprocessable];
 
 impl Trouble {
-    /// All of them.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        TROUBLES.into_iter().chain(BREACHES)
-    }
-
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hang => "hangs",
-            Self::HangDone => "takes and hangs",
-            Self::Reset => "resets",
-            Self::Die => "takes and dies",
-            Self::Fail => "answers 500",
-            Self::FailDone => "takes and answers 500",
-            Self::Busy => "answers 503",
-            Self::Late => "answers late",
-            Self::Broken => "breaks answers off",
-            Self::WebPage => "answers a web page",
-            Self::Redirect => "redirects",
-            Self::Overtaken => "is called in another order",
-            Self::Refuse => "refuses",
-            Self::Lie => "lies",
-            Self::Forget => "forgets everything",
-            Self::Conflict => "answers 409",
-            Self::Gone => "answers 410",
-            Self::Unprocessable => "answers 422",
-        }
-    }
-
     /// What it makes of calls, in turn. Most leave some calls alone: after five failures in a row it would be called no more.
     fn turns(self, elsewhere: String) -> Vec<Mischief> {
         let spoilt = match self {
@@ -187,7 +143,7 @@ pub(crate) struct Warehouse {
     pub(crate) shops: Vec<(Uuid, Shop)>,
     /// The fake that the worker calls.
     pub(crate) system: Wms,
-    troubles: &'static [Trouble],
+    troubles: Vec<Trouble>,
     /// Whether a withdrawal gets back what is being picked.
     gives_back_picked: bool,
     number: u64,
@@ -204,10 +160,12 @@ pub(crate) async fn open_all(
     caller: &Caller,
     carrier: Uuid,
 ) -> anyhow::Result<Vec<Warehouse>> {
-    let wanted: [(_, &'static [Trouble], _); 3] = [
-        ("keeps the rules", &[], true),
-        ("keeps the rules in trouble", &TROUBLES, false),
-        ("breaks the rules", &BREACHES, false),
+    let (breaches, troubles): (Vec<_>, Vec<_>) =
+        Trouble::ALL.into_iter().partition(|how| BREACHES.contains(how));
+    let wanted: [(_, Vec<Trouble>, _); 3] = [
+        ("keeps the rules", Vec::new(), true),
+        ("keeps the rules in trouble", troubles, false),
+        ("breaks the rules", breaches, false),
     ];
     let open = (0..).zip(wanted).map(async |(number, (name, troubles, gives_back_picked))| {
         let tenant = Tenant::create(services, &format!("Warehouse: {name}")).await?;
@@ -264,7 +222,7 @@ impl Warehouse {
 
     /// Whether its system keeps the rules.
     pub(crate) fn keeps_rules(&self) -> bool {
-        self.troubles.iter().all(|how| TROUBLES.contains(how))
+        !self.troubles.iter().any(|how| BREACHES.contains(how))
     }
 
     /// Misbehaves for a while.
@@ -314,17 +272,5 @@ impl Warehouse {
         let lot = |n: u64| StdRng::seed_from_u64(seed ^ ((900 + 10 * self.number + n) << 32));
         let buyers = (0..BUYERS).map(|buyer| self.buy(lot(1 + buyer as u64), buyer, until));
         tokio::try_join!(try_join_all(buyers), self.work(lot(0), until)).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trouble_belongs_to_those_that_keep_the_rules_or_to_those_that_break_them() {
-        assert!(TROUBLES.iter().all(|how| !BREACHES.contains(how)));
-        let names: BTreeSet<_> = Trouble::all().map(Trouble::name).collect();
-        assert_eq!(names.len(), Trouble::all().count());
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use longshore_kernel::clock::Clock;
+use longshore_kernel::words;
 use longshore_testkit::baselinker::{Asked, BaseLinker, INVENTORY, Mischief as Bad, TOKEN, WAREHOUSE};
 use serde_json::{Map, Value, json};
 
@@ -25,40 +26,25 @@ const FIRST: u64 = 1_000;
 /// Products on a page of its list, and maximum number of products in a call with stocks.
 const PAGE: usize = 1_000;
 
-/// A misbehaviour of the account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mischief {
-    /// Does not answer.
-    Hang,
-    /// Answers 500, a web page, an error of BaseLinker, or something that is no answer.
-    Fail,
-    /// Sends half of each answer, including those that confirm stocks.
-    Cut,
-    /// Lists nothing or the previous page, omits a product, or sends products with wrong types.
-    Lie,
-    /// Blocks the token.
-    Block,
-    /// Rejects the token, or answers with a redirect.
-    Refuse,
+words! {
+    /// A misbehaviour of the account.
+    pub(crate) enum Mischief ("misbehaviour of BaseLinker") {
+        /// Does not answer.
+        Hang = "BaseLinker hangs",
+        /// Answers 500, a web page, an error of BaseLinker, or something that is no answer.
+        Fail = "BaseLinker answers 500, a page, or an error",
+        /// Sends half of each answer, including those that confirm stocks.
+        Cut = "BaseLinker gives half of its answers",
+        /// Lists nothing or the previous page, omits a product, or sends products with wrong types.
+        Lie = "BaseLinker gives what is not so",
+        /// Blocks the token.
+        Block = "BaseLinker blocks the token",
+        /// Rejects the token, or answers with a redirect.
+        Refuse = "BaseLinker refuses the token, or redirects",
+    }
 }
 
-/// All misbehaviours.
-pub(crate) const MISCHIEFS: [Mischief; 6] =
-    [Mischief::Hang, Mischief::Fail, Mischief::Cut, Mischief::Lie, Mischief::Block, Mischief::Refuse];
-
 impl Mischief {
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hang => "BaseLinker hangs",
-            Self::Fail => "BaseLinker answers 500, a page, or an error",
-            Self::Cut => "BaseLinker gives half of its answers",
-            Self::Lie => "BaseLinker gives what is not so",
-            Self::Block => "BaseLinker blocks the token",
-            Self::Refuse => "BaseLinker refuses the token, or redirects",
-        }
-    }
-
     /// Its answers in turn; `url` is its own URL.
     fn turns(self, url: &str) -> Vec<Bad> {
         let refuse = |code: &str| Bad::Refuse(code.to_owned(), "said on purpose".to_owned());
@@ -207,10 +193,10 @@ impl Serves for Account {
             ("BaseLinker is asked".to_owned(), asked),
             ("BaseLinker is asked in the fullest minute".to_owned(), fullest),
         ];
-        for how in MISCHIEFS {
+        for how in Mischief::ALL {
             let (read, sent) = book.spoiled.get(&how).copied().unwrap_or_default();
-            figures.push((format!("{} (read)", how.name()), read));
-            figures.push((format!("{} (sent)", how.name()), sent));
+            figures.push((format!("{} (read)", how), read));
+            figures.push((format!("{} (sent)", how), sent));
         }
         let limited = Some(Limited { came: book.came.clone(), over: self.server.over() });
         super::Book { asked, odd, limited, figures }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::header::ETAG;
 use http::{Method, StatusCode};
+use longshore_kernel::words;
 use longshore_testkit::receiver::{Answer, By, Document, Gate, Receipt, Receiver};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,37 +20,23 @@ use super::{PRODUCTS, Place, Serves, lock, name, sku};
 const INVENTORY: &str = "main";
 const WAREHOUSE: &str = "W1";
 
-/// A misbehaviour of a feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mischief {
-    /// Does not answer.
-    Hang,
-    /// Answers 500, or asks to wait for a moment.
-    Fail,
-    /// Sends something that is no feed, or only part of one; accepts stocks, but sends an invalid answer.
-    Malformed,
-    /// Sends half of its feed; accepts stocks, but closes the connection instead of answering.
-    Cut,
-    /// Answers a redirect.
-    Redirect,
+words! {
+    /// A misbehaviour of a feed; each belongs to one.
+    pub(crate) enum Mischief ("misbehaviour of a feed") {
+        /// Does not answer.
+        Hang = "hangs",
+        /// Answers 500, or asks to wait for a moment.
+        Fail = "answers 500, or wants to be left alone",
+        /// Sends something that is no feed, or only part of one; accepts stocks, but sends an invalid answer.
+        Malformed = "gives what is no feed",
+        /// Sends half of its feed; accepts stocks, but closes the connection instead of answering.
+        Cut = "gives half of it",
+        /// Answers a redirect.
+        Redirect = "redirects",
+    }
 }
 
-/// All misbehaviours; each belongs to one feed.
-pub(crate) const MISCHIEFS: [Mischief; 5] =
-    [Mischief::Hang, Mischief::Fail, Mischief::Malformed, Mischief::Cut, Mischief::Redirect];
-
 impl Mischief {
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hang => "hangs",
-            Self::Fail => "answers 500, or wants to be left alone",
-            Self::Malformed => "gives what is no feed",
-            Self::Cut => "gives half of it",
-            Self::Redirect => "redirects",
-        }
-    }
-
     /// Whether it may make a job fail permanently; the other misbehaviours are transient.
     fn is_permanent(self) -> bool {
         matches!(self, Self::Malformed | Self::Redirect)
@@ -130,7 +117,7 @@ impl Serves for Feed {
     }
 
     fn book(&self) -> super::Book {
-        let (how, book) = (self.state.how.name(), lock(&self.state.book));
+        let (how, book) = (self.state.how.as_str(), lock(&self.state.book));
         let figures = vec![(format!("{how} (read)"), book.unread), (format!("{how} (sent)"), book.untold)];
         super::Book { asked: book.asked, odd: book.odd.clone(), limited: None, figures }
     }

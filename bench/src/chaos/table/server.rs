@@ -17,7 +17,7 @@ use crate::chaos::check;
 use crate::chaos::fleet::Misbehaviour;
 use crate::chaos::proxy::Network;
 use crate::chaos::site::{Member, Role, Site, connect};
-use crate::chaos::streams::{self, DAMAGES, Damage};
+use crate::chaos::streams::{self, Damage};
 use crate::chaos::transaction;
 use crate::measure::{Floor, Reach, Row, percentile};
 
@@ -116,7 +116,7 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
     let (busy_shop, quiet_shop) = (busy.shop("busy").await?, beside.shop("beside").await?);
     busy_shop.take(BUSY_TAKES);
     let (mut psql, mut rows) = (connect(site).await?, Vec::new());
-    for (round, how) in DAMAGES.into_iter().enumerate() {
+    for (round, how) in Damage::ALL.into_iter().enumerate() {
         let on = round % 2 == 1;
         busy.switch(on, &products).await?;
         busy_shop.accepts(round * changes + changes / 10, HUNG).await?;
@@ -129,7 +129,7 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
             how.inflict(site).await?;
         }
         let job = beside.switch(on, &few).await?;
-        beside.rename(few[0], how.name()).await?;
+        beside.rename(few[0], how.as_str()).await?;
         if how != Damage::Refused {
             wait_on_streams(site, &mut psql, &beside, job).await?;
             how.inflict(site).await?;
@@ -146,14 +146,14 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
         let first = quiet_shop.book().moments[heard].1;
         let lane_after = first.saturating_duration_since(over).as_secs_f64();
         let silence = busy_shop.book().longest_silence(over).as_secs_f64();
-        let what = |which: &str| format!("streams {}: {which}", how.name());
+        let what = |which: &str| format!("streams {}: {which}", how.as_str());
         let within = Reach::AtMost(5.0);
         rows.push(Row::absolute(what("a job that waited has ended after"), job_after, "s", within));
         rows.push(Row::absolute(what("a lane that waited goes on after"), lane_after, "s", within));
         rows.push(Row::absolute(what("longest silence of another"), silence, "s", within));
     }
     quiet(site).await?;
-    let all = DAMAGES.len() * (changes + FEW + 1);
+    let all = Damage::ALL.len() * (changes + FEW + 1);
     let seen = busy_shop.book().accepted.len() + quiet_shop.book().accepted.len();
     let lost = count((all as u64).abs_diff(seen as u64));
     rows.push(Row::absolute("streams damaged: lost of all changes", lost, "", Reach::AtMost(0.0)));
