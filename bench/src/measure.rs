@@ -15,7 +15,6 @@ mod floor;
 mod growth;
 mod idle;
 mod latency;
-mod limit;
 mod load;
 mod memory;
 mod meter;
@@ -201,7 +200,7 @@ impl fmt::Display for Row {
 
 /// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
 /// [`OF_ORDERS`].
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 23] = [
     "idle",
     "latency",
     "update",
@@ -218,7 +217,6 @@ pub const NAMES: [&str; 24] = [
     "wait",
     "order_page",
     "drain",
-    "limit",
     "fairness",
     "workers",
     "growth",
@@ -277,7 +275,7 @@ pub async fn all(
                 Reach::AtMost(100.0),
             )]);
         }
-        measure!(order_page drain limit fairness workers);
+        measure!(order_page drain fairness workers);
     }
     if wanted("sync") {
         take(sync::measure_first(settings, effort).await?);

@@ -62,21 +62,6 @@ impl Api {
         Ok(Self { client, token: token.to_owned() })
     }
 
-    /// Whether the token is valid and has access to the organisation.
-    ///
-    /// # Errors
-    /// When the service cannot be reached or is at fault itself.
-    pub async fn sees_organisation(&self, organisation: Uuid) -> anyhow::Result<bool> {
-        let query = ListQuery::new().filter("id", "eq", organisation).limit(1);
-        match self.client.list::<Identified>("/api/organisation/list", &query).send().await {
-            Ok(page) => Ok(!page.results.is_empty()),
-            Err(error) if error.problem().is_some_and(|problem| matches!(problem.status, 401 | 403)) => {
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Creates a webhook on an e-shop.
     ///
     /// # Errors
