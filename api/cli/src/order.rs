@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use longshore_client::{Client, Expedition, ListQuery, Order, Value};
+use longshore_client::{Client, HAND_OVER_STATES, ListQuery, ORDER_STATUSES, Order, Value};
 
 use crate::find::{Named, numbered};
 use crate::list::Part;
@@ -32,10 +32,10 @@ pub(super) enum OrderCommand {
 #[derive(Args, Debug)]
 pub(super) struct List {
     /// Only orders in these statuses, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(Expedition::STATUSES))]
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ORDER_STATUSES))]
     status: Vec<String>,
     /// Only orders whose hand-over to the system of their warehouse is in these states, separated by commas.
-    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(Expedition::HAND_OVERS))]
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(HAND_OVER_STATES))]
     hand_over: Vec<String>,
     /// Only orders of this e-shop, by its id or name.
     #[arg(long, value_parser = Named::eshop)]

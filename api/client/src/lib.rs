@@ -31,10 +31,9 @@ pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{ListQuery, Order, Page, Pages, Paging};
 pub use self::operation::{Replay, WebhookToCreate};
 pub use self::record::{
-    AccessToken, Attempt, Attention, AttentionLine, AuditRecord, Author, Connection, CreatedDelivery,
-    CreatedWebhook, Delivery, DeliveryState, Eshop, Expedition, Health, Hit, Hits, ItemError, Job, JobResult,
-    JobState, Login, Outcome, Progress, Queue, QueueOverview, ReplayCount, Silence, SwitchedOff,
-    SwitchedOffThing, WaitsFor, Webhook,
+    Attempt, Connection, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState, HAND_OVER_STATES, Health,
+    Hit, Hits, ItemError, Job, JobResult, JobState, Login, ORDER_STATUSES, Outcome, Progress, Queue,
+    ReplayCount, Silence, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

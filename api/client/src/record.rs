@@ -1,63 +1,40 @@
-//! Records of the service, with the fields that clients use. Further fields of an answer are ignored; read a
-//! call as a [`Value`](crate::Value) to see all of them.
+//! Records of the service that the programs around it work with. Further fields of an answer are ignored; read a call as a
+//! [`Value`](crate::Value) to see all of them.
 
 mod job;
 mod word;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use uuid::Uuid;
 
-pub use self::job::{Connection, ItemError, Job, JobResult, Progress, WaitsFor};
+pub use self::job::{Connection, ItemError, Job, JobResult, Progress};
 pub use self::word::{DeliveryState, Health, JobState, Outcome};
 
-/// An order, as far as most programs need it; [`Answer::read`](crate::Answer::read) gives all of it as another type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Expedition {
-    /// Identifier.
-    pub id: Uuid,
-    /// Its e-shop.
-    pub eshop: Uuid,
-    /// Its number in the e-shop.
-    pub order_number: String,
-    /// Its status, such as `waiting_for_goods`.
-    pub status: String,
-    /// Since when.
-    pub status_since: DateTime<Utc>,
-    /// The product that it waits for.
-    pub waits_for: Option<Uuid>,
-    /// Its version.
-    pub version: u64,
-}
+/// The statuses of orders that this version knows.
+pub const ORDER_STATUSES: &[&str] = &[
+    "on_hold",
+    "incorrect",
+    "awaiting_reservation",
+    "waiting_for_goods",
+    "stock_ok",
+    "awaiting_processing",
+    "take_out",
+    "completion",
+    "waiting_for_the_carrier",
+    "carrier_picked_up",
+    "ready_to_takeover",
+    "probably_delivered",
+    "delivered",
+    "waiting_for_cancel",
+    "canceled",
+];
 
-impl Expedition {
-    /// The statuses that this version knows.
-    pub const STATUSES: &[&str] = &[
-        "on_hold",
-        "incorrect",
-        "awaiting_reservation",
-        "waiting_for_goods",
-        "stock_ok",
-        "awaiting_processing",
-        "take_out",
-        "completion",
-        "waiting_for_the_carrier",
-        "carrier_picked_up",
-        "ready_to_takeover",
-        "probably_delivered",
-        "delivered",
-        "waiting_for_cancel",
-        "canceled",
-    ];
-
-    /// The states of hand-overs that this version knows.
-    pub const HAND_OVERS: &[&str] =
-        &["pending", "sending", "accepted", "withdrawing", "refused", "withdrawn"];
-}
+/// The states of hand-overs that this version knows.
+pub const HAND_OVER_STATES: &[&str] =
+    &["pending", "sending", "accepted", "withdrawing", "refused", "withdrawn"];
 
 /// What a replay would send.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -87,18 +64,10 @@ pub struct ReplayCount {
 pub struct Webhook {
     /// Its id.
     pub id: Uuid,
-    /// Its e-shop.
-    pub eshop: Uuid,
-    /// The type of its events; `*` for all.
-    pub event: String,
-    /// The URL that is called.
-    pub destination: String,
     /// Whether it sends; an inactive one keeps its deliveries.
     pub active: bool,
     /// Whether its deliveries succeed.
     pub health: Health,
-    /// Why the service disabled it.
-    pub disabled_reason: Option<String>,
     /// Until when nothing is sent, because its destination asked for a pause.
     pub held_until: Option<DateTime<Utc>>,
     /// Whether it makes one call at a time, and a failure holds the next ones.
@@ -152,8 +121,6 @@ pub struct CreatedDelivery {
 pub struct Delivery {
     /// Its id.
     pub id: Uuid,
-    /// Its webhook.
-    pub webhook: Uuid,
     /// The `webhook-id` header, the same on every retry and redelivery.
     pub webhook_id: Uuid,
     /// The type of its event.
@@ -167,8 +134,6 @@ pub struct Delivery {
     /// The attempts, the first one first; a list of deliveries omits them.
     #[serde(default)]
     pub attempts: Vec<Attempt>,
-    /// When the next attempt is due.
-    pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
 /// An attempt of a delivery.
@@ -176,92 +141,12 @@ pub struct Delivery {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Its number, from 1.
-    pub number: u64,
-    /// When it began.
-    pub at: DateTime<Utc>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
     /// The HTTP status of the destination; `None` without an answer.
     pub status: Option<u16>,
     /// Why it failed.
     pub error: Option<String>,
-    /// The first 2 KiB of the answer.
-    pub response: Option<String>,
-    /// Headers of an answer that is a failure; without cookies.
-    #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-}
-
-/// An access token, without its value.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct AccessToken {
-    /// Its id.
-    pub id: Uuid,
-    /// What it is for.
-    pub name: String,
-    /// What it may do: `superadmin`, `admin`, `user`, `connector`, `viewer` or `warehouse`.
-    pub role: String,
-    /// The organisation that it is bound to.
-    pub organisation: Option<Uuid>,
-    /// The e-shop that it is bound to.
-    pub eshop: Option<Uuid>,
-    /// When it ends; `None`: never.
-    pub expires_at: Option<DateTime<Utc>>,
-    /// When it was revoked.
-    #[serde(default)]
-    pub revoked_at: Option<DateTime<Utc>>,
-    /// Who revoked it.
-    #[serde(default)]
-    pub revoked_by: Option<Author>,
-    /// When it was last used.
-    pub last_used_at: Option<DateTime<Utc>>,
-    /// Who created it.
-    pub created_by: Author,
-    /// When it was created.
-    pub created_at: DateTime<Utc>,
-}
-
-/// Who made a change.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct Author {
-    /// The kind of caller; `None` for the service itself and its command line.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// Its id.
-    pub id: Option<Uuid>,
-    /// Its name.
-    pub name: String,
-}
-
-/// An e-shop.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct Eshop {
-    /// Its id.
-    pub id: Uuid,
-    /// Its name.
-    pub name: String,
-    /// Its organisation.
-    pub organisation: Uuid,
-    /// Whether it is active.
-    pub active: bool,
-}
-
-/// The state of all queues.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct QueueOverview {
-    /// The queues.
-    pub queues: Vec<Queue>,
-    /// `up`, or `down` if Redis cannot be reached or refuses writes.
-    pub redis: String,
-    /// Why Redis is down.
-    pub redis_reason: Option<String>,
 }
 
 /// A queue.
@@ -325,116 +210,22 @@ impl Hit {
     ];
 }
 
-/// What needs attention now.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Attention {
-    /// The lines, the worst first.
-    pub lines: Vec<AttentionLine>,
-    /// Mutes of lines that are not there now.
-    pub absent: Vec<Silence>,
-    /// What people switched off, by kind.
-    #[serde(default)]
-    pub switched_off: Vec<SwitchedOff>,
-}
-
-/// What of a kind is switched off.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct SwitchedOff {
-    /// `queue`, `integration`, `warehouse` or `webhook`.
-    pub kind: String,
-    /// How many there are.
-    pub count: i64,
-    /// Whether counting stopped there.
-    pub at_least: bool,
-    /// Those that were changed last, the last one first.
-    pub things: Vec<SwitchedOffThing>,
-}
-
-/// A thing that is switched off.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct SwitchedOffThing {
-    /// What it is, for people.
-    pub name: String,
-    /// The page of the console that shows it.
-    pub page: String,
-    /// Its organisation; none for a queue.
-    pub organisation: Option<Uuid>,
-    /// Who switched it off, as far as the audit goes back.
-    pub by: Option<String>,
-    /// When.
-    pub at: Option<DateTime<Utc>>,
-}
-
-/// Something that needs attention.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct AttentionLine {
-    /// Its id, the same for as long as it is about the same thing.
-    pub id: Uuid,
-    /// What it is about, as in `destination` or `queue`.
-    pub kind: String,
-    /// `critical` or `warning`.
-    pub severity: String,
-    /// The organisation, where it is about something of one.
-    pub organisation: Option<Uuid>,
-    /// What is wrong, for people.
-    pub sentence: String,
-    /// The page of the console that shows it.
-    pub page: String,
-    /// The moment that moves on when something new happens.
-    pub cause: Option<DateTime<Utc>>,
-    /// Its acknowledgement or mute.
-    pub silence: Option<Silence>,
-}
-
 /// An acknowledgement or a mute of a line.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Silence {
-    /// The line.
-    pub line: Uuid,
     /// `acknowledged` or `muted`.
     pub mode: String,
     /// What the line said then.
     pub sentence: String,
-    /// Who said it.
-    pub by: String,
-    /// When.
-    pub at: DateTime<Utc>,
     /// When it ends.
     pub until: DateTime<Utc>,
-    /// Why, or a note.
-    pub reason: Option<String>,
 }
 
 impl Silence {
     /// How long a mute may last.
     pub const SPANS: &[&str] = &["1h", "8h", "24h", "7d"];
-}
-
-/// A record of one change.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct AuditRecord {
-    /// Its id.
-    pub id: Uuid,
-    /// When the change was made.
-    pub at: DateTime<Utc>,
-    /// Who made it.
-    pub actor: Author,
-    /// What was done, such as `product.update`.
-    pub action: String,
-    /// The request that made it.
-    pub request_id: Option<String>,
 }
 
 /// A login: a token with the rights of an account.

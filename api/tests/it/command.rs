@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use bytes::Bytes;
 use http::Method;
-use longshore_client::{Expedition, Hit};
+use longshore_client::{HAND_OVER_STATES, Hit, ORDER_STATUSES};
 use longshore_domain::job::kind::JobKind;
 use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use longshore_http::app::App;
@@ -306,8 +306,8 @@ async fn orders_are_imported_listed_sent_and_cancelled(_: PgPoolOptions, options
     let import = ["order", "import", file.to_str().unwrap(), "--eshop", &eshop, "--detach", "--json"];
     let job = as_user(&import).await.ends_with(0).json();
     assert_eq!((&job["kind"], &job["state"]), (&json!("expedition.sync"), &json!("queued")));
-    assert_eq!(Expedition::STATUSES, ExpeditionStatus::WORDS);
-    assert_eq!(Expedition::HAND_OVERS, HandoverState::WORDS);
+    assert_eq!(ORDER_STATUSES, ExpeditionStatus::WORDS);
+    assert_eq!(HAND_OVER_STATES, HandoverState::WORDS);
     assert_eq!(Hit::KINDS, Kind::WORDS);
 }
 

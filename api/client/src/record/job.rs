@@ -1,6 +1,5 @@
 //! Jobs, their progress, and why items were refused.
 
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -17,10 +16,6 @@ pub struct Job {
     pub kind: String,
     /// Its state.
     pub state: JobState,
-    /// The organisation that it is for; `None` if it is for several or none.
-    pub organisation: Option<Uuid>,
-    /// The e-shop that it is for; `None` if it is for several or none.
-    pub eshop: Option<Uuid>,
     /// Its progress.
     pub progress: Progress,
     /// The outcome of a succeeded job.
@@ -29,18 +24,8 @@ pub struct Job {
     pub result: Option<JobResult>,
     /// What a test of a connection found out; `None` until it has ended, and for other jobs.
     pub connection: Option<Connection>,
-    /// What it waits for.
-    pub waits_for: Option<WaitsFor>,
     /// Why it failed.
     pub error: Option<String>,
-    /// When it was accepted.
-    pub created_at: Option<DateTime<Utc>>,
-    /// When its execution began.
-    pub started_at: Option<DateTime<Utc>>,
-    /// When its last attempt began: then, or when it went on after a wait in which nothing of it ran.
-    pub attempt_started_at: Option<DateTime<Utc>>,
-    /// When it ended.
-    pub finished_at: Option<DateTime<Utc>>,
 }
 
 impl Job {
@@ -104,18 +89,6 @@ pub struct Connection {
     pub message: String,
     /// How long the call took.
     pub duration_ms: u64,
-}
-
-/// What a job waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct WaitsFor {
-    /// `earlier_job`, `partner`, `turn` or `paused`.
-    pub reason: String,
-    /// The earlier job.
-    pub job: Option<Uuid>,
-    /// Since when.
-    pub since: Option<DateTime<Utc>>,
 }
 
 /// Why an item of a job was refused.
