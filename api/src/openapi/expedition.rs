@@ -22,9 +22,11 @@ use crate::routes::expedition::{
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let wrong = "409 `wrong_status` if the status does not allow it.";
-    let with_record =
-        |operation: Operation, says: &str| operation.says(says).says(wrong).updated(&EXPEDITION);
-    let many = |operation: Operation, says: &str| {
+    let with_record = |operation: Operation, says: &str| {
+        operation.says(says).says(wrong).updated(&EXPEDITION).refuses(&[409])
+    };
+    let many = |operation: Operation| {
+        let says = "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.";
         answers_job(operation.body("Ids", ids(), json!([ORDER])), says).done()
     };
     vec![
@@ -65,20 +67,17 @@ pub(super) fn operations() -> Vec<Operation> {
                 json!({"rebook": false}),
             ),
             "Checks the order and books its items. If something is missing, its status is `incorrect`, and `errors` has everything that is wrong. If not all of it is in stock, it waits. An order that is already sent stays as it is; with `rebook`, it is booked again.",
-        )
-        .refuses(&[409]),
+        ),
         with_record(
             operation(commands::process_expedition, "Confirms an order"),
             "An order that is `stock_ok` becomes `awaiting_processing`.",
-        )
-        .refuses(&[409]),
+        ),
         with_record(
             operation(commands::roll_back_expedition, "Takes an order back"),
             "Its pieces are free again, and its status is `on_hold`. An order that is handed over is asked back: 202, and the answer of the warehouse decides. Refused once the warehouse has begun with it.",
         )
         .record(202, ASKED, &EXPEDITION)
-        .with(&["ETag", "Location"])
-        .refuses(&[409]),
+        .with(&["ETag", "Location"]),
         with_record(
             operation(commands::cancel_expedition, "Cancels an order").body(
                 "Cancellation",
@@ -88,18 +87,15 @@ pub(super) fn operations() -> Vec<Operation> {
             "Its pieces are free again. An order that is handed over, and not packed, is asked back: 202, its status is `waiting_for_cancel`, and the answer of the warehouse decides. A canceled order does not come back.",
         )
         .record(202, ASKED, &EXPEDITION)
-        .with(&["ETag", "Location"])
-        .refuses(&[409]),
+        .with(&["ETag", "Location"]),
         with_record(
             operation(commands::rebook_expedition, "Books an order again"),
             "Gives its pieces back, and sends it again in the same transaction. If others wait for these pieces, the order is served in turn.",
-        )
-        .refuses(&[409]),
+        ),
         with_record(
             operation(commands::unbook_expedition, "Gives the pieces of an order back"),
             "The order is passed over (`reservationPaused`) until it is booked again, or taken back and sent.",
-        )
-        .refuses(&[409]),
+        ),
         operation(edits::report_expedition, "Reports what the warehouse did")
             .says(
                 "Moves the order along the line from `take_out` to `delivered`, or to `incorrect` with `errors`. From `waiting_for_the_carrier` on, its pieces leave the stock; `items` says how many of each, otherwise all.",
@@ -111,22 +107,10 @@ pub(super) fn operations() -> Vec<Operation> {
             }))
             .updated(&EXPEDITION)
             .refuses(&[409]),
-        many(
-            operation(bulk::send_expeditions, "Sends orders in bulk"),
-            "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.",
-        ),
-        many(
-            operation(bulk::process_expeditions, "Confirms orders in bulk"),
-            "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.",
-        ),
-        many(
-            operation(bulk::roll_back_expeditions, "Takes orders back in bulk"),
-            "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.",
-        ),
-        many(
-            operation(bulk::cancel_expeditions, "Cancels orders in bulk"),
-            "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.",
-        ),
+        many(operation(bulk::send_expeditions, "Sends orders in bulk")),
+        many(operation(bulk::process_expeditions, "Confirms orders in bulk")),
+        many(operation(bulk::roll_back_expeditions, "Takes orders back in bulk")),
+        many(operation(bulk::cancel_expeditions, "Cancels orders in bulk")),
         operation(invoices::upload_expedition_invoice, "Uploads the invoice of an order")
             .says(&format!(
                 "A PDF of at most {} MiB. The format is detected from the content. It takes the place of the invoice that the order has. 409 `wrong_status` if the order is `delivered` or `canceled`.",
