@@ -5,7 +5,8 @@
 //!
 //! - The table of URLs (`urls`) gives the method and the path of a handler.
 //! - The signature of a handler gives who may call, its parameters, headers and body, and the resulting
-//!   refusals ([`signature`](crate::signature)). The handler's name is the operation's id, its module the tag.
+//!   refusals ([`signature`](crate::signature)). The handler's name is the operation's id, its module the tag
+//!   ([`Route::operation`]).
 //! - The tables of fields of `longshore_domain::list` give the records and the language of each list
 //!   (`record`).
 //! - The closed lists of problems and events give the refusals (`shared`) and the webhook events (`webhook`).
@@ -29,6 +30,7 @@ mod activity;
 mod attention;
 mod catalog;
 pub mod docs;
+mod editable;
 mod example;
 mod expedition;
 mod find;

@@ -8,16 +8,20 @@ use axum::handler::Handler;
 use axum::middleware::from_fn;
 use axum::routing::{MethodFilter, on};
 use http::Method;
+use longshore_domain::account::eshop::Eshop;
+use longshore_domain::account::organisation::Organisation;
+use longshore_domain::catalog::packaging::PackagingOption;
+use longshore_domain::shipping::carrier::Carrier;
+use longshore_domain::shipping::preference::CarrierPreference;
+use longshore_domain::shipping::service::CarrierService;
+use longshore_domain::warehouse::supplier::Supplier;
+use longshore_domain::warehouse::warehouse::Warehouse;
+use longshore_domain::warehouse::wms::Wms;
 use longshore_http::app::App;
 use longshore_http::middleware::unconditional;
 
-use crate::routes::account::{
-    account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
-    session, token,
-};
-use crate::routes::catalog::{
-    image, packaging, product, read as catalog_read, service as product_service, switch,
-};
+use crate::routes::account::{account, admin, admin_bulk, audit, business_user, login, session, token};
+use crate::routes::catalog::{image, product, read as catalog_read, service as product_service, switch};
 use crate::routes::expedition::{
     bulk as order_bulk, command as order, edit as order_edit, invoice as order_invoice, read as order_read,
 };
@@ -25,23 +29,23 @@ use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
 use crate::routes::partner::{setting, sync, wms_setting};
 use crate::routes::problem as problem_page;
-use crate::routes::shipping::{carrier, preference as carrier_preference, service as carrier_service};
-use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
+use crate::routes::shipping::{carrier, preference as carrier_preference};
+use crate::routes::warehouse::{read as warehouse_read, stock_advice};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
-use crate::routes::{activity, attention, find, index};
+use crate::routes::{activity, attention, find, index, resource};
 use crate::signature;
 
 /// The operations of the API.
 pub fn api() -> Table {
     Table::default()
-        .post("/api/organisation/list", account_read::list_organisations)
-        .post("/api/organisation", organisation::create_organisation)
-        .get("/api/organisation/{id}", organisation::get_organisation)
-        .put("/api/organisation/{id}", organisation::update_organisation)
-        .post("/api/eshop/list", account_read::list_eshops)
-        .post("/api/eshop", eshop::create_eshop)
-        .get("/api/eshop/{id}", eshop::get_eshop)
-        .put("/api/eshop/{id}", eshop::update_eshop)
+        .post("/api/organisation/list", resource::list::<Organisation>)
+        .post("/api/organisation", resource::create::<Organisation>)
+        .get("/api/organisation/{id}", resource::get::<Organisation>)
+        .put("/api/organisation/{id}", resource::update::<Organisation>)
+        .post("/api/eshop/list", resource::list::<Eshop>)
+        .post("/api/eshop", resource::create::<Eshop>)
+        .get("/api/eshop/{id}", resource::get::<Eshop>)
+        .put("/api/eshop/{id}", resource::update::<Eshop>)
         .post("/api/login/admin", login::login_admin)
         .post("/api/login/user", login::login_user)
         .post("/api/refresh-token", login::refresh_token)
@@ -77,21 +81,21 @@ pub fn api() -> Table {
         .delete("/api/business-user/{id}", business_user::delete_business_user)
         .put("/api/business-user/activate/{id}", business_user::activate_business_user)
         .put("/api/business-user/deactivate/{id}", business_user::deactivate_business_user)
-        .post("/api/warehouse/list", warehouse_read::list_warehouses)
-        .post("/api/warehouse", warehouse::create_warehouse)
-        .get("/api/warehouse/{id}", warehouse::get_warehouse)
-        .put("/api/warehouse/{id}", warehouse::update_warehouse)
-        .post("/api/wms/list", warehouse_read::list_wmses)
-        .post("/api/wms", wms::create_wms)
-        .get("/api/wms/{id}", wms::get_wms)
-        .put("/api/wms/{id}", wms::update_wms)
-        .post("/api/supplier/list", supplier::list_suppliers)
-        .post("/api/supplier", supplier::create_supplier)
-        .get("/api/supplier/{id}", supplier::get_supplier)
-        .put("/api/supplier/{id}", supplier::update_supplier)
-        .post("/api/packaging-option/list", packaging::list_packaging_options)
-        .post("/api/packaging-option", packaging::create_packaging_option)
-        .get("/api/packaging-option/{id}", packaging::get_packaging_option)
+        .post("/api/warehouse/list", resource::list::<Warehouse>)
+        .post("/api/warehouse", resource::create::<Warehouse>)
+        .get("/api/warehouse/{id}", resource::get::<Warehouse>)
+        .put("/api/warehouse/{id}", resource::update::<Warehouse>)
+        .post("/api/wms/list", resource::list::<Wms>)
+        .post("/api/wms", resource::create::<Wms>)
+        .get("/api/wms/{id}", resource::get::<Wms>)
+        .put("/api/wms/{id}", resource::update::<Wms>)
+        .post("/api/supplier/list", resource::list::<Supplier>)
+        .post("/api/supplier", resource::create::<Supplier>)
+        .get("/api/supplier/{id}", resource::get::<Supplier>)
+        .put("/api/supplier/{id}", resource::update::<Supplier>)
+        .post("/api/packaging-option/list", resource::list::<PackagingOption>)
+        .post("/api/packaging-option", resource::create::<PackagingOption>)
+        .get("/api/packaging-option/{id}", resource::get::<PackagingOption>)
         .post("/api/product/list", catalog_read::list_products)
         .post("/api/product", product::create_product)
         .get("/api/product/{id}", catalog_read::get_product)
@@ -138,21 +142,21 @@ pub fn api() -> Table {
         .get("/api/stock-advice/{id}", stock_advice::get_stock_advice)
         .put("/api/stock-advice/{id}/receive", stock_advice::receive_stock_advice)
         .put("/api/stock-advice/{id}/cancel", stock_advice::cancel_stock_advice)
-        .post("/api/carrier/list", carrier::list_carriers)
-        .post("/api/carrier", carrier::create_carrier)
+        .post("/api/carrier/list", resource::list::<Carrier>)
+        .post("/api/carrier", resource::create::<Carrier>)
         .get("/api/carrier/{id}", carrier::get_carrier)
-        .put("/api/carrier/{id}", carrier::update_carrier)
+        .put("/api/carrier/{id}", resource::update::<Carrier>)
         .get("/api/carrier/code/{code}", carrier::get_carrier_by_code)
         .put("/api/carrier/{id}/organisation-add", carrier::add_carrier_organisations)
         .put("/api/carrier/{id}/organisation-remove", carrier::remove_carrier_organisations)
-        .post("/api/carrier-service/list", carrier_service::list_carrier_services)
-        .post("/api/carrier-service", carrier_service::create_carrier_service)
-        .get("/api/carrier-service/{id}", carrier_service::get_carrier_service)
-        .put("/api/carrier-service/{id}", carrier_service::update_carrier_service)
-        .post("/api/carrier-preference/list", carrier_preference::list_carrier_preferences)
-        .post("/api/carrier-preference", carrier_preference::create_carrier_preference)
-        .get("/api/carrier-preference/{id}", carrier_preference::get_carrier_preference)
-        .put("/api/carrier-preference/{id}", carrier_preference::update_carrier_preference)
+        .post("/api/carrier-service/list", resource::list::<CarrierService>)
+        .post("/api/carrier-service", resource::create::<CarrierService>)
+        .get("/api/carrier-service/{id}", resource::get::<CarrierService>)
+        .put("/api/carrier-service/{id}", resource::update::<CarrierService>)
+        .post("/api/carrier-preference/list", resource::list::<CarrierPreference>)
+        .post("/api/carrier-preference", resource::create::<CarrierPreference>)
+        .get("/api/carrier-preference/{id}", resource::get::<CarrierPreference>)
+        .put("/api/carrier-preference/{id}", resource::update::<CarrierPreference>)
         .delete("/api/carrier-preference/{id}", carrier_preference::delete_carrier_preference)
         .post("/api/eshop-webhook", subscription::create_webhook)
         .post("/api/eshop-webhook/list", webhook_read::list_webhooks)
@@ -233,6 +237,32 @@ pub struct Route {
     pub path: &'static str,
     /// The full name of its handler.
     pub handler: &'static str,
+}
+
+impl Route {
+    /// The id of its operation, and its room: `logout` of `account` for the handler `routes::account::login::logout`. One that is of a
+    /// record's type has the name and the room of that: `list_carrier_services` of `shipping` for
+    /// `routes::resource::list<longshore_domain::shipping::service::CarrierService>`.
+    #[must_use]
+    pub fn operation(&self) -> (String, &'static str) {
+        let (handler, record) = self.handler.split_once('<').unwrap_or((self.handler, ""));
+        let name = handler.rsplit("::").next().unwrap_or_default();
+        let Some((of, record)) = record.trim_end_matches('>').rsplit_once("::") else {
+            let room = handler.split("routes::").nth(1).and_then(|rest| rest.split("::").next());
+            return (name.to_owned(), room.unwrap_or_default());
+        };
+        let mut id = name.to_owned();
+        for letter in record.chars() {
+            if letter.is_ascii_uppercase() {
+                id.push('_');
+            }
+            id.push(letter.to_ascii_lowercase());
+        }
+        if name == "list" {
+            id += if id.ends_with('s') { "es" } else { "s" };
+        }
+        (id, of.split("::").nth(1).unwrap_or_default())
+    }
 }
 
 /// Routes, and what they lead to.

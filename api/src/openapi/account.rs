@@ -13,60 +13,35 @@ use longshore_domain::list::fields::eshop::ESHOP as ESHOPS;
 use longshore_domain::list::fields::organisation::ORGANISATION as ORGANISATIONS;
 use serde_json::{Value, json};
 
+use super::editable::editable;
 use super::example::{
     ANY, CHANGED, CREATED, ESHOP as SHOP, ORGANISATION as ORG, PRODUCT, TOKEN, WAREHOUSE, WMS,
 };
-use super::operation::{Operation, list, operation, read};
+use super::operation::{Operation, list};
 use super::record::Described;
-use super::schema::{Shape, any_object, array_of, record_of};
-use crate::routes::account::{self as routes, audit, read as handlers};
+use super::schema::{any_object, array_of};
+use crate::routes::account::audit;
 
 /// How an update treats the given fields.
 const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
-    let mut operations = vec![
-        list(handlers::list_organisations, &ORGANISATION, "Lists organisations"),
-        operation(routes::organisation::create_organisation, "Creates an organisation")
-            .body("OrganisationToCreate", organisation_body(true), organisation_creation())
-            .created(&ORGANISATION),
-        read(routes::organisation::get_organisation, &ORGANISATION, "Reads an organisation"),
-        operation(routes::organisation::update_organisation, "Changes an organisation")
-            .says(CHANGES)
-            .body(
-                "OrganisationToUpdate",
-                organisation_body(false),
-                json!({"name": "Harbour Gifts Ltd.", "stockAdviceCloseInterval": 14}),
-            )
-            .updated(&ORGANISATION),
-        list(handlers::list_eshops, &ESHOP, "Lists e-shops"),
-        operation(routes::eshop::create_eshop, "Creates an e-shop")
-            .body("EshopToCreate", eshop_body(true), eshop_creation())
-            .created(&ESHOP),
-        read(routes::eshop::get_eshop, &ESHOP, "Reads an e-shop"),
-        operation(routes::eshop::update_eshop, "Changes an e-shop")
-            .says(CHANGES)
-            .says("`organisation` cannot be changed.")
-            .body(
-                "EshopToUpdate",
-                eshop_body(false),
-                json!({"name": "Harbour shop", "waitBeforeProcessing": true}),
-            )
-            .updated(&ESHOP),
+    let mut operations = Vec::new();
+    let change = json!({"name": "Harbour Gifts Ltd.", "stockAdviceCloseInterval": 14});
+    let (names, creation) = (["an organisation", "organisations"], organisation_creation());
+    operations.extend(editable::<Organisation>(&ORGANISATION, names, creation, change, &[CHANGES]));
+    let change = json!({"name": "Harbour shop", "waitBeforeProcessing": true});
+    let says = [CHANGES, "`organisation` cannot be changed."];
+    operations.extend(editable::<Eshop>(&ESHOP, ["an e-shop", "e-shops"], eshop_creation(), change, &says));
+    operations.push(
         list(audit::list_audit, &AUDIT, "Lists audit records").says(
             "Each record says who made which change, when, and by which request. The oldest record comes first. Only accounts and tokens that can see everything see records without an organisation.",
         ),
-    ];
+    );
     operations.extend(access::operations());
     operations.extend(person::operations());
     operations
-}
-
-fn organisation_body(is_new: bool) -> Shape {
-    record_of::<Organisation>(is_new)
-        .about("An organisation to create or change.")
-        .explain(ORGANISATION_MEANINGS)
 }
 
 fn organisation_creation() -> Value {
@@ -101,10 +76,6 @@ pub(super) const ORGANISATION: Described = Described {
         })
     },
 };
-
-fn eshop_body(is_new: bool) -> Shape {
-    record_of::<Eshop>(is_new).about("An e-shop to create or change.").explain(ESHOP_MEANINGS)
-}
 
 fn eshop_creation() -> Value {
     json!({

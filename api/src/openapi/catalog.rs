@@ -16,7 +16,8 @@ use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Said, Shape, accepted, members, one_of, part_of, record_of};
 use super::shared::ids;
-use crate::routes::catalog::{packaging, product, read as handlers, service, switch};
+use crate::routes::catalog::{product, read as handlers, service, switch};
+use crate::routes::resource;
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -25,6 +26,10 @@ pub(super) fn operations() -> Vec<Operation> {
     let serviced = |operation: Operation, form: &str| {
         let operation = operation.says(form).says("404 if the product or the service does not exist.");
         operation.parameter("service", one_of(SERVICES)).done()
+    };
+    let in_bulk = |operation: Operation| {
+        let says = "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.";
+        answers_job(operation.body("Ids", ids(), json!([MUG])), says)
     };
     let mut operations = vec![
         list(handlers::list_products, &PRODUCT, "Lists products"),
@@ -46,26 +51,12 @@ pub(super) fn operations() -> Vec<Operation> {
         switched(operation(product::activate_product, "Activates a product").alias(), this),
         switched(operation(product::deactivate_product, "Deactivates a product"), this),
         switched(operation(product::deactivate_product, "Deactivates a product").alias(), this),
-        answers_job(
-            operation(switch::activate_products, "Activates products in bulk").body(
-                "Ids",
-                ids(),
-                json!([MUG]),
-            ),
-            "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
-        ),
-        answers_job(
-            operation(switch::deactivate_products, "Deactivates products in bulk").body(
-                "Ids",
-                ids(),
-                json!([MUG]),
-            ),
-            "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
-        ),
+        in_bulk(operation(switch::activate_products, "Activates products in bulk")),
+        in_bulk(operation(switch::deactivate_products, "Deactivates products in bulk")),
         serviced(operation(service::add_product_service, "Activates a product service"), this),
         serviced(operation(service::remove_product_service, "Deactivates a product service"), this),
-        list(packaging::list_packaging_options, &PACKAGING_OPTION, "Lists packaging options"),
-        operation(packaging::create_packaging_option, "Creates a packaging option")
+        list(resource::list::<PackagingOption>, &PACKAGING_OPTION, "Lists packaging options"),
+        operation(resource::create::<PackagingOption>, "Creates a packaging option")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body(
                 "PackagingOptionToCreate",
@@ -73,7 +64,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 json!({"code": "B", "name": "Padded box"}),
             )
             .created(&PACKAGING_OPTION),
-        read(packaging::get_packaging_option, &PACKAGING_OPTION, "Reads a packaging option"),
+        read(resource::get::<PackagingOption>, &PACKAGING_OPTION, "Reads a packaging option"),
     ];
     operations.extend(image::operations());
     operations

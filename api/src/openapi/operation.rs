@@ -25,10 +25,10 @@ pub(super) const JSON: &str = "application/json";
 
 /// The description of an operation.
 pub(super) struct Operation {
-    /// The last part of its handler's name is the operation's id, the module the tag.
+    /// [`Route::operation`] has its id and its tag.
     pub(super) route: &'static Route,
     inputs: Inputs,
-    summary: &'static str,
+    summary: String,
     description: Vec<String>,
     contents: Vec<Content>,
     answers: BTreeMap<u16, Answer>,
@@ -41,7 +41,7 @@ pub(super) struct Operation {
     /// Whether it is an alias of another operation with the same handler.
     is_alias: bool,
     /// Schemas to declare with their names.
-    pub(super) schemas: Vec<(&'static str, Said)>,
+    pub(super) schemas: Vec<(String, Said)>,
     /// Resources whose records it returns.
     pub(super) resources: Vec<&'static Resource>,
     /// Those of them whose example is shared by several operations.
@@ -66,12 +66,12 @@ struct Answer {
 }
 
 /// The operation of a handler, at its first route.
-pub(super) fn operation<I, H: Handler<I>>(_: H, summary: &'static str) -> Operation {
+pub(super) fn operation<I, H: Handler<I>>(_: H, summary: impl Into<String>) -> Operation {
     let handler = type_name::<H>();
     Operation {
         route: route(handler, 0),
         inputs: H::inputs(),
-        summary,
+        summary: summary.into(),
         description: Vec::new(),
         contents: Vec::new(),
         answers: BTreeMap::new(),
@@ -96,7 +96,7 @@ fn route(handler: &'static str, number: usize) -> &'static Route {
 pub(super) fn list<I, H: Handler<I>>(
     handler: H,
     described: &'static Described,
-    summary: &'static str,
+    summary: impl Into<String>,
 ) -> Operation {
     let name = record::name(described.resource);
     let operation = operation(handler, summary).resource(described.resource).form(
@@ -116,7 +116,7 @@ pub(super) fn list<I, H: Handler<I>>(
 pub(super) fn read<I, H: Handler<I>>(
     handler: H,
     described: &'static Described,
-    summary: &'static str,
+    summary: impl Into<String>,
 ) -> Operation {
     let operation = operation(handler, summary).record(200, "The record.", described);
     if operation.inputs.if_none_match { operation.known() } else { operation.with(&["ETag"]) }
@@ -137,9 +137,9 @@ impl Operation {
     }
 
     /// Sets its JSON body, with a schema of that name.
-    pub(super) fn body(mut self, name: &'static str, schema: impl Into<Said>, example: Value) -> Self {
-        self.schemas.push((name, schema.into()));
-        self.form(JSON, named(name), Some(example))
+    pub(super) fn body(self, name: impl Into<String>, schema: impl Into<Said>, example: Value) -> Self {
+        let name = name.into();
+        self.form(JSON, named(&name), Some(example)).schema(name, schema)
     }
 
     /// Adds a form of its body.
@@ -149,8 +149,8 @@ impl Operation {
     }
 
     /// Adds a schema that it references.
-    pub(super) fn schema(mut self, name: &'static str, schema: impl Into<Said>) -> Self {
-        self.schemas.push((name, schema.into()));
+    pub(super) fn schema(mut self, name: impl Into<String>, schema: impl Into<Said>) -> Self {
+        self.schemas.push((name.into(), schema.into()));
         self
     }
 
@@ -269,13 +269,6 @@ impl Operation {
         self
     }
 
-    fn parts(&self) -> (&'static str, &'static str) {
-        let mut parts = self.route.handler.rsplit("::");
-        let name = parts.next().unwrap_or_default();
-        let room = self.route.handler.split("routes::").nth(1).and_then(|rest| rest.split("::").next());
-        (name, room.filter(|_| self.is_api()).unwrap_or("service"))
-    }
-
     /// Whether it belongs to the API itself, rather than to the operation of the service.
     fn is_api(&self) -> bool {
         self.route.path.starts_with("/api/")
@@ -335,13 +328,14 @@ impl Operation {
 
     /// The operation as it appears in the document.
     fn build(&self) -> utoipa::openapi::path::Operation {
-        let (name, room) = self.parts();
+        let (name, room) = self.route.operation();
+        let room = if self.is_api() { room } else { "service" };
         // operation ids must be unique
-        let operation_id = if self.is_alias { format!("{name}_alias") } else { name.to_owned() };
+        let operation_id = if self.is_alias { format!("{name}_alias") } else { name };
         let mut built = OperationBuilder::new()
             .operation_id(Some(operation_id))
             .tag(room)
-            .summary(Some(self.summary))
+            .summary(Some(self.summary.as_str()))
             .description(Some(self.text()).filter(|text| !text.is_empty()));
         for parameter in self.route.path.split('/').filter_map(|p| p.strip_prefix('{')) {
             let name = parameter.trim_end_matches('}');

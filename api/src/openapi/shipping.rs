@@ -9,6 +9,7 @@ use longshore_domain::shipping::service::CarrierService;
 use longshore_kernel::input::Rule as _;
 use serde_json::{Value, json};
 
+use super::editable::editable;
 use super::example::{
     CARRIER as POST, CARRIER_PREFERENCE as PREFERRED, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ESHOP,
     ORGANISATION,
@@ -16,7 +17,8 @@ use super::example::{
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Said, Shape, accepted, body_of, pattern, record_of};
-use crate::routes::shipping::{carrier, preference, service};
+use crate::routes::resource;
+use crate::routes::shipping::{carrier, preference};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -28,25 +30,35 @@ pub(super) fn operations() -> Vec<Operation> {
             .body("CarrierOrganisations", accepted(&organisations().schema()), json!([ORGANISATION]))
             .done()
     };
+    let creation = json!({
+        "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "GB"],
+        "active": true,
+    });
+    let change = json!({"name": "Bay Post Express"});
+    // what it shows depends on the caller, so its own handler reads one
+    let [carriers, create_carrier, _, update_carrier] = editable::<Carrier>(
+        &CARRIER,
+        ["a carrier", "carriers"],
+        creation,
+        change,
+        &["Changes the given fields."],
+    );
+    let creation = json!({"carrier": POST, "name": "Parcel to a box", "code": 2});
+    let change = json!({"name": "Parcel by hand"});
+    let names = ["a carrier service", "carrier services"];
+    let says = "Changes the given fields. `carrier` cannot be changed.";
+    let [services, create_service, service, update_service] =
+        editable::<CarrierService>(&CARRIER_SERVICE, names, creation, change, &[says]);
     vec![
-        list(carrier::list_carriers, &CARRIER, "Lists carriers").says(SEEN),
-        operation(carrier::create_carrier, "Creates a carrier")
-            .says("`code` must be unique; otherwise 400 `already_taken`.")
-            .body("CarrierToCreate", carrier_body(true), json!({
-                "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "GB"],
-                "active": true,
-            }))
-            .created(&CARRIER),
+        carriers.says(SEEN),
+        create_carrier.says("`code` must be unique; otherwise 400 `already_taken`."),
         read(carrier::get_carrier, &CARRIER, "Reads a carrier").says(SEEN),
         operation(carrier::get_carrier_by_code, "Reads a carrier by its code")
             .says(SEEN)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
             .record(200, "The record.", &CARRIER)
             .with(&["ETag"]),
-        operation(carrier::update_carrier, "Changes a carrier")
-            .says("Changes the given fields.")
-            .body("CarrierToUpdate", carrier_body(false), json!({"name": "Bay Post Express"}))
-            .updated(&CARRIER),
+        update_carrier,
         shares(
             operation(carrier::add_carrier_organisations,
                 "Gives organisations access to a carrier",
@@ -59,25 +71,17 @@ pub(super) fn operations() -> Vec<Operation> {
             ),
             "The organisations can no longer see or use the carrier.",
         ),
-        list(service::list_carrier_services, &CARRIER_SERVICE, "Lists carrier services"),
-        operation(service::create_carrier_service, "Creates a carrier service")
-            .says("`code` must be unique in its carrier; otherwise 400 `already_taken`.")
-            .body("CarrierServiceToCreate", service_body(true), json!({
-                "carrier": POST, "name": "Parcel to a box", "code": 2,
-            }))
-            .created(&CARRIER_SERVICE),
-        read(service::get_carrier_service, &CARRIER_SERVICE, "Reads a carrier service"),
-        operation(service::update_carrier_service, "Changes a carrier service")
-            .says("Changes the given fields. `carrier` cannot be changed.")
-            .body("CarrierServiceToUpdate", service_body(false), json!({"name": "Parcel by hand"}))
-            .updated(&CARRIER_SERVICE),
-        list(preference::list_carrier_preferences, &CARRIER_PREFERENCE, "Lists carrier preferences").says(OF_ORGANISATION),
-        operation(preference::create_carrier_preference, "Creates a carrier preference")
+        services,
+        create_service.says("`code` must be unique in its carrier; otherwise 400 `already_taken`."),
+        service,
+        update_service,
+        list(resource::list::<CarrierPreference>, &CARRIER_PREFERENCE, "Lists carrier preferences").says(OF_ORGANISATION),
+        operation(resource::create::<CarrierPreference>, "Creates a carrier preference")
             .says("An order that is sent without a carrier gets that of the first active preference whose conditions hold: those of its e-shop, then those of its organisation, by `position`. `position` must be unique among them; otherwise 400 `already_taken`.")
             .body("CarrierPreferenceToCreate", preference_body(true), preferred())
             .created(&CARRIER_PREFERENCE),
-        read(preference::get_carrier_preference, &CARRIER_PREFERENCE, "Reads a carrier preference").says(OF_ORGANISATION),
-        operation(preference::update_carrier_preference, "Changes a carrier preference")
+        read(resource::get::<CarrierPreference>, &CARRIER_PREFERENCE, "Reads a carrier preference").says(OF_ORGANISATION),
+        operation(resource::update::<CarrierPreference>, "Changes a carrier preference")
             .says("Changes the given fields; null clears a nullable field. `conditions` are replaced as a whole. `organisation` cannot be changed.")
             .body("CarrierPreferenceToUpdate", preference_body(false), json!({"active": true}))
             .updated(&CARRIER_PREFERENCE),
@@ -89,16 +93,6 @@ pub(super) fn operations() -> Vec<Operation> {
 
 const SEEN: &str =
     "Callers of an organisation see the carriers that it may use, and in `organisations` only their own.";
-
-fn carrier_body(is_new: bool) -> Shape {
-    record_of::<Carrier>(is_new).about("A carrier to create or change.").explain(MEANINGS)
-}
-
-fn service_body(is_new: bool) -> Shape {
-    record_of::<CarrierService>(is_new)
-        .about("A carrier service to create or change.")
-        .explain(&[("code", "Unique in its carrier.")])
-}
 
 const OF_ORGANISATION: &str =
     "A caller that is bound to an e-shop sees those of the e-shop and those of every e-shop.";

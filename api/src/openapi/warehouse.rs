@@ -12,57 +12,39 @@ use serde_json::json;
 
 pub(super) use self::stock_advice::STOCK_ADVICE;
 pub(super) use self::supplier::SUPPLIER;
+use super::editable::editable;
 use super::example::{
     ANY, CHANGED, CREATED, ORGANISATION, PRODUCT, PRODUCT_STOCK as STOCK, WAREHOUSE as HALL, WMS as INVENTORY,
 };
-use super::operation::{Operation, list, operation, read};
+use super::operation::{Operation, list, read};
 use super::record::Described;
-use super::schema::{Shape, record_of};
-use crate::routes::warehouse::{read as handlers, warehouse, wms};
+use crate::routes::warehouse::read as handlers;
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
-    let mut operations = vec![
-        list(handlers::list_warehouses, &WAREHOUSE, "Lists warehouses"),
-        operation(warehouse::create_warehouse, "Creates a warehouse")
-            .body("WarehouseToCreate", warehouse_body(true), json!({
-                "organisation": ORGANISATION, "name": "Quay warehouse", "customId": "W2", "wmses": [INVENTORY],
-                "defaultWms": INVENTORY,
-            }))
-            .created(&WAREHOUSE),
-        read(warehouse::get_warehouse, &WAREHOUSE, "Reads a warehouse"),
-        operation(warehouse::update_warehouse, "Changes a warehouse")
-            .says("Changes the given fields; null clears `defaultWms`. `organisation` cannot be changed.")
-            .body("WarehouseToUpdate", warehouse_body(false), json!({"name": "Harbour warehouse, north"}))
-            .updated(&WAREHOUSE),
-        list(handlers::list_wmses, &WMS, "Lists wms"),
-        operation(wms::create_wms, "Creates a wms")
-            .body("WmsToCreate", wms_body(true), json!({
-                "organisation": ORGANISATION, "name": "Quay inventory", "distributionCenter": ANY, "storeKey": "quay",
-                "internalId": "2", "warehouses": [HALL],
-            }))
-            .created(&WMS),
-        read(wms::get_wms, &WMS, "Reads a wms"),
-        operation(wms::update_wms, "Changes a wms")
-            .says(
-                "Changes the given fields. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.",
-            )
-            .body("WmsToUpdate", wms_body(false), json!({"name": "Harbour inventory, north"}))
-            .updated(&WMS),
+    let mut operations = Vec::new();
+    let creation = json!({
+        "organisation": ORGANISATION, "name": "Quay warehouse", "customId": "W2", "wmses": [INVENTORY],
+        "defaultWms": INVENTORY,
+    });
+    let change = json!({"name": "Harbour warehouse, north"});
+    let says = "Changes the given fields; null clears `defaultWms`. `organisation` cannot be changed.";
+    let names = ["a warehouse", "warehouses"];
+    operations.extend(editable::<Warehouse>(&WAREHOUSE, names, creation, change, &[says]));
+    let creation = json!({
+        "organisation": ORGANISATION, "name": "Quay inventory", "distributionCenter": ANY, "storeKey": "quay",
+        "internalId": "2", "warehouses": [HALL],
+    });
+    let change = json!({"name": "Harbour inventory, north"});
+    let says = "Changes the given fields. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.";
+    operations.extend(editable::<Wms>(&WMS, ["a wms", "wms"], creation, change, &[says]));
+    operations.extend([
         list(handlers::list_product_stocks, &PRODUCT_STOCK, "Lists stocks"),
         read(handlers::get_product_stock, &PRODUCT_STOCK, "Reads a stock"),
-    ];
+    ]);
     operations.extend(supplier::operations());
     operations.extend(stock_advice::operations());
     operations
-}
-
-fn warehouse_body(is_new: bool) -> Shape {
-    record_of::<Warehouse>(is_new).about("A warehouse to create or change.").explain(OF_WAREHOUSE)
-}
-
-fn wms_body(is_new: bool) -> Shape {
-    record_of::<Wms>(is_new).about("A wms to create or change.").explain(OF_WMS)
 }
 
 const OF_WAREHOUSE: &[(&str, &str)] = &[

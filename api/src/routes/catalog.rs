@@ -1,7 +1,6 @@
 //! The catalog: products and their images (`docs/reference/products.md#product`).
 
 pub mod image;
-pub mod packaging;
 pub mod product;
 pub mod read;
 pub mod service;

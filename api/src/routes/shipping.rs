@@ -2,4 +2,3 @@
 
 pub mod carrier;
 pub mod preference;
-pub mod service;

@@ -4,33 +4,16 @@ use longshore_domain::list::fields::supplier::SUPPLIER as SUPPLIERS;
 use longshore_domain::warehouse::supplier::Supplier;
 use serde_json::{Value, json};
 
+use crate::openapi::editable::editable;
 use crate::openapi::example::{CHANGED, CREATED, ORGANISATION, SUPPLIER as POTTER};
-use crate::openapi::operation::{Operation, list, operation, read};
+use crate::openapi::operation::Operation;
 use crate::openapi::record::Described;
-use crate::openapi::schema::{Shape, record_of};
-use crate::routes::warehouse::supplier;
 
 /// The operations on suppliers.
 pub(super) fn operations() -> Vec<Operation> {
-    vec![
-        list(supplier::list_suppliers, &SUPPLIER, "Lists suppliers"),
-        operation(supplier::create_supplier, "Creates a supplier")
-            .body("SupplierToCreate", supplier_body(true), creation())
-            .created(&SUPPLIER),
-        read(supplier::get_supplier, &SUPPLIER, "Reads a supplier"),
-        operation(supplier::update_supplier, "Changes a supplier")
-            .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
-            .body(
-                "SupplierToUpdate",
-                supplier_body(false),
-                json!({"phone": "+420 200 000 002", "note": null}),
-            )
-            .updated(&SUPPLIER),
-    ]
-}
-
-fn supplier_body(is_new: bool) -> Shape {
-    record_of::<Supplier>(is_new).about("A supplier to create or change.").explain(MEANINGS)
+    let change = json!({"phone": "+420 200 000 002", "note": null});
+    let says = "Changes the given fields; null clears a nullable field. `organisation` cannot be changed.";
+    editable::<Supplier>(&SUPPLIER, ["a supplier", "suppliers"], creation(), change, &[says]).into()
 }
 
 const MEANINGS: &[(&str, &str)] = &[

@@ -1,54 +1,24 @@
-//! Carriers (`docs/reference/carriers.md#carrier`).
+//! What only carriers have (`docs/reference/carriers.md#carrier`).
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::carrier::CARRIER;
-use longshore_domain::shipping::carrier::{self, Carrier};
+use longshore_domain::shipping::carrier;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Segment, permit};
+use longshore_http::extract::{Failure, Id, JsonBody, May, Segment, permit};
 use longshore_kernel::services::Services;
 
-use crate::routes::{edit, list, view};
+use crate::routes::view;
 
-/// `POST /api/carrier`: 201 with the record.
-pub async fn create_carrier(
-    State(services): State<Arc<Services>>,
-    may: May<permit::WriteCarriers>,
-    once: Once,
-    body: JsonBody,
-) -> Result<Response, Failure> {
-    edit::create::<Carrier>(&services, &may, &once, body).await
-}
-
-/// `GET /api/carrier/{id}`.
+/// `GET /api/carrier/{id}`. Which organisations it shows depends on the caller.
 pub async fn get_carrier(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
 ) -> Result<Response, Failure> {
     Ok(view::record(&app, &CARRIER, may.scope(), id).await?)
-}
-
-/// `PUT /api/carrier/{id}`: changes the given fields; 200 with the record.
-pub async fn update_carrier(
-    State(services): State<Arc<Services>>,
-    may: May<permit::WriteCarriers>,
-    Id(id): Id,
-    if_match: IfMatch,
-    body: JsonBody,
-) -> Result<Response, Failure> {
-    edit::update::<Carrier>(&services, &may, id, &if_match, body).await
-}
-
-/// `POST /api/carrier/list`.
-pub async fn list_carriers(
-    State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
-    OptionalJson(body): OptionalJson,
-) -> Result<Response, Failure> {
-    list::answer(&services, &CARRIER, may.scope(), body).await
 }
 
 /// `GET /api/carrier/code/{code}`.

@@ -1,35 +1,15 @@
-//! Reading warehouses, wms and stock.
+//! Reading stock.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::stock::PRODUCT_STOCK;
-use longshore_domain::list::fields::warehouse::WAREHOUSE;
-use longshore_domain::list::fields::wms::WMS;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
-
-/// `POST /api/warehouse/list`.
-pub async fn list_warehouses(
-    State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
-    OptionalJson(body): OptionalJson,
-) -> Result<Response, Failure> {
-    list::answer(&services, &WAREHOUSE, may.scope(), body).await
-}
-
-/// `POST /api/wms/list`.
-pub async fn list_wmses(
-    State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
-    OptionalJson(body): OptionalJson,
-) -> Result<Response, Failure> {
-    list::answer(&services, &WMS, may.scope(), body).await
-}
 
 /// `POST /api/product-stock/list`.
 pub async fn list_product_stocks(

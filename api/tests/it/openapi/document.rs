@@ -26,10 +26,9 @@ fn operations(document: &Value) -> BTreeMap<(String, String), String> {
 
 /// Method and path of each route of the router's table, with the name of its handler.
 fn routes() -> BTreeMap<(String, String), String> {
-    let routes = openapi::routes().iter().map(|route| {
-        let handler = route.handler.rsplit("::").next().unwrap();
-        ((route.method.as_str().to_lowercase(), route.path.to_owned()), handler.to_owned())
-    });
+    let routes = openapi::routes()
+        .iter()
+        .map(|route| ((route.method.as_str().to_lowercase(), route.path.to_owned()), route.operation().0));
     routes.collect()
 }
 
