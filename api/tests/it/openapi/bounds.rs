@@ -101,9 +101,9 @@ async fn check(sample: &Sample, operation: &Operation, case: &Case) {
         .uri(&operation.path)
         .header("authorization", format!("Bearer {}", api.superadmin));
     let request = prefer.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    let reply = api.send(request.body(case.body.to_string().into()).unwrap()).await;
-    let mut shown = case.body.to_string();
-    shown.truncate(shown.char_indices().nth(600).map_or(shown.len(), |(at, _)| at));
+    let body = case.body.to_string();
+    let shown: String = body.chars().take(600).collect();
+    let reply = api.send(request.body(body.into()).unwrap()).await;
     let place = format!("{} {} with {shown}: {}", operation.method, operation.path, reply.text);
     assert!(operation.answers.contains(&reply.status.as_u16().to_string()), "{place}");
     let refused: Vec<(String, String)> = if reply.status.as_u16() == 400 {
