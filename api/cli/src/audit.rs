@@ -15,9 +15,9 @@ pub(super) struct Audit {
     /// Only changes by the accounts and tokens whose name contains this, or by that with this id.
     #[arg(long)]
     actor: Option<String>,
-    /// Only changes of this record.
-    #[arg(long, value_parser = read::id)]
-    entity: Option<Uuid>,
+    /// Only changes of this record, by its id, number, SKU or name.
+    #[arg(long, value_parser = Named::record)]
+    entity: Option<Named>,
     /// Only changes by this job.
     #[arg(long, value_parser = read::id)]
     job: Option<Uuid>,
@@ -36,12 +36,13 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.part.client()?;
         let mut query = ListQuery::new()
             .equal("action", self.action)
             .equal("requestId", self.request)
-            .equal("entity.id", self.entity)
+            .equal("entity.id", Named::id_of(self.entity.as_ref(), &client).await?)
             .equal("job", self.job)
-            .equal("organisation", Named::id_of(self.organisation.as_ref(), &self.part.client()?).await?)
+            .equal("organisation", Named::id_of(self.organisation.as_ref(), &client).await?)
             .sort("id", Order::Descending);
         if let Some(actor) = self.actor {
             query = match read::id(&actor) {

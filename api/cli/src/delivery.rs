@@ -38,9 +38,9 @@ pub(super) struct List {
     /// Only deliveries of this e-shop, by its id or name.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Option<Named>,
-    /// Only deliveries about this record.
-    #[arg(long, value_parser = read::id)]
-    entity: Option<Uuid>,
+    /// Only deliveries about this record, by its id, number, SKU or name.
+    #[arg(long, value_parser = Named::record)]
+    entity: Option<Named>,
     /// Only deliveries in these states, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(DeliveryState::ALL))]
     state: Vec<String>,
@@ -129,7 +129,7 @@ impl List {
         let mut query = ListQuery::new()
             .equal("webhook", Named::id_of(self.webhook.as_ref(), &client).await?)
             .equal("eshop", Named::id_of(self.eshop.as_ref(), &client).await?)
-            .equal("entity.id", self.entity)
+            .equal("entity.id", Named::id_of(self.entity.as_ref(), &client).await?)
             .among("state", &self.state)
             .equal("event", self.event)
             .sort("id", Order::Descending);

@@ -68,12 +68,15 @@ pub(super) enum Kind {
     Webhook,
     Wms,
     Token,
+    /// Whatever people have a number or a name for.
+    Record,
 }
 
 impl Kind {
     /// As the service calls it.
     fn word(self) -> &'static str {
         match self {
+            Self::Record => "record",
             Self::Order => "order",
             Self::Eshop => "eshop",
             Self::Organisation => "organisation",
@@ -92,13 +95,24 @@ impl Kind {
         }
     }
 
+    /// Whether a hit is of the kind. A request, and a job that is found by it, are no records of that name.
+    fn has(self, hit: &Hit) -> bool {
+        if self == Self::Record {
+            !matches!(hit.kind.as_str(), "request" | "job")
+        } else {
+            hit.kind == self.word()
+        }
+    }
+
     /// Whether a hit is what a text means. Orders are found by whole numbers, and webhooks by a part of their destination; others by
     /// a part of their name, which means too little.
-    fn means(self, hit: &Hit, text: &str) -> bool {
-        let name = match self {
-            Self::Order | Self::Webhook => return true,
+    fn means(hit: &Hit, text: &str) -> bool {
+        let name = match hit.kind.as_str() {
+            "order" | "webhook" => return true,
             // its role follows
-            Self::Token => hit.name.rsplit_once(", ").map_or(hit.name.as_str(), |(name, _)| name),
+            "token" => hit.name.rsplit_once(", ").map_or(hit.name.as_str(), |(name, _)| name),
+            // its name follows
+            "product" => hit.name.split_once(" · ").map_or(hit.name.as_str(), |(sku, _)| sku),
             _ => hit.name.as_str(),
         };
         name.to_lowercase() == text.to_lowercase()
@@ -134,6 +148,11 @@ impl Named {
     /// The id or name of an access token.
     pub(super) fn token(text: &str) -> Result<Self, &'static str> {
         Self::read(Kind::Token, text)
+    }
+
+    /// The id of a record, its number, its SKU or its name.
+    pub(super) fn record(text: &str) -> Result<Self, &'static str> {
+        Self::read(Kind::Record, text)
     }
 
     fn read(kind: Kind, text: &str) -> Result<Self, &'static str> {
@@ -172,13 +191,13 @@ pub(super) async fn numbered(client: &Client, number: &str) -> Result<(Vec<Hit>,
 
 async fn hits(client: &Client, kind: Kind, text: &str) -> Result<(Vec<Hit>, bool), Error> {
     let Hits { mut results, more, .. } = client.find(text).send().await?;
-    results.retain(|hit| hit.kind == kind.word());
+    results.retain(|hit| kind.has(hit));
     Ok((results, more.iter().any(|more| more == kind.word())))
 }
 
 /// The only one that the text means, or, if these are all, the only one that is called so to the letter.
 fn one(kind: Kind, text: &str, hits: &[Hit], is_more: bool) -> anyhow::Result<Uuid> {
-    let meant: Vec<&Hit> = hits.iter().filter(|hit| kind.means(hit, text)).collect();
+    let meant: Vec<&Hit> = hits.iter().filter(|hit| Kind::means(hit, text)).collect();
     let mut same = meant.iter().filter(|hit| hit.name == text && !is_more);
     let (noun, called) = (kind.noun(), table::shown(text));
     match (meant.as_slice(), same.next(), same.next()) {
@@ -256,6 +275,12 @@ mod tests {
         );
         let hook = hit("webhook", 4, "https://shop.example/hook");
         assert_eq!(one(Kind::Webhook, "shop.example", std::slice::from_ref(&hook), false).unwrap(), hook.id);
+        // of a record of any kind, the name or number is whole, too
+        let (mug, order) = (hit("product", 6, "MUG · Harbour mug"), hit("order", 7, "H-1"));
+        assert_eq!(one(Kind::Record, "mug", std::slice::from_ref(&mug), false).unwrap(), mug.id);
+        one(Kind::Record, "Harb", std::slice::from_ref(&mug), false).unwrap_err();
+        assert_eq!(one(Kind::Record, "#H-1", std::slice::from_ref(&order), false).unwrap(), order.id);
+        assert!(!Kind::Record.has(&hit("request", 8, "H-1")) && Kind::Record.has(&order));
         let token = hit("token", 5, "erp, nightly, connector");
         assert_eq!(one(Kind::Token, "ERP, nightly", std::slice::from_ref(&token), false).unwrap(), token.id);
         one(Kind::Token, "erp", &[token], false).unwrap_err();

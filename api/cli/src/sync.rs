@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
-use longshore_client::{Call, Client, Job, Rows};
+use longshore_client::{Call, Client, Job, ListQuery, Rows, Value};
 
-use crate::Exit;
 use crate::find::Named;
 use crate::job::{followed, style};
 use crate::remote::Remote;
+use crate::table::shown;
+use crate::{Exit, Usage, read};
 
 /// What can be synced.
 #[derive(Debug, Subcommand)]
@@ -45,7 +46,7 @@ pub(super) struct Stocks {
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
-    /// Id of their warehouse, or the partner's id of it.
+    /// Id or name of their warehouse, or the partner's id of it.
     #[arg(long)]
     warehouse: String,
     /// End as soon as the job is accepted, and print its id.
@@ -60,9 +61,33 @@ impl SyncCommand {
         match self {
             Self::Products(products) => products.run().await,
             Self::Stocks(Stocks { file, eshop, warehouse, detach, remote }) => {
-                let eshop = eshop.id(&remote.client()?).await?;
+                let client = remote.client()?;
+                let eshop = eshop.id(&client).await?;
+                let warehouse = named_warehouse(&client, warehouse).await?;
                 send(file, detach, &remote, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
             }
+        }
+    }
+}
+
+/// The id of the only warehouse with that name. Whatever else was given is an id, or the partner's, for the service to judge.
+async fn named_warehouse(client: &Client, given: String) -> anyhow::Result<String> {
+    if read::id(&given).is_ok() {
+        return Ok(given);
+    }
+    let called = ListQuery::new().filter("name", "like", &given).limit(100);
+    let found = client.list::<Value>("/api/warehouse/list", &called).send().await?;
+    let is_named = |record: &&Value| {
+        record["name"].as_str().is_some_and(|name| name.to_lowercase() == given.to_lowercase())
+    };
+    let ids: Vec<_> =
+        found.results.iter().filter(is_named).filter_map(|record| record["id"].as_str()).collect();
+    match ids.as_slice() {
+        [] => Ok(given),
+        [id] => Ok((*id).to_owned()),
+        several => {
+            let (called, several) = (shown(&given), several.join("; "));
+            anyhow::bail!(Usage(format!("{called} is the name of several; name one by its id: {several}")))
         }
     }
 }

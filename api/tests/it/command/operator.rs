@@ -124,6 +124,11 @@ async fn queues_are_paused_and_the_audit_says_by_whom(_: PgPoolOptions, options:
     assert_eq!(part.lines().count(), 3, "{part}");
     let newest = as_superadmin(&["audit", "--limit", "1", "--json"]).await.ends_with(0).json();
     assert_eq!(newest["results"][0]["action"], "queue.resume");
+    let of_shop = as_superadmin(&["audit", "--entity", "gifts shop", "--json"]).await.ends_with(0).json();
+    assert_eq!(of_shop["results"][0]["entity"]["id"], json!(world.api.tenant.eshop), "{of_shop}");
+    assert_eq!(of_shop["results"][0]["action"], "eshop.create");
+    let unknown = as_superadmin(&["audit", "--entity", "Gifts sho"]).await.ends_with(3).stderr;
+    assert!(unknown.contains("there is no record Gifts sho; did you mean one of these?"), "{unknown}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
