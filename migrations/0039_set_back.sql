@@ -9,12 +9,16 @@ CREATE TABLE pulse (
     epoch integer NOT NULL DEFAULT 1 CONSTRAINT epoch_is_positive CHECK (epoch >= 1),
     number bigint NOT NULL DEFAULT 0,
     at timestamptz NOT NULL DEFAULT now(),
-    -- Where it was raised: the cluster, the database and the timeline of its WAL. Null: it never was.
+    -- Where it was raised: the cluster, the database, this table (a dump restored into the same database makes another one), and
+    -- the timeline of the WAL. Null: it never was.
     system_identifier bigint,
     database_oid bigint,
+    table_oid bigint,
     timeline integer,
     -- no standby was waited for, so a promoted one may lack the last second
-    is_asynchronous boolean NOT NULL DEFAULT true
+    is_asynchronous boolean NOT NULL DEFAULT true,
+    CONSTRAINT a_pulse_has_a_whole_place
+        CHECK (num_nulls(system_identifier, database_oid, table_oid, timeline) IN (0, 4))
 );
 INSERT INTO pulse DEFAULT VALUES;
 REVOKE INSERT, DELETE, TRUNCATE ON pulse FROM longshore_service;
@@ -33,6 +37,7 @@ CREATE TABLE set_back (
     mended_at timestamptz
 );
 REVOKE DELETE, TRUNCATE ON set_back FROM longshore_service;
+CREATE INDEX set_back_pending ON set_back (epoch) WHERE mended_at IS NULL;
 
 -- The version below which none is given to what changes from now on: receivers keep the highest version that they saw, also of what
 -- was lost. `longshore-api restored` replaces this function and the next, and nothing else does.

@@ -41,6 +41,7 @@ use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
 pub use super::pool::{Pool, Transaction};
+use super::pulse::{self, Memory};
 use super::share;
 
 /// A connection that was given back no longer ago is taken to be alive.
@@ -59,6 +60,8 @@ pub struct Database {
     pub leases: PgPool,
     /// For checks of Postgres, even when the others are busy.
     probe: PgPool,
+    /// The highest pulse that this process knows to be committed; each new connection is compared with it.
+    pub(super) pulse: Memory,
 }
 
 /// Connections of [`Database::leases`]: a renewal takes less than a millisecond, so a thousand lanes need one of them.
@@ -106,7 +109,9 @@ impl Database {
             // a session whose process stalls must not hold its locks for ever
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
+        let memory = Memory::default();
         let pool = |max: u32| {
+            let memory = memory.clone();
             PgPoolOptions::new()
                 .max_connections(max)
                 .acquire_timeout(share::PATIENCE)
@@ -114,6 +119,10 @@ impl Database {
                 // a connection has answered when it was given back: to ask again a moment later doubles the way of each
                 // statement, and finds no server that goes away in between
                 .test_before_acquire(false)
+                .after_connect(move |connection, _| {
+                    let memory = memory.clone();
+                    Box::pin(async move { pulse::greet(connection, &memory).await })
+                })
                 .before_acquire(|connection, found| {
                     Box::pin(async move {
                         if found.idle_for > BELIEVED {
@@ -153,6 +162,7 @@ impl Database {
             streams: Pool::new(streams, "connections for unlimited lists", 1),
             leases: pool(LEASE_CONNECTIONS).connect_lazy_with(renewing),
             probe: pool(1).idle_timeout(None).connect_lazy_with(base.options([("statement_timeout", "2s")])),
+            pulse: memory,
         }
     }
 

@@ -6,7 +6,7 @@
 //! | input | [`input`], [`json`], [`unfold`], [`echo`], [`amount`], [`country`], [`currency`] |
 //! | answers | [`answer`], [`problem`], [`refused`], [`cause`] |
 //! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`place`], [`figure`] |
-//! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`] |
+//! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`], [`pulse`], [`set_back`] |
 //! | Redis and the store of objects | [`queue`], [`hold`], [`objects`] |
 //! | shares and limits | [`share`], [`rate`], [`quota`] |
 //! | outbound calls and secrets | [`destination`], [`address`], [`authentication`], [`crypto`], [`resealing`] |
@@ -52,6 +52,7 @@ pub mod pool;
 pub mod precondition;
 pub mod problem;
 pub mod proxy;
+pub mod pulse;
 pub mod queue;
 pub mod quota;
 pub mod rate;
@@ -63,6 +64,7 @@ pub mod rest;
 pub mod retry;
 pub mod seldom;
 pub mod services;
+pub mod set_back;
 pub mod share;
 pub mod skew;
 pub mod sqlstate;

@@ -76,6 +76,19 @@ pub fn is_locked(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("55P03"))
 }
 
+/// Whether the statement asks for what is not there, or for what the role may not do (class 42): the schema is not, or not yet, that of
+/// this version.
+#[must_use]
+pub fn is_of_schema(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("42")))
+}
+
+/// Whether nothing can be written (25006): on a standby, or since an operator wants it so.
+#[must_use]
+pub fn is_read_only(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("25006"))
+}
+
 /// Whether Postgres refused a value: a constraint (class 23), a value out of range or malformed (class 22). Running the
 /// statement again changes nothing; leaving the value out does.
 #[must_use]

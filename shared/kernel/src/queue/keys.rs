@@ -56,6 +56,7 @@ pub struct QueueKeys {
     holder: String,
     of_holder: String,
     worker: String,
+    pulse: String,
 }
 
 impl QueueKeys {
@@ -69,6 +70,7 @@ impl QueueKeys {
             holder: format!("{tag}:holder:"),
             of_holder: format!("{tag}:to:"),
             worker: format!("{tag}:worker:"),
+            pulse: format!("{tag}:pulse"),
         }
     }
 
@@ -112,6 +114,12 @@ impl QueueKeys {
     #[must_use]
     pub fn worker(&self, name: &str) -> String {
         format!("{}{name}", self.worker)
+    }
+
+    /// The highest pulse of the database that was committed ([`pulse`](crate::pulse)).
+    #[must_use]
+    pub fn pulse(&self) -> &str {
+        &self.pulse
     }
 
     /// The command that takes the markers of ids away; for a connection of the caller's choice. `ids` is not empty.
