@@ -41,6 +41,7 @@ use longshore_kernel::quota::Quotas;
 use longshore_kernel::refusals::Refusals;
 use longshore_kernel::rest::Rests;
 use longshore_kernel::services::Services;
+use longshore_kernel::set_back;
 use longshore_kernel::telemetry;
 use longshore_operate::rotation;
 use secrecy::SecretString;
@@ -230,6 +231,8 @@ impl Serve {
             refusals: Refusals::default(),
             rests: Rests::default(),
         };
+        // so that the first connection to Postgres is compared with it
+        set_back::recall(&services.db, &services.queues).await;
         let limits = Limits::new(&self.limits, &services.queues)?;
         let proxies = Proxies::new(&self.listen.trusted_proxies);
         let surroundings = Surroundings {

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION pulse_place(
     OUT system_identifier bigint, OUT database_oid bigint, OUT table_oid bigint, OUT timeline integer, OUT is_asynchronous boolean
 ) RETURNS SETOF record
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql STABLE ROWS 1
 AS $$
 BEGIN
     IF pg_is_in_recovery() THEN

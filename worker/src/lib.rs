@@ -30,6 +30,7 @@ pub mod leases;
 pub mod outbound;
 pub mod partner;
 pub mod places;
+pub mod pulse;
 pub mod queue;
 pub mod registry;
 pub mod statistics;

@@ -23,6 +23,7 @@ use crate::handover;
 use crate::jobs::{chunk, partner_turn, upkeep};
 use crate::lanes;
 use crate::places::{self, Places};
+use crate::pulse;
 use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn, unique_name};
 use crate::statistics;
 
@@ -106,6 +107,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     .map(|(control, places)| tokio::spawn(follow(control, places.clone())));
     let _ = work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 
+    // before anything is called, so that nothing is where Postgres was set back while no worker ran
+    pulse::raise(&context).await;
     // so that a queue paused before the start is not read before the first look of the dispatcher
     if let Err(error) = obey(&context.services, &controls).await {
         tracing::warn!(error = %causes(&error), "cannot read the operator's settings of the queues; the dispatcher will read them again");
@@ -115,6 +118,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     let allocating = tokio::spawn(allocation::keep(context.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));
     let beating = tokio::spawn(beat::keep(context.clone()));
+    let pulsing = tokio::spawn(pulse::keep(context.clone()));
     // Redis starts to count now, so that the first call of a partner waits no longer than necessary
     context.partners.baselinker.open().await;
     let activity = context.services.metrics.activity().clone();
@@ -154,6 +158,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     allocating.abort();
     analysing.abort();
     beating.abort();
+    pulsing.abort();
     running.iter().for_each(AbortHandle::abort);
     counting.abort();
     placing.iter().for_each(JoinHandle::abort);

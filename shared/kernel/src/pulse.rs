@@ -1,22 +1,19 @@
 //! The pulse of the database, by which a process sees that Postgres was set back: by a restore, a point in time, or a failover that lost
 //! commits ([`set_back`](super::set_back), `docs/operating.md#after-a-restore`).
 //!
-//! Workers [raise](beat) the one row of `pulse` each second, in a commit of its own that waits for the disk. Each process and Redis
+//! Workers `raise` the one row of `pulse` each second, in a commit of its own that waits for the disk. Each process and Redis
 //! remember the highest that was committed. A process compares what it finds with what is remembered on each new connection, before
-//! anything else is done there ([`greet`]), and a worker each second; [`judge`] is the rule. Who sees a set-back first records it and begins
+//! anything else is done there (`greet`), and a worker each second; [`judge`] is the rule. Who sees a set-back first records it and begins
 //! the next epoch in one commit. For the others the pulse is then higher than any that they remember.
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use redis::Script;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
 use super::cause::causes;
-use super::database::Database;
-use super::queue::{Queue, Queues};
 use super::sqlstate;
 
 /// How often a worker raises the pulse, or finds that another has.
@@ -24,9 +21,6 @@ pub const EVERY: Duration = Duration::from_secs(1);
 
 /// A pulse is raised once it is so old: a bit less than [`EVERY`], so that a worker that ticks a bit early does not leave one out.
 const OLD: Duration = Duration::from_millis(900);
-
-/// How long Redis may take to say what it remembers.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a pulse was raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,12 +134,12 @@ impl Memory {
     }
 
     /// The highest pulse.
-    fn highest(&self) -> Option<Pulse> {
+    pub(super) fn highest(&self) -> Option<Pulse> {
         self.lock().highest
     }
 
     /// Remembers a pulse that is committed.
-    fn remember(&self, pulse: Pulse) {
+    pub(super) fn remember(&self, pulse: Pulse) {
         let mut kept = self.lock();
         if kept.highest.is_none_or(|highest| highest.is_lower_than(&pulse)) {
             kept.highest = Some(pulse);
@@ -239,66 +233,19 @@ pub(super) async fn greet(connection: &mut PgConnection, memory: &Memory) -> Res
     }
 }
 
-/// Raises the pulse unless another worker just has, and compares. For workers, each second ([`EVERY`]).
-///
-/// # Errors
-/// Those of Postgres. Where Redis is away, what this process remembers is compared.
-pub async fn beat(db: &Database, queues: &Queues) -> Result<(), sqlx::Error> {
-    recall(db, queues).await;
-    let memory = &db.pulse;
+/// Raises the pulse unless another worker just has, and compares. Whether there is something new that Redis should remember.
+pub(super) async fn raise(connection: &mut PgConnection, memory: &Memory) -> Result<bool, sqlx::Error> {
     let remembered = memory.highest();
-    let mut connection = db.main.of_work().acquire().await?;
-    let Some(row) = raise(&mut connection, remembered, false).await? else { return Ok(()) };
-    let raised = match settle(&mut connection, memory, remembered, &row).await? {
+    let Some(row) = raise_if_due(connection, remembered, false).await? else { return Ok(false) };
+    let raised = match settle(connection, memory, remembered, &row).await? {
         Verdict::Same => row.raised(),
-        Verdict::Moved => raise(&mut connection, remembered, true).await?.and_then(|row| row.raised()),
-        Verdict::SetBack(_) => memory.highest(),
+        Verdict::Moved => raise_if_due(connection, remembered, true).await?.and_then(|row| row.raised()),
+        Verdict::SetBack(_) => return Ok(true),
     };
-    drop(connection);
     if let Some(raised) = raised {
         memory.remember(raised);
-        recall(db, queues).await;
     }
-    Ok(())
-}
-
-/// Remembers what Redis does, and lets Redis remember what this process does: the higher one.
-pub async fn recall(db: &Database, queues: &Queues) {
-    let memory = &db.pulse;
-    match tokio::time::timeout(PATIENCE, exchange(queues, memory.highest())).await {
-        Ok(Ok(Some(pulse))) => memory.remember(pulse),
-        Ok(Ok(None)) => {}
-        // the queues report that Redis is away
-        Ok(Err(error)) => tracing::debug!(%error, "Redis does not say which pulse it remembers"),
-        Err(_) => tracing::debug!("Redis does not say in time which pulse it remembers"),
-    }
-}
-
-/// KEYS: the memory. ARGV: epoch and number of a pulse and its whole text, which is empty if there is none.
-static REMEMBER: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        r"
-local kept = redis.call('HMGET', KEYS[1], 'epoch', 'number', 'pulse')
-if ARGV[3] == '' then return kept[3] end
-local epoch, number = tonumber(kept[1] or -1), tonumber(kept[2] or -1)
-local new_epoch, new_number = tonumber(ARGV[1]), tonumber(ARGV[2])
-if new_epoch > epoch or (new_epoch == epoch and new_number > number) then
-  redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'number', ARGV[2], 'pulse', ARGV[3])
-  return ARGV[3]
-end
-return kept[3]",
-    )
-});
-
-/// Lets Redis remember a pulse, and returns the highest that it remembers.
-async fn exchange(queues: &Queues, known: Option<Pulse>) -> redis::RedisResult<Option<Pulse>> {
-    let mut call = REMEMBER.key(queues.keys(Queue::Upkeep).pulse());
-    match known.and_then(|pulse| Some((pulse, serde_json::to_string(&pulse).ok()?))) {
-        Some((pulse, text)) => call.arg(pulse.epoch).arg(pulse.number).arg(text),
-        None => call.arg(0).arg(0).arg(""),
-    };
-    let kept: Option<String> = call.invoke_async(&mut queues.connection()).await?;
-    Ok(kept.and_then(|text| serde_json::from_str(&text).ok()))
+    Ok(raised.is_some())
 }
 
 /// Does what the comparison of a row asks for.
@@ -344,7 +291,7 @@ async fn look(connection: &mut PgConnection) -> Result<Option<Row>, sqlx::Error>
 
 /// Raises the pulse, unless that happened just now, somebody else does it at this moment, or something is strange: the row is lower than
 /// what is remembered, or was raised elsewhere and not `moved` without loss. A new database begins above what is remembered of another.
-async fn raise(
+async fn raise_if_due(
     connection: &mut PgConnection,
     remembered: Option<Pulse>,
     moved: bool,

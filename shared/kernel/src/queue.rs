@@ -22,6 +22,7 @@ mod hand_over;
 mod keys;
 mod notice;
 mod probe;
+mod pulse;
 mod stats;
 mod workers;
 
@@ -43,6 +44,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use crate::config::RedisSettings;
 use crate::crypto::Vault;
 use crate::outage::Outage;
+use crate::pulse::Pulse;
 use hand_over::HandOver;
 use notice::{HINTS, PUT_HINTS, STREAM_LIVES, Sealed};
 
@@ -231,6 +233,14 @@ impl Queues {
     /// [`QueueError::Redis`].
     pub async fn beats(&self, workers: &[&str]) -> Result<Vec<Option<Beat>>, QueueError> {
         Ok(beat::read(&self.keys(Queue::Upkeep), &mut self.connection(), workers).await?)
+    }
+
+    /// Lets Redis remember a pulse of the database, and returns the highest that it remembers.
+    ///
+    /// # Errors
+    /// [`QueueError::Redis`].
+    pub async fn remember(&self, known: Option<Pulse>) -> Result<Option<Pulse>, QueueError> {
+        Ok(pulse::remember(&self.keys(Queue::Upkeep), &mut self.connection(), known).await?)
     }
 
     /// The readers of a queue, those that are alive first, and the entries of each. One whose process died is among them until

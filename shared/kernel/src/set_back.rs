@@ -3,8 +3,17 @@
 //! A set-back is seen by the [pulse](super::pulse), and stays pending until `longshore-api restored` has mended it. Until then no call to
 //! a warehouse begins; everything else goes on.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgExecutor;
+
+use super::database::Database;
+use super::pulse;
+use super::queue::Queues;
+
+/// How long Redis may take to say which pulse it remembers.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A set-back that is not mended; several that are not, in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +29,12 @@ pub struct SetBack {
 }
 
 impl SetBack {
-    /// For how long what was committed may be lost, at most: until the last commit that is remembered, and otherwise until it was seen.
+    /// For how long what was committed may be lost, at most: until the next pulse after the last that is remembered would have come, and
+    /// where nobody remembers one, until it was seen.
     #[must_use]
     pub fn longest_loss(&self) -> TimeDelta {
-        (self.until.unwrap_or(self.seen_at) - self.since).max(TimeDelta::zero())
+        let until = self.until.map_or(self.seen_at, |until| until + pulse::EVERY);
+        (until - self.since).max(TimeDelta::zero())
     }
 }
 
@@ -44,4 +55,32 @@ pub async fn pending(connection: impl PgExecutor<'_>) -> Result<Option<SetBack>,
         }
         _ => None,
     })
+}
+
+/// Raises the pulse unless another worker just has, and compares it with what this process and Redis remember. For workers, each second
+/// ([`pulse::EVERY`]).
+///
+/// # Errors
+/// Those of Postgres. Where Redis is away, what this process remembers is compared.
+pub async fn watch(db: &Database, queues: &Queues) -> Result<(), sqlx::Error> {
+    recall(db, queues).await;
+    let mut connection = db.main.of_work().acquire().await?;
+    let is_new = pulse::raise(&mut connection, &db.pulse).await?;
+    drop(connection);
+    if is_new {
+        recall(db, queues).await;
+    }
+    Ok(())
+}
+
+/// Remembers the pulse that Redis does, and lets Redis remember that of this process: the higher one. A process that has just started and
+/// does this first compares its first connection with it.
+pub async fn recall(db: &Database, queues: &Queues) {
+    match tokio::time::timeout(PATIENCE, queues.remember(db.pulse.highest())).await {
+        Ok(Ok(Some(pulse))) => db.pulse.remember(pulse),
+        Ok(Ok(None)) => {}
+        // the queues report that Redis is away
+        Ok(Err(error)) => tracing::debug!(%error, "Redis does not say which pulse it remembers"),
+        Err(_) => tracing::debug!("Redis does not say in time which pulse it remembers"),
+    }
 }
