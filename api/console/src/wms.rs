@@ -178,6 +178,9 @@ fn in_words(wms: &Wms, now: DateTime<Utc>) -> Markup {
                 @if let Some(since) = wms.failing_since { " " span.muted { "Since " (full_time(since, now)) "." } }
                 @if wms.paused { " Its calls are paused." }
             },
+            Course::Healthy if wms.set_back => {
+                strong { "Postgres was set back: nothing is handed over until longshore-api restored has run." }
+            },
             Course::Healthy => @match wms.held_until.filter(|until| *until > now) {
                 Some(until) => { strong { "Its system asked to be left alone." } " It is called again " (time(until, now)) "." },
                 None => strong { "Orders are handed over to its system." },
@@ -205,6 +208,8 @@ fn lane(wms: &Wms, now: DateTime<Utc>) -> Markup {
             (badge(Tone::Warn, "paused")) " by an operator"
         } @else if wms.pending + wms.called == 0 {
             (badge(Tone::Quiet, "at rest"))
+        } @else if wms.set_back {
+            (badge(Tone::Bad, "set_back")) " until longshore-api restored has run"
         } @else if is_held {
             (badge(Tone::Warn, "held")) " until the next call may be made"
         } @else {

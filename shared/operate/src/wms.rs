@@ -76,6 +76,8 @@ pub struct Wms {
     pub probes: i32,
     /// Until when the system asked to be left alone.
     pub held_until: Option<DateTime<Utc>>,
+    /// Whether nothing is called since Postgres was set back, and that is not mended.
+    pub set_back: bool,
     /// Whether a worker calls it at this moment.
     pub leased: bool,
     /// The last failure, until a call succeeds or the setting is stored again.
@@ -158,7 +160,8 @@ async fn read(
                   m.course AS "course!: Course", m.paused AS "paused!", m.base_url AS "base_url?",
                   m.max_in_flight AS "max_in_flight?", m.changed_at AS "changed_at?", coalesce(m.failures, 0) AS "failures!",
                   m.failing_since AS "failing_since?", m.probe_at AS "probe_at?", coalesce(m.probes, 0) AS "probes!",
-                  m.held_until AS "held_until?", coalesce(m.leased_until > now(), false) AS "leased!", m.error AS "error?",
+                  m.held_until AS "held_until?", EXISTS (SELECT FROM set_back WHERE mended_at IS NULL) AS "set_back!",
+                  coalesce(m.leased_until > now(), false) AS "leased!", m.error AS "error?",
                   m.error_at AS "error_at?", m.error_expedition_id AS "error_order?: ExpeditionId",
                   (SELECT order_number FROM expedition_detail d WHERE d.id = m.error_expedition_id) AS error_order_number,
                   p.orders AS "pending!", c.orders AS "called!", least(p.since, c.since) AS waiting_since,

@@ -10,7 +10,7 @@ use crate::openapi::example::{CHANGED, CREATED, EXPEDITION, ORGANISATION, WMS};
 use crate::openapi::job::answers_job;
 use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
-    Shape, VERSION, any_integer, any_text, boolean, id, members, named, object, or_null, timestamp,
+    Shape, VERSION, any_integer, any_text, boolean, id, members, named, object, one_of, or_null, timestamp,
 };
 use crate::openapi::webhook::OF_AUTHENTICATION;
 use crate::routes::partner::wms_setting;
@@ -84,6 +84,7 @@ fn record() -> Shape {
         .required("since", or_null(timestamp()))
         .required("toHandOver", any_integer())
         .required("blockedUntil", or_null(timestamp()))
+        .required("blockedBy", or_null(one_of(&["set_back"])))
         .required("lastError", or_null(error))
         .required("waiting", any_integer())
         .required("oldestWaitingSince", or_null(timestamp()))
@@ -124,6 +125,10 @@ const STANDING: &[(&str, &str)] = &[
         "lastError",
         "The error of the last failed call, until a call succeeds after failures or the setting is stored again.",
     ),
+    (
+        "blockedBy",
+        "What keeps the system from being called whatever it answers: `set_back`, since Postgres was restored and an operator has not run `longshore-api restored` yet; null: nothing.",
+    ),
     ("waiting", "The number of orders that wait for a call or its answer."),
     ("oldestWaitingSince", "Since when the oldest of them has waited."),
     ("secret", "The secret that signs its calls. Only in the response that creates or rotates it."),
@@ -133,7 +138,7 @@ fn example() -> Value {
     json!({
         "wms": WMS, "organisation": ORGANISATION, "active": true, "paused": false, "baseUrl": "https://wms.example/api",
         "credentials": {"type": "bearer", "token": "***"}, "maxInFlight": 8, "since": null,
-        "toHandOver": 0, "blockedUntil": null,
+        "toHandOver": 0, "blockedUntil": null, "blockedBy": null,
         "lastError": {"at": CHANGED, "message": "answered 503", "expedition": EXPEDITION}, "waiting": 1,
         "oldestWaitingSince": CHANGED, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
     })

@@ -61,7 +61,8 @@ impl Due {
 }
 
 /// Records up to `most` calls as begun: what was called before and is due again, then what is new, in turn. Nothing without a live
-/// lease, or once the breaker has opened. A locked order is left for the next look.
+/// lease, once the breaker has opened, or while a [set-back](longshore_kernel::set_back) is not mended. A locked order is left for the
+/// next look.
 pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>, Problem> {
     let rows = sqlx::query!(
         r#"WITH lane AS MATERIALIZED (
@@ -75,6 +76,7 @@ pub async fn begin(db: &Database, lease: &Lease, most: usize) -> Result<Vec<Due>
                FROM wms_lane l JOIN wms_setting s ON s.wms_id = l.wms_id
                WHERE l.wms_id = $1 AND l.token = $2 AND s.active AND NOT s.paused AND s.changed_at = $5
                  AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
+                 AND NOT EXISTS (SELECT FROM set_back WHERE mended_at IS NULL)
            ), again AS MATERIALIZED (
                SELECT h.id FROM expedition_handover h JOIN expedition e ON e.id = ANY (ARRAY[h.id])
                WHERE h.handover_wms_id = $1 AND h.handover_state IN ('sending', 'withdrawing')

@@ -70,6 +70,7 @@ struct Row {
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
     blocked_until: Option<DateTime<Utc>>,
+    blocked_by: Option<String>,
     last_error: Option<Value>,
     waiting: i64,
     oldest_waiting_since: Option<DateTime<Utc>>,
@@ -82,6 +83,7 @@ async fn row(connection: &mut PgConnection, wms: WmsId) -> Result<Option<Row>, s
         r#"SELECT s.wms_id AS wms, s.organisation_id AS organisation, s.active, s.paused, s.base_url, s.credentials,
                   s.max_in_flight, nullif(s.since, '-infinity') AS since, $2::bigint AS "to_hand_over!", s.version, s.created_at, s.changed_at,
                   (SELECT u FROM (SELECT greatest(l.probe_at, l.held_until) AS u) AS b WHERE u > now()) AS blocked_until,
+                  CASE WHEN EXISTS (SELECT FROM set_back WHERE mended_at IS NULL) THEN 'set_back' END AS blocked_by,
                   CASE WHEN l.error IS NOT NULL THEN jsonb_build_object(
                       'at', to_char(l.error_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
                       'message', l.error, 'expedition', l.error_expedition_id) END AS last_error,
@@ -144,6 +146,7 @@ impl Row {
             "since": fields.since.map(moment),
             "toHandOver": self.to_hand_over,
             "blockedUntil": self.blocked_until.map(moment),
+            "blockedBy": self.blocked_by,
             "lastError": self.last_error,
             "waiting": self.waiting,
             "oldestWaitingSince": self.oldest_waiting_since.map(moment),

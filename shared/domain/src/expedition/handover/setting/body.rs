@@ -54,6 +54,7 @@ const READ_ONLY: &[&str] = &[
     "organisation",
     "toHandOver",
     "blockedUntil",
+    "blockedBy",
     "lastError",
     "waiting",
     "oldestWaitingSince",
