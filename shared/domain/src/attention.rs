@@ -35,6 +35,8 @@ const LATE: f64 = 60.0;
 words! {
     /// What a line is about.
     pub enum Kind ("kind of line") {
+        /// Postgres was set back, and that is not mended.
+        SetBack = "set_back",
         /// Redis cannot, or soon cannot, carry the queues.
         Redis = "redis",
         /// A queue without workers, or one that is paused.
@@ -96,10 +98,17 @@ words! {
 
 impl Kind {
     /// Those that are about the service.
-    pub const OF_SERVICE: [Self; 4] = [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum];
+    pub const OF_SERVICE: [Self; 5] =
+        [Self::SetBack, Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum];
     /// Those whose causes have no moment: an acknowledgement ends when the line is gone.
-    pub const WITHOUT_CAUSE: [Self; 5] =
-        [Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum, Self::NoisyOrganisation];
+    pub const WITHOUT_CAUSE: [Self; 6] = [
+        Self::SetBack,
+        Self::Redis,
+        Self::Queue,
+        Self::LateDeliveries,
+        Self::Vacuum,
+        Self::NoisyOrganisation,
+    ];
     /// Those that are about one thing of an organisation.
     pub const OF_ORGANISATION: [Self; 10] = [
         Self::Destination,

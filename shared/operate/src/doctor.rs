@@ -2,11 +2,12 @@
 //!
 //! Every check is a line: a [`Finding`] with its name, its verdict, what was found, and the remedy. A check that an
 //! earlier one makes impossible (the tables of a Postgres that does not answer) gives no line; the earlier one does.
-//! Nothing is changed: the test object in the object store is removed again, and the key in Redis expires after seconds.
+//! Nothing is changed: the test object in the object store is removed again, and the key in Redis expires after seconds. As any process
+//! that connects, it records that Postgres was set back if it is the first to see that.
 //!
 //! - [`settings`]: contradictions, and settings for development only;
 //! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and the right to
-//!   run them, clock;
+//!   run them, clock; whether it was set back;
 //! - [`queues`]: Redis' connection, version, eviction, clock, memory, whether it accepts writes; whether workers are active;
 //! - [`stores`]: whether the keys open all sealed values, whether orders and stocks agree, and whether an object can be stored, read and deleted.
 //!
@@ -147,6 +148,7 @@ pub async fn examine(patient: &Patient, clock: &Clock) -> Vec<Finding> {
         findings.push(queues::examine_workers(&patient.redis, database.as_ref()).await);
     }
     if let Some(database) = &database {
+        findings.push(postgres::examine_set_back(database).await);
         findings.push(stores::examine_secrets(&patient.vault, database).await);
         findings.push(stores::examine_orders(database).await);
     }

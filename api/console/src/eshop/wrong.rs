@@ -67,9 +67,12 @@ pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
         }
         Kind::Warehouse | Kind::ContradictedOrders | Kind::RefusedReports => Permission::ReadWmsSettings,
         Kind::MarkedStocks | Kind::ShortStocks | Kind::IncorrectOrders => Permission::Read,
-        Kind::Redis | Kind::Queue | Kind::LateDeliveries | Kind::Vacuum | Kind::NoisyOrganisation => {
-            Permission::ReadQueues
-        }
+        Kind::SetBack
+        | Kind::Redis
+        | Kind::Queue
+        | Kind::LateDeliveries
+        | Kind::Vacuum
+        | Kind::NoisyOrganisation => Permission::ReadQueues,
         _ => Permission::ReadJobs,
     })
 }

@@ -6,16 +6,20 @@ use longshore_kernel::horizon::{self, Holder, Horizon};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
+use longshore_kernel::set_back::{self, SetBack};
 
 use super::{Kind, LATE, Line, Owner, Page, Severity, noisy};
 use crate::standing::{Shown, Standing, Verdict};
 
 /// Lines about the service, and about the organisations that fill its queues.
 pub async fn lines(services: &Services, scope: &Scope, stands: &Standing) -> Result<Vec<Line>, Problem> {
-    let (horizon, noisy) = tokio::try_join!(vacuum(services, scope), noisy::lines(services, scope, stands))?;
+    let set_back = async { Ok(set_back::pending(&services.db.lists).await?) };
+    let (set_back, horizon, noisy) =
+        tokio::try_join!(set_back, vacuum(services, scope), noisy::lines(services, scope, stands))?;
     let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
     let of_queues = of_missing_workers(&stands.queues).into_iter().chain(queues.flatten());
-    let mut lines: Vec<Line> = of_redis(&stands.redis).into_iter().chain(of_queues).collect();
+    let set_back = set_back.as_ref().map(of_set_back);
+    let mut lines: Vec<Line> = set_back.into_iter().chain(of_redis(&stands.redis)).chain(of_queues).collect();
     let due = stands.deliveries;
     if due.oldest_seconds > LATE {
         let oldest = seconds(due.oldest_seconds);
@@ -33,6 +37,17 @@ pub async fn lines(services: &Services, scope: &Scope, stands: &Standing) -> Res
 
 fn of_the_service(kind: Kind, subject: &str, sentence: String, page: Page) -> Line {
     Line::new(kind, subject, Owner::Service, sentence, page)
+}
+
+/// Postgres was set back: outsiders know more than it. It is another line after the next set-back.
+fn of_set_back(set_back: &SetBack) -> Line {
+    let sentence = format!(
+        "Postgres was set back: what was committed since {} may be lost ({} of it at most). Nothing is handed over to warehouses until longshore-api restored has run.",
+        set_back.since.format("%Y-%m-%d %H:%M:%S UTC"),
+        seconds(set_back.longest_loss().as_seconds_f64()),
+    );
+    let line = of_the_service(Kind::SetBack, &set_back.epoch.to_string(), sentence, Page::Overview);
+    Line { word: "set back", ..line }
 }
 
 /// What holds back vacuum, only for callers with access to everything: it names sessions and roles of Postgres.

@@ -19,6 +19,7 @@ use crate::horizon;
 use crate::ids::WmsId;
 use crate::problem::Problem;
 use crate::queue::{Queue, Queues, control};
+use crate::set_back;
 use crate::skew::Skew;
 
 /// Requests within this time get the same figures, so any number of them costs one look-up.
@@ -130,6 +131,7 @@ pub(super) struct Gauges {
     share_refusals: Family<ShareLabel, Counter>,
     clock_ahead: Seconds,
     oldest_snapshot: Seconds,
+    set_back: Gauge,
     orders: Family<StatusLabel, Gauge>,
     orders_oldest: Family<StatusLabel, Seconds>,
     oldest_mark: Seconds,
@@ -213,6 +215,11 @@ impl Gauges {
             all.oldest_snapshot.clone(),
         );
         registry.register(
+            "database_set_back",
+            "1 if Postgres was set back, and longshore-api restored has not run since",
+            all.set_back.clone(),
+        );
+        registry.register(
             "orders",
             "Orders that have not ended, by status (at most 10,000 of each are counted)",
             all.orders.clone(),
@@ -283,11 +290,15 @@ impl Gauges {
         db: &Database,
         backlog: impl Future<Output = Result<Backlog, Problem>>,
     ) -> bool {
-        let (Ok(backlog), Ok(wishes), Ok(horizon)) =
-            tokio::join!(backlog, control::wishes(&db.lists), horizon::look(&db.lists),)
-        else {
+        let (Ok(backlog), Ok(wishes), Ok(horizon), Ok(set_back)) = tokio::join!(
+            backlog,
+            control::wishes(&db.lists),
+            horizon::look(&db.lists),
+            set_back::pending(&db.lists),
+        ) else {
             return false;
         };
+        self.set_back.set(i64::from(set_back.is_some()));
         self.oldest_snapshot.set(horizon.oldest_seconds());
         self.jobs_open.set(backlog.jobs_open);
         self.jobs_oldest.set(backlog.jobs_oldest_seconds);

@@ -10,9 +10,11 @@ use sqlx::{Connection as _, PgConnection};
 use super::{Finding, PATIENCE, Verdict, reason};
 use longshore_kernel::clock::Clock;
 use longshore_kernel::config::DatabaseSettings;
+use longshore_kernel::database::Database;
 use longshore_kernel::database::LEASE_CONNECTIONS;
 use longshore_kernel::horizon::{self, Horizon};
 use longshore_kernel::migration::{self, APPLIED, FUNCTIONS, MIGRATIONS};
+use longshore_kernel::set_back;
 
 /// The oldest Postgres that the tests run on.
 const OLDEST: i32 = 150_000;
@@ -35,6 +37,7 @@ const LOGIN: &str = "postgres.login";
 const CLOCK: &str = "postgres.clock";
 const VACUUM: &str = "postgres.vacuum";
 const LETTERS: &str = "postgres.letters";
+const SET_BACK: &str = "postgres.set_back";
 
 pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<Finding> {
     let unreachable = |found: String| {
@@ -387,6 +390,22 @@ async fn mighty(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::
         ),
         by_superuser(&remedies),
     )))
+}
+
+/// Whether Postgres was set back, which its connection has compared, and that is not mended.
+pub(super) async fn examine_set_back(database: &Database) -> Finding {
+    match set_back::pending(&database.main).await {
+        Ok(None) => Finding::ok(SET_BACK, "no restore or failover has lost what outsiders know"),
+        Ok(Some(found)) => Finding::fail(
+            SET_BACK,
+            format!(
+                "Postgres was set back: what was committed since {} may be lost, and nothing is handed over to warehouses",
+                found.since.format("%Y-%m-%d %H:%M:%S UTC")
+            ),
+            "as the login that migrates, run longshore-api restored (docs/operating.md#after-a-restore)",
+        ),
+        Err(error) => Finding::fail(SET_BACK, reason(&error), "see the error"),
+    }
 }
 
 /// A command for the superuser of the server, however it logs in.
