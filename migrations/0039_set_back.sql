@@ -39,6 +39,16 @@ CREATE TABLE set_back (
 REVOKE DELETE, TRUNCATE ON set_back FROM longshore_service;
 CREATE INDEX set_back_pending ON set_back (epoch) WHERE mended_at IS NULL;
 
+-- What `longshore-api restored` has done in an epoch, and what it said: it does none of it twice.
+CREATE TABLE set_back_step (
+    epoch integer NOT NULL REFERENCES set_back,
+    step text NOT NULL,
+    said text NOT NULL,
+    done_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (epoch, step)
+);
+REVOKE ALL ON set_back_step FROM longshore_service;
+
 -- The version below which none is given to what changes from now on: receivers keep the highest version that they saw, also of what
 -- was lost. `longshore-api restored` replaces this function and the next, and nothing else does.
 CREATE FUNCTION version_floor() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0;

@@ -8,6 +8,7 @@ mod doctor;
 mod manual;
 mod moved;
 mod read;
+mod restored;
 mod token;
 
 use std::fs::File;
@@ -79,6 +80,9 @@ enum Command {
     /// Encrypt every stored secret with the first of the configured keys. Afterwards the other keys can be removed. The
     /// service may run meanwhile. It is safe to interrupt and run again.
     RotateKeys(RotateKeys),
+    /// Mend what a set-back of Postgres (a restore, a failover that lost commits) left behind, as the login that migrates;
+    /// until then nothing is handed over to warehouses. The service may run meanwhile. It is safe to interrupt and run again.
+    Restored(restored::Restored),
     /// Create admin accounts in the database.
     #[command(subcommand)]
     Admin(AdminCommand),
@@ -206,6 +210,7 @@ impl Cli {
             Command::Token(command) => command.run().await,
             Command::Doctor(doctor) => doctor.run().await,
             Command::RotateKeys(settings) => settings.run().await,
+            Command::Restored(restored) => restored.run().await,
             Command::Admin(AdminCommand::Create(new)) => new.run().await,
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),

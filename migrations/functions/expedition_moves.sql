@@ -5,7 +5,7 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) THEN
-        NEW.version := OLD.version + 1;
+        NEW.version := greatest(OLD.version, version_floor()) + 1;
         NEW.changed_at := greatest(clock_timestamp(), OLD.changed_at + interval '1 microsecond');
     END IF;
     IF TG_OP = 'INSERT' OR NEW.status <> OLD.status THEN

@@ -6,7 +6,7 @@ BEGIN
     NEW.progressed_at := greatest(clock_timestamp(), OLD.progressed_at);
     IF (NEW.state, NEW.attempts, NEW.error, NEW.started_at, NEW.finished_at)
        IS DISTINCT FROM (OLD.state, OLD.attempts, OLD.error, OLD.started_at, OLD.finished_at) THEN
-        NEW.version := OLD.version + 1;
+        NEW.version := greatest(OLD.version, version_floor()) + 1;
         NEW.changed_at := greatest(clock_timestamp(), OLD.changed_at + interval '1 microsecond');
     ELSE
         NEW.changed_at := OLD.changed_at;

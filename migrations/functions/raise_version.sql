@@ -1,12 +1,13 @@
--- The version of a record: a number that each change of what the record shows raises by one, and `changed_at`, which
--- grows with it. The start of the transaction would not do for `changed_at`: a sync that waits for a lock while a PUT
--- goes through would write last and look older. Both are set here, under the lock of the row, for each statement that
--- raises `version` or touches `changed_at`. What the service only observes touches neither.
+-- The version of a record: a number that each change of what the record shows raises by one (and once for each set-back
+-- of Postgres to above `version_floor`), and `changed_at`, which grows with it. The start of the transaction would not
+-- do for `changed_at`: a sync that waits for a lock while a PUT goes through would write last and look older. Both are
+-- set here, under the lock of the row, for each statement that raises `version` or touches `changed_at`. What the
+-- service only observes touches neither.
 CREATE OR REPLACE FUNCTION raise_version() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    NEW.version := OLD.version + 1;
+    NEW.version := greatest(OLD.version, version_floor()) + 1;
     NEW.changed_at := greatest(clock_timestamp(), OLD.changed_at + interval '1 microsecond');
     RETURN NEW;
 END

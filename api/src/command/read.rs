@@ -29,6 +29,11 @@ pub(super) fn end(text: &str) -> Result<End, &'static str> {
         .ok_or("must be a time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or `never`")
 }
 
+/// A moment: a time, or a date (its beginning, UTC).
+pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
+    absolute(text).ok_or("must be a time (2027-01-31T09:00:00Z) or a date (2027-01-31, UTC)")
+}
+
 fn absolute(text: &str) -> Option<DateTime<Utc>> {
     let date = || text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0).map(|at| at.and_utc());
     iso8601::timestamp(text).ok().or_else(date)
@@ -50,6 +55,13 @@ mod tests {
         for text in ["", "6h", "yesterday", "2027-13-01", "Never"] {
             assert!(end(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_moment_is_a_time_or_a_date() {
+        assert_eq!(moment("2027-01-31T09:00:00+01:00").unwrap().to_rfc3339(), "2027-01-31T08:00:00+00:00");
+        assert_eq!(moment("2027-01-31").unwrap().to_rfc3339(), "2027-01-31T00:00:00+00:00");
+        assert!(moment("yesterday").is_err() && moment("never").is_err());
     }
 
     #[test]

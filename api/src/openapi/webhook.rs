@@ -319,7 +319,7 @@ pub(super) fn calls() -> impl Iterator<Item = (&'static str, PathItem)> {
 pub(super) fn body() -> Said {
     object()
         .about(
-            "An event that is sent to a webhook. It has less than 20 kB and is signed according to [Standard Webhooks](https://www.standardwebhooks.com). Events arrive at least once and can arrive out of order: for each field, keep the value with the highest `data.version`. A 2xx response within 15 seconds is a success; after anything else, the delivery is retried for three days.",
+            "An event that is sent to a webhook. It has less than 20 kB and is signed according to [Standard Webhooks](https://www.standardwebhooks.com). Events arrive at least once and can arrive out of order: for each field, keep the value with the highest `data.version`; at the type `restored`, drop the versions and read the records again. A 2xx response within 15 seconds is a success; after anything else, the delivery is retried for three days.",
         )
         .required("id", id())
         .required("type", one_of(NAMES))

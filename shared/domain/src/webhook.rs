@@ -6,6 +6,7 @@
 //!   ([`record_change!`](longshore_kernel::record_change)). It has a type, an entity and `data`.
 //! - A **test** ([`delivery::send_test`]) is an event that no change has caused: an [`example`](event::example) of a type, sent to
 //!   one webhook. Its entity is that webhook, which is how it is [known](event::is_test), and its body says `"test": true`.
+//! - **`restored`** ([`delivery::tell_of_restore`]) is an event that no change has caused, either, and that every webhook gets.
 //! - A **subscription** ([`subscription`]) is what the API calls a webhook: an e-shop receives events of one type (or all,
 //!   `*`) at a destination. Its secrets sign every call ([`signature`](crate::calling::signature)).
 //! - A **delivery** ([`delivery`]) is one event on its way to one webhook. It is a row of the live queue until it ends

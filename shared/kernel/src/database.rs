@@ -36,7 +36,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgPool, PgTransaction};
+use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
 use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
@@ -181,6 +181,18 @@ impl Database {
     pub async fn ping(&self) -> Result<(), sqlx::Error> {
         sqlx::query!("SELECT 1 AS one").fetch_one(&self.probe).await.map(|_| ())
     }
+}
+
+/// A connection of the login that the URL names, in its own right: for commands of the owner of the tables.
+///
+/// # Errors
+/// The URL is none, or Postgres refuses.
+pub async fn connect_owner(
+    settings: &DatabaseSettings,
+    application: &str,
+) -> Result<PgConnection, sqlx::Error> {
+    let options = settings.database_url.parse::<PgConnectOptions>()?.application_name(application);
+    PgConnection::connect_with(&options.options([("timezone", "UTC")])).await
 }
 
 /// Begins a transaction of what is done for no request; the others begin by [`Pool::transaction`].

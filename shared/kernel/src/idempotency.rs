@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::access::{Caller, Scope};
 use crate::ids::JobId;
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 use tokio::task::JoinHandle;
@@ -320,6 +321,20 @@ async fn give_back(db: &PgPool, claim: KeyClaim) {
         }
         tokio::time::sleep(waits.next_delay()).await;
     }
+}
+
+/// Forgets the answers to requests that began until a moment; returns how many. Those that are being executed keep their claim.
+///
+/// # Errors
+/// Those of the database.
+pub async fn forget_until(connection: &mut PgConnection, moment: DateTime<Utc>) -> Result<u64, sqlx::Error> {
+    let gone = sqlx::query!(
+        "DELETE FROM idempotency WHERE created_at <= $1 AND (outcome IS NOT NULL OR claimed_until < now())",
+        moment,
+    )
+    .execute(connection)
+    .await?;
+    Ok(gone.rows_affected())
 }
 
 /// Removes up to `limit` keys past their 24 hours; returns how many.

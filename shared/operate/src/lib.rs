@@ -13,6 +13,7 @@ pub mod order;
 pub mod organisation;
 pub mod preference;
 pub mod product;
+pub mod restored;
 pub mod rotation;
 pub mod schedule;
 pub mod snapshots;

@@ -348,6 +348,18 @@ pub(super) async fn end_others(
     .await
 }
 
+/// Ends every session that was opened until a moment; returns how many. A restore brings back those that had ended.
+///
+/// # Errors
+/// Those of the database.
+pub async fn end_until(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    moment: DateTime<Utc>,
+) -> Result<i64, sqlx::Error> {
+    end_sessions!(connection, origin, "created_at <= $9", moment).await.map(|recorded| recorded.changed)
+}
+
 /// Removes up to `limit` sessions that were over a day ago, with their tokens; returns how many.
 pub async fn expire(db: &sqlx::PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(

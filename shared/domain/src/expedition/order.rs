@@ -52,6 +52,7 @@ pub(super) struct Order {
     pub(super) former_shipper: Option<Shipper>,
     /// What a carrier is chosen by; absent where it has one of its own.
     pub(super) consignment: Option<Consignment>,
+    /// As it was read: what a change makes of it, only Postgres knows.
     pub(super) version: i64,
 }
 

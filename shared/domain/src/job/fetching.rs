@@ -232,6 +232,19 @@ pub(super) async fn void_memo_by_retry(tx: &mut PgConnection, job: JobId) -> Res
     void_memo(tx, job).await
 }
 
+/// The same for all partners, those that are being read included: what is stored may be older than what they were last asked for.
+/// Returns how many memos there were.
+///
+/// # Errors
+/// Those of the database.
+pub async fn void_memos(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    sqlx::query!("UPDATE partner_fetch SET keeps_memo = false WHERE keeps_memo")
+        .execute(&mut *connection)
+        .await?;
+    let gone = sqlx::query!("DELETE FROM partner_memo").execute(connection).await?;
+    Ok(gone.rows_affected())
+}
+
 /// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. A
 /// running one is rolled back.
 async fn void(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {

@@ -6,6 +6,7 @@ pub mod recovery;
 pub mod redelivery;
 pub mod replay;
 mod resending;
+mod restored;
 pub mod search;
 mod trial;
 
@@ -19,6 +20,7 @@ use uuid::Uuid;
 pub use self::recovery::recover;
 pub use self::redelivery::{redeliver, redeliver_many};
 pub(in crate::webhook) use self::resending::release_all;
+pub use self::restored::tell_of_restore;
 pub use self::trial::{TESTS_A_MINUTE, due_tests, send_test, test_body};
 pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::change::Change;

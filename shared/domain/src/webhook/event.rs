@@ -9,7 +9,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub use crate::list::fields::event::{ALL, NAMES, TEST, TYPES};
+pub use crate::list::fields::event::{ALL, NAMES, RESTORED, TEST, TYPES};
 use crate::record::shrunk;
 
 pub use longshore_kernel::change::EventType;

@@ -76,7 +76,7 @@ impl Edited {
             }
         }
         let edits = self.changes.clone();
-        Order { state: old.state.clone(), items, version: old.version + 1, edits, ..new.clone() }
+        Order { state: old.state.clone(), items, version: old.version, edits, ..new.clone() }
     }
 
     /// Its row of `expedition`, as far as a body changes it.

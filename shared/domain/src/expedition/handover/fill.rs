@@ -21,6 +21,7 @@ use longshore_kernel::database;
 use longshore_kernel::ids::WmsId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use sqlx::PgConnection;
 
 /// Orders of one statement.
 const MOST: i64 = 1_000;
@@ -40,6 +41,16 @@ pub async fn fill(services: &Services) -> Result<u64, Problem> {
         due += fill_one(services, wms).await?;
     }
     Ok(due)
+}
+
+/// Has every filling look anew which transactions have begun: after a restore their numbers begin again. Returns how many there are.
+///
+/// # Errors
+/// Those of the database.
+pub async fn look_anew(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    let filling = sqlx::query!("UPDATE wms_setting SET fills_before = NULL WHERE fills_before IS NOT NULL")
+        .execute(connection);
+    Ok(filling.await?.rows_affected())
 }
 
 async fn fill_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {

@@ -38,6 +38,9 @@ pub const EXPEDITION_CHANGE: EventType =
 /// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
+/// Postgres was set back: what was heard may be of changes that are lost. Every webhook gets it.
+pub const RESTORED: EventType =
+    EventType { name: "restored", when: "the service was restored from a backup", status: false };
 /// A webhook was tested, and not with an example of another type.
 pub const TEST: EventType =
     EventType { name: "test", when: "a test of the webhook was requested", status: false };
@@ -52,6 +55,7 @@ pub const TYPES: &[EventType] = &[
     EXPEDITION_BOOKED_CHANGE,
     EXPEDITION_CHANGE,
     SYNC_FINISHED,
+    RESTORED,
     TEST,
 ];
 

@@ -70,6 +70,23 @@ pub async fn forget_taken(services: &Services, claim: &Claim, eshop: EshopId) ->
     Ok(())
 }
 
+/// Forgets what all partners have taken, which may be more than is known here, and compares soon: everything is sent again. Returns how
+/// many counts there were.
+///
+/// # Errors
+/// Those of the database.
+pub async fn forget_all_taken(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    let forgotten = sqlx::query!(
+        "UPDATE partner_stock SET taken = NULL, refused = NULL WHERE taken IS NOT NULL OR refused IS NOT NULL"
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!("UPDATE stock_send_out SET compare_at = least(compare_at, now())")
+        .execute(connection)
+        .await?;
+    Ok(forgotten.rows_affected())
+}
+
 /// What became of a page of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {

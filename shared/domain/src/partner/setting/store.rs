@@ -261,7 +261,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                  stock_sync_interval, stock_reserve, bound, version)
              VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $23,
                  -- created anew it goes on counting: its path is the same
-                 (SELECT coalesce(max(version), 0) + 1 FROM tombstone WHERE entity_id = $10 AND entity_type = $7))
+                 (SELECT greatest(max(version), version_floor()) + 1 FROM tombstone WHERE entity_id = $10 AND entity_type = $7))
              ON CONFLICT (eshop_id) DO UPDATE
              SET integration_type = excluded.integration_type, active = excluded.active,
                  credentials = excluded.credentials, base_url = excluded.base_url, inventories = excluded.inventories,

@@ -74,6 +74,12 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
                 "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1,
             }},
         }),
+        // of no record: it has no version
+        "restored" => {
+            return json!({
+                "id": ESHOP, "at": "2026-01-31T12:30:00.000000+00:00", "since": "2026-01-31T09:00:00.000000+00:00", "epoch": 2,
+            });
+        }
         _ => return json!({"id": webhook, "eshop": eshop, "event": event}),
     };
     data["version"] = json!(3);

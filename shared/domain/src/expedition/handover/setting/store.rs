@@ -154,7 +154,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                                       fills, wakes_at, version)
              SELECT $9, $10, $11, $12, $13, $14, $15, $16, coalesce($18, '-infinity'::timestamptz), $11, now(),
                     -- created anew it goes on counting: its path is the same
-                    (SELECT coalesce(max(version), 0) + 1 FROM tombstone WHERE entity_id = $9 AND entity_type = $7)
+                    (SELECT greatest(max(version), version_floor()) + 1 FROM tombstone WHERE entity_id = $9 AND entity_type = $7)
              WHERE $16::bytea IS NOT NULL
              RETURNING wms_id, version, changed_at, organisation_id
          ), lane AS (
