@@ -1,8 +1,11 @@
 """The receivers of docs/quick-start/receivers, which get the same changes in an order of their own: late, twice, shuffled, cut off
-in the middle, and killed meanwhile. What each has kept in the end is what the service holds.
+in the middle, and killed meanwhile. What each has kept in the end is what the service holds, also after it has heard of changes that are
+lost since the service was restored.
 
 The changes are real: syncs beside updates beside switches beside counts of stocks, as a webhook of the service tells of them."""
 
+import base64
+import hmac
 import http.client
 import json
 import os
@@ -185,6 +188,15 @@ class Program:
         finally:
             connection.close()
 
+    def hear(self, id, kind, data):
+        """Sends an event that the service has not sent, signed as it signs."""
+        body = json.dumps({"id": id, "type": kind, "timestamp": "2026-01-31T12:30:00.000000+00:00", "data": data}).encode()
+        now, key = str(int(time.time())), base64.b64decode(self.secret.removeprefix("whsec_"))
+        signature = base64.b64encode(hmac.digest(key, f"hand.{now}.".encode() + body, "sha256")).decode()
+        headers = {"content-type": "application/json", "webhook-id": "hand", "webhook-timestamp": now,
+                   "webhook-signature": f"v1,{signature}"}
+        assert self.tell((headers, body)), (self.folder / "log").read_text()
+
     def break_off(self, delivery):
         """Sends half of it, and hangs up."""
         headers, body = delivery
@@ -197,8 +209,8 @@ class Program:
         if self.name == "receiver.py":
             with sqlite3.connect(self.folder / "records.db") as store:
                 rows = store.execute("SELECT record, name, value FROM field").fetchall()
-            return {(record, name): json.loads(value) for record, name, value in rows}
-        return {(file.stem, name): field["value"] for file in self.folder.glob("*records/*.json")
+            return {(record.rpartition("/")[2], name): json.loads(value) for record, name, value in rows}
+        return {(file.stem.rpartition(".")[2], name): field["value"] for file in self.folder.glob("*records/*.json")
                 for name, field in json.loads(file.read_text()).items()}
 
 
@@ -226,6 +238,24 @@ def tell_all(program, deliveries, seed):
             left += [delivery for delivery, done in zip(batch, taken) if not done]
     assert not kills, "there were too few deliveries"
     program.kill()
+
+
+def restore(receiver, product):
+    """It has heard of a change and of a record that are lost; then, that the service was restored."""
+    receiver.start()
+    unknown = "01a1ff04-c618-7736-a03e-b37b215fbe0f"
+    for record in [product["id"], unknown]:
+        lost = {"id": record, "version": product["version"] + 5, "changedFields": ["name"], "fields": {"name": "lost"}}
+        receiver.hear(record, "product_change", lost)
+        assert receiver.kept()[record, "name"] == "lost", receiver.name
+    data = {"id": ESHOP, "at": "2026-01-31T12:30:00.000000+00:00", "since": "2026-01-31T09:00:00.000000+00:00", "epoch": 2}
+    receiver.hear(ESHOP, "restored", data)
+    assert not any(record == unknown for record, _ in receiver.kept()), f"{receiver.name} keeps what is lost"
+    later = {"id": product["id"], "version": product["version"] + 1, "changedFields": ["name"], "fields": {"name": "later"}}
+    receiver.hear(product["id"], "product_change", later)
+    assert receiver.kept()[product["id"], "name"] == "later", f"{receiver.name} keeps the version of what is lost"
+    receiver.hear(ESHOP, "restored", data)
+    return receiver.kept()
 
 
 def main():
@@ -261,21 +291,24 @@ def main():
             try:
                 tell_all(receiver, deliveries, seed)
                 kept = receiver.kept()
+                restored = restore(receiver, records[ours[0]])
             finally:
                 receiver.kill()
             log = (receiver.folder / "log").read_text()
         missing = sent - kept.keys()
         assert not missing, f"{name} knows nothing of {sorted(missing)[:5]}\n{log[-2000:]}"
-        wrong = [(record, field, value, records[record].get(field)) for (record, field), value in kept.items()
+        wrong = [(record, field, value, records[record].get(field))
+                 for (record, field), value in [*kept.items(), *restored.items()]
                  if record != gone and records[record].get(field) != value]
         assert not wrong, f"{name} holds {len(wrong)} wrong values, such as {wrong[:5]}"
+        assert {record for record, _ in restored} == {record for record, _ in kept} - {gone}, f"{name} has lost records"
         # of our own products it knows everything
         for product in ours:
             for field, value in records[product].items():
                 known = kept.get((product, field))
                 assert field in ["id", "organisation", "createdAt", "changedAt", "version"] or (known or None) == (value or None), \
                     f"{name}: {field} of {product} is {value}, not {known}"
-        print(f"{name}: {len(deliveries)} events twice, shuffled, broken off, killed thrice; {len(kept)} fields are right")
+        print(f"{name}: {len(deliveries)} events twice, shuffled, broken off, killed thrice; restored; {len(kept)} fields are right")
         ran += 1
     assert ran, "no receiver could be run"
 

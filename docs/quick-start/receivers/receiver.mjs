@@ -1,20 +1,20 @@
 // Receives webhooks of Longshore in Node: docs/quick-start/eshop.md
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 
 const { BASE_URL, USER_TOKEN, WEBHOOK_SECRET, PORT } = process.env;
 const key = Buffer.from(WEBHOOK_SECRET.replace(/^whsec_/, ""), "base64");
-const paths = {
-  organization_change: "/api/organisation",
-  product_change: "/api/product",
-  product_stock_change: "/api/product-stock",
-  stock_advice_status_change: "/api/stock-advice",
-  expedition_status_change: "/api/expedition",
-  expedition_booked_change: "/api/expedition",
-  expedition_change: "/api/expedition",
+const resources = {
+  organization_change: "organisation",
+  product_change: "product",
+  product_stock_change: "product-stock",
+  stock_advice_status_change: "stock-advice",
+  expedition_status_change: "expedition",
+  expedition_booked_change: "expedition",
+  expedition_change: "expedition",
 };
-// In your shop this is a table: record, field, version, value.
+// In your shop this is a table: resource, record, field, version, value.
 mkdirSync("records", { recursive: true });
 
 function verified(headers, body) {
@@ -28,42 +28,62 @@ function verified(headers, body) {
   });
 }
 
-async function read(event) {
-  const answer = await fetch(`${BASE_URL}${paths[event.type]}/${event.id}`, {
-    headers: { authorization: `Bearer ${USER_TOKEN}` },
-  });
-  if (answer.status === 410) return { fields: {} }; // it was deleted
-  if (!answer.ok) throw new Error(`${event.id} cannot be read: ${answer.status}`);
+async function read(resource, id) {
+  const answer = await fetch(`${BASE_URL}/api/${resource}/${id}`, { headers: { authorization: `Bearer ${USER_TOKEN}` } });
+  if (answer.status === 410 || answer.status === 404) return null; // it was deleted, or lost by a restore
+  if (!answer.ok) throw new Error(`${id} cannot be read: ${answer.status}`);
   const record = await answer.json();
   return { version: record.version, fields: record };
 }
 
-function stored(id) {
+function stored(key) {
   try {
-    return JSON.parse(readFileSync(`records/${id}.json`));
+    return JSON.parse(readFileSync(`records/${key}.json`));
   } catch (error) {
     if (error.code === "ENOENT") return {};
     throw error;
   }
 }
 
+function store(key, record) {
+  writeFileSync(`records/${key}.new`, JSON.stringify(record));
+  renameSync(`records/${key}.new`, `records/${key}.json`);
+}
+
 // Stores the fields with a newer version than the stored one; returns their names.
-function take(id, { version, fields }) {
-  const record = stored(id);
+function take(key, { version, fields }) {
+  const record = stored(key);
   const names = Object.keys(fields).filter((name) => !(record[name]?.version >= version));
   for (const name of names) record[name] = { version, value: fields[name] };
-  writeFileSync(`records/${id}.new`, JSON.stringify(record));
-  renameSync(`records/${id}.new`, `records/${id}.json`);
+  store(key, record);
   return names;
+}
+
+// The service was set back to a backup: the stored versions may be of changes that are lost.
+async function readAgain() {
+  for (const file of readdirSync("records").filter((name) => name.endsWith(".json"))) {
+    const [resource, id] = file.split(".");
+    if (!Object.values(resources).includes(resource)) continue;
+    const key = `${resource}.${id}`;
+    const record = stored(key);
+    for (const field of Object.values(record)) field.version = 0;
+    store(key, record);
+    const found = await read(resource, id);
+    if (found) take(key, found);
+    else rmSync(`records/${file}`, { force: true });
+  }
 }
 
 async function handle(event) {
   if (event.test) return console.log(`test ${event.type}`);
+  if (event.type === "restored") await readAgain();
   const { version, fields, changedFields } = event.data;
   let names = [];
   if (changedFields) {
+    const resource = resources[event.type] ?? event.type;
     const isWhole = fields && changedFields.every((name) => name in fields);
-    names = take(event.id, isWhole ? { version, fields } : await read(event));
+    const found = isWhole ? { version, fields } : await read(resource, event.id);
+    names = found ? take(`${resource}.${event.id}`, found) : [];
     if (!names.length) return;
   }
   console.log(`${event.type} ${event.id} ${names}`);

@@ -13,24 +13,25 @@ if (!ctype_digit($timestamp) || abs(time() - (int) $timestamp) > 300 || !$fits) 
     exit;
 }
 
-$paths = [
-    'organization_change' => '/api/organisation',
-    'product_change' => '/api/product',
-    'product_stock_change' => '/api/product-stock',
-    'stock_advice_status_change' => '/api/stock-advice',
-    'expedition_status_change' => '/api/expedition',
-    'expedition_booked_change' => '/api/expedition',
-    'expedition_change' => '/api/expedition',
+$resources = [
+    'organization_change' => 'organisation',
+    'product_change' => 'product',
+    'product_stock_change' => 'product-stock',
+    'stock_advice_status_change' => 'stock-advice',
+    'expedition_status_change' => 'expedition',
+    'expedition_booked_change' => 'expedition',
+    'expedition_change' => 'expedition',
 ];
 
-function read(string $url): array
+function read(string $resource, string $id): array
 {
+    $url = getenv('BASE_URL') . "/api/$resource/$id";
     $header = 'Authorization: Bearer ' . getenv('USER_TOKEN');
     $http = ['header' => $header, 'timeout' => 10, 'ignore_errors' => true];
     $text = file_get_contents($url, false, stream_context_create(['http' => $http]));
     $status = explode(' ', $http_response_header[0] ?? '')[1] ?? '';
-    if ($status === '410') {
-        return [0, []]; // it was deleted
+    if ($status === '410' || $status === '404') {
+        return [0, []]; // it was deleted, or lost by a restore
     }
     if ($status !== '200') {
         http_response_code(500);
@@ -40,22 +41,47 @@ function read(string $url): array
     return [$record['version'], $record];
 }
 
-// Stores the fields with a newer version than the stored one; returns their names.
-function take(string $id, int $version, array $fields): array
+// Changes a stored record, alone; returns what the change returns.
+function change(string $key, callable $change): array
 {
-    // In your shop this is a table: record, field, version, value.
+    // In your shop this is a table: resource, record, field, version, value.
     @mkdir('php-records');
     $lock = fopen('php-records/lock', 'c');
     flock($lock, LOCK_EX);
-    $file = "php-records/$id.json";
+    $file = "php-records/$key.json";
     $record = file_exists($file) ? json_decode(file_get_contents($file), true) : [];
-    $new = array_filter($fields, fn ($name) => ($record[$name]['version'] ?? 0) < $version, ARRAY_FILTER_USE_KEY);
-    foreach ($new as $name => $value) {
-        $record[$name] = ['version' => $version, 'value' => $value];
+    $changed = $change($record);
+    file_put_contents("php-records/$key.new", json_encode($record, JSON_THROW_ON_ERROR));
+    rename("php-records/$key.new", $file);
+    return $changed;
+}
+
+// Stores the fields with a newer version than the stored one; returns their names.
+function take(string $key, int $version, array $fields): array
+{
+    return change($key, function (array &$record) use ($version, $fields) {
+        $new = array_filter($fields, fn ($name) => ($record[$name]['version'] ?? 0) < $version, ARRAY_FILTER_USE_KEY);
+        foreach ($new as $name => $value) {
+            $record[$name] = ['version' => $version, 'value' => $value];
+        }
+        return array_keys($new);
+    });
+}
+
+// The service was set back to a backup: the stored versions may be of changes that are lost.
+function readAgain(array $resources): void
+{
+    foreach (glob('php-records/*.json') as $file) {
+        [$resource, $id] = explode('.', basename($file));
+        if (!in_array($resource, $resources)) {
+            continue;
+        }
+        change("$resource.$id", function (array &$record) {
+            return $record = array_map(fn ($field) => ['version' => 0, 'value' => $field['value']], $record);
+        });
+        [$version, $fields] = read($resource, $id);
+        $fields ? take("$resource.$id", $version, $fields) : unlink($file);
     }
-    file_put_contents("php-records/$id.new", json_encode($record, JSON_THROW_ON_ERROR));
-    rename("php-records/$id.new", $file);
-    return array_keys($new);
 }
 
 $event = json_decode($body, true, 512, JSON_THROW_ON_ERROR);
@@ -64,13 +90,17 @@ if ($event['test'] ?? false) {
     http_response_code(204);
     exit;
 }
+if ($event['type'] === 'restored') {
+    readAgain($resources);
+}
 $data = $event['data'];
 $names = [];
 if (isset($data['changedFields'])) {
+    $resource = $resources[$event['type']] ?? $event['type'];
     [$version, $fields] = !array_diff($data['changedFields'], array_keys($data['fields'] ?? []))
         ? [$data['version'], $data['fields']]
-        : read(getenv('BASE_URL') . $paths[$event['type']] . '/' . $event['id']);
-    $names = take($event['id'], $version, $fields);
+        : read($resource, $event['id']);
+    $names = $fields ? take("$resource.{$event['id']}", $version, $fields) : [];
 }
 if ($names || !isset($data['changedFields'])) {
     error_log("{$event['type']} {$event['id']} " . implode(',', $names));

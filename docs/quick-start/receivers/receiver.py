@@ -22,6 +22,7 @@ PATHS = {
     "expedition_change": "/api/expedition",
 }
 store = sqlite3.connect("records.db")
+# A record is its path, as in /api/product/0192a1b2-7000-7000-8000-000000000005.
 store.execute("""CREATE TABLE IF NOT EXISTS field (record TEXT, name TEXT, version INTEGER NOT NULL, value TEXT NOT NULL,
                                                    PRIMARY KEY (record, name))""")
 
@@ -36,16 +37,16 @@ def verified(headers, body):
                for given in headers.get("webhook-signature", "").split(" "))
 
 
-def read(event):
-    request = urllib.request.Request(os.environ["BASE_URL"] + PATHS[event["type"]] + "/" + event["id"])
+def read(path):
+    request = urllib.request.Request(os.environ["BASE_URL"] + path)
     request.add_header("Authorization", f"Bearer {os.environ['USER_TOKEN']}")
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             record = json.load(answer)
     except urllib.error.HTTPError as error:
-        if error.code != 410:
+        if error.code not in (404, 410):
             raise
-        return None, {}  # it was deleted
+        return None, {}  # it was deleted, or lost by a restore
     return record["version"], record
 
 
@@ -59,14 +60,30 @@ def take(record, version, fields):
         ).rowcount]
 
 
+def read_again():
+    """The service was set back to a backup: the stored versions may be of changes that are lost."""
+    with store:
+        store.execute("UPDATE field SET version = 0")
+    for record, in store.execute("SELECT DISTINCT record FROM field WHERE record LIKE '/api/%'").fetchall():
+        version, fields = read(record)
+        if fields:
+            take(record, version, fields)
+        else:
+            with store:
+                store.execute("DELETE FROM field WHERE record = ?", [record])
+
+
 def handle(event):
     if event.get("test"):
         return print("test", event["type"], flush=True)
+    if event["type"] == "restored":
+        read_again()
     data, names = event["data"], []
     if "changedFields" in data:
+        record = PATHS.get(event["type"], event["type"]) + "/" + event["id"]
         is_whole = all(name in data.get("fields", {}) for name in data["changedFields"])
-        version, fields = (data["version"], data["fields"]) if is_whole else read(event)
-        names = take(event["id"], version, fields)
+        version, fields = (data["version"], data["fields"]) if is_whole else read(record)
+        names = take(record, version, fields)
         if not names:
             return
     print(event["type"], event["id"], ",".join(names), flush=True)
