@@ -92,6 +92,8 @@ CREATE TABLE expedition_handover (
     -- Since a set-back of Postgres (0039) the warehouse may have the order under a number that is not known here: whatever takes the order
     -- back, or hands it over again, first asks it back by `handover_number`, which is higher than any that the warehouse knows.
     handover_in_doubt boolean NOT NULL DEFAULT false,
+    -- of an order in doubt: the last number that it was handed over by, as far as is known here; null: none
+    handover_known_number integer,
     -- what was asked of an order in doubt, and is done when the warehouse has given it back; its status stays meanwhile
     handover_then text CONSTRAINT handover_then_is_known CHECK (handover_then IN ('on_hold', 'canceled', 'awaiting_processing')),
     -- the warehouse keeps it, and may have been given other items or another address

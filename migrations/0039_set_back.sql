@@ -58,17 +58,21 @@ CREATE FUNCTION handover_floor() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL
 
 -- Orders that a warehouse has reported on since a set-back, and that are not here.
 CREATE TABLE wms_lost_order (
+    id uuid PRIMARY KEY,
     wms_id uuid NOT NULL,
     -- as the warehouse names it
     expedition_id uuid NOT NULL,
     organisation_id uuid NOT NULL,
     -- the highest number of a hand-over that it has named
     number integer,
-    -- the last report, whole
+    -- the last report
     report jsonb NOT NULL,
-    first_at timestamptz NOT NULL DEFAULT now(),
-    last_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (wms_id, expedition_id)
+    -- when the first and the last report came
+    created_at timestamptz NOT NULL DEFAULT now(),
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT an_order_of_a_wms_is_lost_once UNIQUE (wms_id, expedition_id)
 );
-CREATE INDEX wms_lost_order_by_organisation ON wms_lost_order (organisation_id, first_at);
-CREATE INDEX wms_lost_order_by_age ON wms_lost_order (last_at);
+CREATE INDEX wms_lost_order_by_organisation ON wms_lost_order (organisation_id, created_at);
+-- those of a warehouse, the last ones first (shared/operate/src/attention/reports.rs)
+CREATE INDEX wms_lost_order_by_wms ON wms_lost_order (wms_id, created_at);
+CREATE INDEX wms_lost_order_by_age ON wms_lost_order (created_at);

@@ -23,7 +23,8 @@ use longshore_http::middleware::unconditional;
 use crate::routes::account::{account, admin, admin_bulk, audit, business_user, login, session, token};
 use crate::routes::catalog::{image, product, read as catalog_read, service as product_service, switch};
 use crate::routes::expedition::{
-    bulk as order_bulk, command as order, edit as order_edit, invoice as order_invoice, read as order_read,
+    bulk as order_bulk, command as order, edit as order_edit, invoice as order_invoice, lost_order,
+    read as order_read,
 };
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
@@ -137,6 +138,8 @@ pub fn api() -> Table {
         .post("/api/stock-movement/list", order_read::list_stock_movements)
         .post("/api/outbound-receipt/list", order_read::list_outbound_receipts)
         .post("/api/inbound-receipt/list", order_read::list_inbound_receipts)
+        .post("/api/lost-order/list", lost_order::list_lost_orders)
+        .delete("/api/lost-order/{id}", lost_order::dismiss_lost_order)
         .post("/api/stock-advice", stock_advice::create_stock_advice)
         .post("/api/stock-advice/list", stock_advice::list_stock_advices)
         .get("/api/stock-advice/{id}", stock_advice::get_stock_advice)

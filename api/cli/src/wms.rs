@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use longshore_client::Job;
+use longshore_client::{Client, Job, ListQuery, Order, Uuid};
 use serde_json::json;
 
 use self::answer::Trouble;
@@ -24,9 +24,10 @@ use self::rule::{Rule, Verdict};
 use self::warehouse::Warehouse;
 use crate::find::Named;
 use crate::job::followed;
+use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::Remote;
-use crate::{Exit, output, table};
+use crate::{Exit, output, read, table};
 
 /// What can be done with the system of a warehouse.
 #[derive(Debug, Subcommand)]
@@ -35,6 +36,28 @@ pub(super) enum WmsCommand {
     Check(Check),
     /// Test the connection to the system of a wms, and show the result, which is also the exit status; nothing is changed.
     Test(Test),
+    /// List orders that warehouses report of since Postgres was set back, and that are not in Longshore.
+    Lost(Lost),
+    /// Dismiss such orders: they are forgotten, until another report comes.
+    Dismiss(Dismiss),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Lost {
+    /// Only those of this wms, by its id or name.
+    #[arg(long, value_parser = Named::wms)]
+    wms: Option<Named>,
+    #[command(flatten)]
+    part: Part<100>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Dismiss {
+    /// Ids, as `longshore wms lost --ids` shows them.
+    #[arg(required = true, value_parser = read::id)]
+    ids: Vec<Uuid>,
+    #[command(flatten)]
+    remote: Remote,
 }
 
 #[derive(Args, Debug)]
@@ -78,6 +101,17 @@ impl WmsCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Check(check) => check.run().await,
+            Self::Lost(lost) => lost.run().await,
+            Self::Dismiss(Dismiss { ids, remote }) => {
+                let client = remote.client()?;
+                for id in ids {
+                    client.dismiss_lost_order(id).answer().await?;
+                    if !remote.json {
+                        writeln!(stdout(), "the lost order {id} is dismissed")?;
+                    }
+                }
+                Ok(Exit::Done)
+            }
             Self::Test(Test { wms, detach, remote }) => {
                 let client = remote.client()?;
                 let answer = client.test_wms(wms.id(&client).await?).answer().await?;
@@ -85,6 +119,23 @@ impl WmsCommand {
                 followed(&client, &answer, job.id, detach, remote.json).await
             }
         }
+    }
+}
+
+impl Lost {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let wms = Named::id_of(self.wms.as_ref(), &self.part.client()?).await?;
+        let query = ListQuery::new().equal("wms", wms).sort("createdAt", Order::Descending);
+        let columns = [
+            ("id", "id"),
+            ("wms", "wms"),
+            ("order", "expedition"),
+            ("number", "number"),
+            ("first", "createdAt"),
+            ("last", "changedAt"),
+            ("report", "report"),
+        ];
+        self.part.write(query, Client::lost_orders, &columns).await
     }
 }
 

@@ -9,8 +9,8 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
-    CreatedDelivery, CreatedWebhook, Delivery, Hits, ItemError, Job, Login, Queue, ReplayCount, Silence,
-    Webhook,
+    CreatedDelivery, CreatedWebhook, Delivery, Hits, ItemError, Job, Login, LostOrder, Queue, ReplayCount,
+    Silence, Webhook,
 };
 use crate::rows::Rows;
 
@@ -207,6 +207,16 @@ impl Client {
     /// Tests the connection to the partner of an e-shop.
     pub fn test_integration(&self, eshop: Uuid) -> Call<Job> {
         self.post(format!("/api/partner-integration/eshop-setting/{eshop}/test"))
+    }
+
+    /// Lists orders that only a warehouse has.
+    pub fn lost_orders(&self, query: &ListQuery) -> Call<Page<LostOrder>> {
+        self.list("/api/lost-order/list", query)
+    }
+
+    /// Dismisses one.
+    pub fn dismiss_lost_order(&self, id: Uuid) -> Call<()> {
+        self.delete(format!("/api/lost-order/{id}"))
     }
 
     /// Tests the connection to the system of a warehouse.

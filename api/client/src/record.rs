@@ -229,6 +229,27 @@ impl Silence {
     pub const SPANS: &[&str] = &["1h", "8h", "24h", "7d"];
 }
 
+/// An order that a warehouse reports of since Postgres was set back, and that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct LostOrder {
+    /// The id of its record, by which it is dismissed.
+    pub id: Uuid,
+    /// The wms.
+    pub wms: Uuid,
+    /// The id that the order had.
+    pub expedition: Uuid,
+    /// The highest number of a hand-over that was reported.
+    pub number: Option<i32>,
+    /// The last report.
+    pub report: Value,
+    /// When the first report came.
+    pub created_at: DateTime<Utc>,
+    /// When the last one came.
+    pub changed_at: DateTime<Utc>,
+}
+
 /// A login: a token with the rights of an account.
 #[derive(Clone, Deserialize)]
 #[non_exhaustive]

@@ -197,6 +197,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/wms/{id}/pause", get(wms::control::ask_pause).post(wms::control::pause))
         .route("/console/wms/{id}/resume", get(wms::control::ask_resume).post(wms::control::resume))
         .route("/console/wms/{id}/delete", get(wms::control::ask_delete).post(wms::control::delete))
+        .route("/console/lost-order/{id}/dismiss", get(wms::control::ask_dismiss).post(wms::control::dismiss))
         .route("/console/preference", get(preference::show))
         .route("/console/preference/new", get(preference::edit::new).post(preference::edit::create))
         .route("/console/preference/{id}/edit", get(preference::edit::edit).post(preference::edit::store))

@@ -300,6 +300,7 @@ deeds! {
     WmsPaused = "wms-paused", "The calls of the warehouse are paused. What runs ends; orders become due as before.";
     WmsResumed = "wms-resumed", "The warehouse is called again.";
     WmsDeleted = "wms-deleted", "The setting of the wms is deleted. Its orders go on by hand.";
+    LostOrderDismissed = "lost-order-dismissed", "The order is dismissed.";
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
     TokenDeleted = "token-deleted", "The token is revoked. It stops working within seconds.";
     PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";

@@ -14,7 +14,7 @@ use longshore_kernel::access::Permission;
 use longshore_kernel::ids::WmsId;
 use longshore_kernel::problem::Problem;
 use longshore_operate::order::attention::WAITING;
-use longshore_operate::wms::{self, Call, Course, Former, Refused, Wms};
+use longshore_operate::wms::{self, CALLS, Call, Course, Former, LostOrder, Refused, Wms};
 use maud::{Markup, html};
 
 use super::connection;
@@ -34,6 +34,7 @@ struct Found {
     wms: Wms,
     test: Option<Test>,
     refused: Vec<Refused>,
+    lost: Vec<LostOrder>,
     waiting: Vec<Call>,
     calls: Vec<Call>,
     former: Former,
@@ -69,20 +70,22 @@ async fn find<P>(visit: &Visit<P>, id: WmsId) -> Result<Wms, Problem> {
 async fn read(visit: &Watching, id: WmsId) -> Result<Found, Problem> {
     let wms = find(visit, id).await?;
     let (of, only) = (id.to_string(), [id]);
-    let (test, refused, waiting, calls, former) = tokio::try_join!(
+    let (test, refused, lost, waiting, calls, former) = tokio::try_join!(
         tests::last(visit.db(), JobKind::WmsTest, &of),
         wms::refused(visit.db(), &only),
+        wms::lost_orders(visit.db(), visit.scope(), id),
         wms::waiting(visit.db(), id),
         wms::last_calls(visit.db(), id),
         wms::former(visit.db(), id),
     )?;
-    Ok(Found { wms, test, refused, waiting, calls, former })
+    Ok(Found { wms, test, refused, lost, waiting, calls, former })
 }
 
 fn parts_of(visit: &Watching, found: &Found) -> Parts {
     let now = visit.now();
     vec![
         ("standing".into(), standing(visit, found, now)),
+        ("lost".into(), lost(visit, &found.lost, now)),
         ("refused".into(), refused(&found.refused, now)),
         ("waits".into(), waiting(found, now)),
         ("calls".into(), last_calls(&found.calls, now)),
@@ -250,6 +253,37 @@ fn refused(reasons: &[Refused], now: DateTime<Utc>) -> Markup {
                                     td.text { (reason.message) }
                                     td.number data-label="Orders" { (number(reason.orders)) }
                                     td data-label="First" { a href={"/console/order/" (reason.first)} { (reason.first_number) } ", " (time(reason.since, now)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Orders that only the warehouse has: nothing is shown where there is none, which is usual.
+fn lost(visit: &Watching, orders: &[LostOrder], now: DateTime<Utc>) -> Markup {
+    let is_part = i64::try_from(orders.len()).is_ok_and(|shown| shown >= CALLS);
+    html! {
+        @if !orders.is_empty() {
+            section aria-labelledby="lost-title" {
+                h2 #lost-title { "Reported, and not here since Postgres was set back" @if is_part { " " span.muted { "the last " (orders.len()) } } }
+                div.scroll tabindex="0" role="region" aria-label="Lost orders, table" {
+                    table.stack {
+                        thead { tr { th { "Order" } th.number { "Number" } th { "Last report" } th { "First" } th { "Last" } th {} } }
+                        tbody {
+                            @for order in orders {
+                                tr {
+                                    td.name { code { (order.expedition) } }
+                                    td.number data-label="Number" { @match order.number { Some(number) => (number), None => (none()) } }
+                                    td.text { code { (order.report) } }
+                                    td data-label="First" { (time(order.first, now)) }
+                                    td data-label="Last" { (time(order.last, now)) }
+                                    td { @if visit.can(Permission::WriteWmsSettings) {
+                                        a.button href={"/console/lost-order/" (order.id) "/dismiss"} data-ask="" { "Dismiss" }
+                                    } }
                                 }
                             }
                         }

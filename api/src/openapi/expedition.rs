@@ -8,7 +8,7 @@ use longshore_domain::expedition::{command, create, edit, progress};
 use serde_json::{Value, json};
 
 use self::record::MEANINGS;
-pub(super) use self::record::{EXPEDITION, EXPEDITION_ITEM, MOVEMENT, RESERVATION};
+pub(super) use self::record::{EXPEDITION, EXPEDITION_ITEM, LOST_ORDER, MOVEMENT, RESERVATION};
 use super::example::{CARRIER, ESHOP, EXPEDITION as ORDER, PRODUCT, WAREHOUSE, WMS};
 use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
@@ -16,7 +16,7 @@ use super::receipt::{INBOUND, OUTBOUND};
 use super::schema::{Shape, body_of, bytes, file_form, members, named};
 use super::shared::ids;
 use crate::routes::expedition::{
-    bulk, command as commands, edit as edits, invoice as invoices, read as handlers,
+    bulk, command as commands, edit as edits, invoice as invoices, lost_order, read as handlers,
 };
 
 /// The operations of this module.
@@ -138,6 +138,11 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_stock_movements, &MOVEMENT, "Lists stock movements"),
         list(handlers::list_outbound_receipts, &OUTBOUND, "Lists outbound receipts"),
         list(handlers::list_inbound_receipts, &INBOUND, "Lists inbound receipts"),
+        list(lost_order::list_lost_orders, &LOST_ORDER, "Lists orders that only a warehouse has"),
+        operation(lost_order::dismiss_lost_order, "Dismisses an order that only a warehouse has")
+            .says("A later report of the order is kept again. 404 if it is not kept.")
+            .done()
+            .never(&[410]),
     ]
 }
 

@@ -20,6 +20,7 @@ pub(super) const ALL: &[&Described] = &[
     &expedition::MOVEMENT,
     &receipt::OUTBOUND,
     &receipt::INBOUND,
+    &expedition::LOST_ORDER,
     &warehouse::WAREHOUSE,
     &warehouse::WMS,
     &warehouse::PRODUCT_STOCK,

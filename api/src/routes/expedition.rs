@@ -4,4 +4,5 @@ pub mod bulk;
 pub mod command;
 pub mod edit;
 pub mod invoice;
+pub mod lost_order;
 pub mod read;

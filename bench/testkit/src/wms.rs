@@ -8,7 +8,7 @@
 //! - [`Wms::url`] is the `baseUrl` of its setting, [`Wms::trust`] takes the secret of its calls. Without a
 //!   secret it does not look at signatures.
 //! - The rules are in `wms/book.rs`: the same number again is one hand-over; a number that is lower than a known
-//!   one, or that a withdrawal has named, is 410.
+//!   one, or that a withdrawal has named, is 410. An order that it has under another id is refused.
 //! - [`Wms::book`] and [`Wms::order`] show what it has, [`Wms::wait_until`] waits for it.
 //! - [`Wms::step`], [`Wms::give_up`] and [`Wms::answer_cancel`] work on an order. Each leaves news, which
 //!   [`Wms::report`] sends.
@@ -36,6 +36,7 @@ use uuid::Uuid;
 pub use self::book::{Book, Entry, Stage};
 pub use self::breach::Breach;
 use self::breach::Breaches;
+use self::call::Call;
 pub use self::mischief::{Mischief, On};
 use self::report::arranged;
 pub use self::report::{BATCH, Manner, NotNow, Step};
@@ -188,6 +189,11 @@ impl Wms {
     /// Whether a withdrawal gets back what is being picked; it does not by default.
     pub fn give_back_picked(&self, gives_back: bool) {
         self.state().gives_back_picked = gives_back;
+    }
+
+    /// Takes an order that no call hands over, as number 1: one that the service does not know any more. Returns the status of the answer.
+    pub fn take(&self, expedition: Uuid, order: Value) -> u16 {
+        self.state().done(&Call { expedition, number: 1, order: Some(order) }).0
     }
 
     /// Forgets everything: the book, and news that were not sent.

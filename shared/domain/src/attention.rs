@@ -51,8 +51,10 @@ words! {
         ExhaustedDeliveries = "exhausted_deliveries",
         /// A warehouse fails, is behind, or does not answer.
         Warehouse = "warehouse",
-        /// A warehouse packed orders that were canceled or given back.
+        /// A warehouse packed orders that were canceled or given back, or has them by a number that is lost.
         ContradictedOrders = "contradicted_orders",
+        /// A warehouse reports of orders that are not here, since Postgres was set back.
+        LostOrders = "lost_orders",
         /// Reports of a warehouse were refused.
         RefusedReports = "refused_reports",
         /// Jobs of a kind of an e-shop fail.
@@ -110,11 +112,12 @@ impl Kind {
         Self::NoisyOrganisation,
     ];
     /// Those that are about one thing of an organisation.
-    pub const OF_ORGANISATION: [Self; 10] = [
+    pub const OF_ORGANISATION: [Self; 11] = [
         Self::Destination,
         Self::ExhaustedDeliveries,
         Self::Warehouse,
         Self::ContradictedOrders,
+        Self::LostOrders,
         Self::RefusedReports,
         Self::FailingJobs,
         Self::RefusedRows,
@@ -124,9 +127,10 @@ impl Kind {
     ];
 
     /// Those that are about orders, their stocks, and the warehouses that they are handed over to.
-    pub const OF_ORDERS: [Self; 6] = [
+    pub const OF_ORDERS: [Self; 7] = [
         Self::Warehouse,
         Self::ContradictedOrders,
+        Self::LostOrders,
         Self::RefusedReports,
         Self::MarkedStocks,
         Self::ShortStocks,

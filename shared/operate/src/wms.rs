@@ -13,12 +13,13 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::{ExpeditionId, OrganisationId, WmsId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::words;
+use uuid::Uuid;
 
 /// Wms a page.
 pub const PAGE: usize = 50;
 /// Reasons of refusals that are shown of a wms.
 pub const REASONS: i64 = 20;
-/// Calls that are shown of a wms: those that wait, and the last answers.
+/// Calls that are shown of a wms: those that wait, and the last answers; and orders that only it has.
 pub const CALLS: i64 = 20;
 
 words! {
@@ -255,6 +256,53 @@ pub async fn refused(db: &Database, wms: &[WmsId]) -> Result<Vec<Refused>, Probl
     .fetch_all(&db.lists)
     .await?;
     Ok(found)
+}
+
+/// An order that only its warehouse has.
+#[derive(Clone, Debug)]
+pub struct LostOrder {
+    /// The record of it.
+    pub id: Uuid,
+    /// Its warehouse.
+    pub wms: WmsId,
+    /// The id that the order had.
+    pub expedition: Uuid,
+    /// The highest number of a hand-over that was reported.
+    pub number: Option<i32>,
+    /// The last report, up to 500 characters.
+    pub report: String,
+    /// When the first report came.
+    pub first: DateTime<Utc>,
+    /// When the last one came.
+    pub last: DateTime<Utc>,
+}
+
+/// Reads orders that only a warehouse has; of those, `$1` is an id and `$2` how many are shown.
+macro_rules! lost_orders {
+    ($which:literal, $id:expr, $scope:expr, $db:expr) => {
+        sqlx::query_as!(
+            LostOrder,
+            r#"SELECT id, wms_id AS "wms: WmsId", expedition_id AS expedition, number, left(report::text, 500) AS "report!",
+                      created_at AS first, changed_at AS last
+               FROM wms_lost_order WHERE "#
+                + $which
+                + " AND in_scope($3, organisation_id) ORDER BY created_at DESC, id LIMIT $2",
+            $id,
+            CALLS,
+            $scope.organisations() as Option<&[OrganisationId]>,
+        )
+        .fetch_all(&$db.lists)
+    };
+}
+
+/// Orders that only a warehouse has, the last ones first, up to [`CALLS`].
+pub async fn lost_orders(db: &Database, scope: &Scope, wms: WmsId) -> Result<Vec<LostOrder>, Problem> {
+    Ok(lost_orders!("wms_id = $1", wms.get(), scope, db).await?)
+}
+
+/// One of them.
+pub async fn lost_order(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<LostOrder>, Problem> {
+    Ok(lost_orders!("id = $1", id, scope, db).await?.pop())
 }
 
 /// The secrets of a wms that were rotated away and still sign.

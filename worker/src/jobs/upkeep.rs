@@ -78,7 +78,7 @@ pub async fn run(context: WorkerContext, task: String) {
         CANCELLED => all(&context, CANCELLED_BATCH, || control::take_back_left(db)).await,
         MARKS => all(&context, BATCH, || mark::expire(db, BATCH)).await,
         IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
-        NEWS => all(&context, BATCH, || news::retention::expire(db, BATCH)).await,
+        NEWS => news_of_orders(&context).await,
         DELIVERIES => deliveries(&context).await,
         image::REMOVAL => {
             all(&context, objects::REMOVED_AT_ONCE, || objects::remove_due(db, &context.services.objects))
@@ -114,6 +114,12 @@ pub async fn run(context: WorkerContext, task: String) {
 async fn activity(context: &WorkerContext) -> Result<u64, Problem> {
     let forgotten = backlog::sample(&context.services).await?;
     Ok(forgotten + attention::settle(&context.services).await?)
+}
+
+async fn news_of_orders(context: &WorkerContext) -> Result<u64, Problem> {
+    let db = &context.services.db.main;
+    let lost = news::retention::expire_lost(db).await?;
+    Ok(lost + all(context, BATCH, || news::retention::expire(db, BATCH)).await?)
 }
 
 async fn logins(context: &WorkerContext) -> Result<u64, Problem> {

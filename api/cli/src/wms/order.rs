@@ -48,11 +48,21 @@ pub(super) fn read(text: &str) -> anyhow::Result<Value> {
 pub(super) fn with(template: &Value, id: Uuid, number: u64) -> Value {
     let mut order = template.clone();
     order["id"] = json!(id);
-    order["orderNumber"] = json!(format!("CHECK-{}", &id.simple().to_string()[..12]));
+    order["orderNumber"] = json!(order_number(id));
     order["number"] = json!(number);
     for item in order["items"].as_array_mut().into_iter().flatten() {
         item["expedition"] = json!(id);
     }
+    order
+}
+
+fn order_number(id: Uuid) -> String {
+    format!("CHECK-{}", &id.simple().to_string()[..12])
+}
+
+/// The same with the number that the first order has for the e-shop.
+pub(super) fn as_first(mut order: Value, first: Uuid) -> Value {
+    order["orderNumber"] = json!(order_number(first));
     order
 }
 

@@ -21,6 +21,7 @@ pub(super) enum Rule {
     Unknown,
     Overtaken,
     Refuses,
+    Duplicate,
     ConnectionTest,
     TwoSignatures,
     Unsigned,
@@ -64,7 +65,7 @@ const LATE: &str = "it may have been on its way";
 
 impl Rule {
     /// All of them, in the order in which they are checked.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Takes,
         Self::Repeats,
         Self::AtOnce,
@@ -76,6 +77,7 @@ impl Rule {
         Self::Unknown,
         Self::Overtaken,
         Self::Refuses,
+        Self::Duplicate,
         Self::ConnectionTest,
         Self::TwoSignatures,
         Self::Unsigned,
@@ -100,6 +102,7 @@ impl Rule {
             Self::Unknown => "unknown",
             Self::Overtaken => "overtaken",
             Self::Refuses => "refuses",
+            Self::Duplicate => "duplicate",
             Self::ConnectionTest => "connection_test",
             Self::TwoSignatures => "two_signatures",
             Self::Unsigned => "unsigned",
@@ -125,6 +128,7 @@ impl Rule {
             Self::Unknown => "a withdrawal of an unknown order is answered",
             Self::Overtaken => "a withdrawal that came before its hand-over counts",
             Self::Refuses => "a refusal says why, and stays",
+            Self::Duplicate => "an order that it has under another id is refused",
             Self::ConnectionTest => "a connection test is answered 404 and changes nothing",
             Self::TwoSignatures => "one valid signature of several is enough",
             Self::Unsigned => "a call without a signature is refused",
@@ -204,6 +208,7 @@ impl Rule {
                 Some(sku) => refuses(wms, id, sku).await,
                 None => Ok(()),
             },
+            Self::Duplicate => duplicate(wms, id).await,
             Self::ConnectionTest => {
                 denies(&wms.get(id, Signature::Good).await?)?;
                 wms.put(id, 1).await?.taken().map(drop)
@@ -273,6 +278,27 @@ async fn refuses(wms: &Warehouse, id: Uuid, sku: &str) -> Result<(), Trouble> {
     let why = "a number that was refused stays refused, also with another body: 422 or 410";
     wms.put(id, 1).await?.one_of(&[422, 410], why)?;
     wms.put(id, 2).await?.taken().map(drop)
+}
+
+/// The order is there under another id: after a restore, Longshore may hand an order over for the second time, and would have it
+/// shipped twice. Once the first is given back, the second is taken.
+async fn duplicate(wms: &Warehouse, first: Uuid) -> Result<(), Trouble> {
+    let second = random_id();
+    wms.put(first, 1).await?.taken()?;
+    let answer = wms.put_again(second, 1, first).await?;
+    let is_taken = answer.status.is_success() || answer.status == 409;
+    let why = if is_taken {
+        "it has the order of this eshop and orderNumber under another id, and would ship it twice: it must be 422"
+    } else {
+        "an order whose eshop and orderNumber it has under another id is 422"
+    };
+    let answer = answer.one_of(&[422], why)?;
+    let violations = answer.body["violations"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !violations.iter().any(|violation| violation["code"] == "duplicate_order") {
+        return Err(answer.broken("one of its `violations` needs the `code` duplicate_order"));
+    }
+    wms.delete(first, 1).await?.given_back()?;
+    wms.put_again(second, 2, first).await?.taken().map(drop)
 }
 
 /// A call that must not be believed leaves nothing: the order is unknown after it.

@@ -99,6 +99,12 @@ impl Warehouse {
         self.put_order(id, number, &order, Signature::Good).await
     }
 
+    /// Hands over an order with the number that the first one has for the e-shop.
+    pub(super) async fn put_again(&self, id: Uuid, number: u64, first: Uuid) -> Result<Answer, Trouble> {
+        let order = order::as_first(order::with(&self.template, id, number), first);
+        self.put_order(id, number, &order, Signature::Good).await
+    }
+
     /// Hands over an order that the WMS refuses.
     pub(super) async fn put_refused(&self, id: Uuid, number: u64, sku: &str) -> Result<Answer, Trouble> {
         let order = order::of_sku(order::with(&self.template, id, number), sku);

@@ -54,7 +54,7 @@ async fn a_wms_that_keeps_the_rules_passes_and_has_no_order_left() {
     let wms = wms().await;
     let checked = check(&wms.url(), &["--secret", SECRET, "--refused-sku", REFUSED]).await;
     assert_eq!(checked.status, 0, "{checked:?}");
-    assert!(checked.stdout.ends_with("19 kept, 0 broken, 0 unchecked\n"), "{checked:?}");
+    assert!(checked.stdout.ends_with("20 kept, 0 broken, 0 unchecked\n"), "{checked:?}");
     assert_eq!(checked.stderr, "");
     assert!(wms.book().values().all(|entry| !entry.stage.is_here()), "{:?}", wms.book());
 }
@@ -68,7 +68,7 @@ async fn what_cannot_be_checked_is_said() {
         checked.stdout.contains("\nunchecked  a call without a signature is refused: give --secret\n"),
         "{checked:?}"
     );
-    assert!(checked.stdout.ends_with("11 kept, 0 broken, 8 unchecked\n"), "{checked:?}");
+    assert!(checked.stdout.ends_with("12 kept, 0 broken, 8 unchecked\n"), "{checked:?}");
 }
 
 #[tokio::test]
@@ -87,7 +87,8 @@ async fn each_broken_rule_is_found() {
         (Breach::FindsAny, &["connection_test", "forged_test"]),
         (Breach::TestsUnverified, &["forged_test"]),
         (Breach::ReadsOneSignature, &["two_signatures"]),
-        (Breach::RefusesSilently, &["refuses"]),
+        (Breach::RefusesSilently, &["refuses", "duplicate"]),
+        (Breach::TakesDuplicate, &["duplicate"]),
         (Breach::TakesRefused, &["refuses"]),
     ] {
         let wms = wms().await;

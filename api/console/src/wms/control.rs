@@ -2,18 +2,21 @@
 
 use axum::response::Response;
 use longshore_domain::expedition::handover::setting::{store, trial};
+use longshore_domain::expedition::news::lost;
 use longshore_http::extract::{Failure, Id};
 use longshore_kernel::ids::WmsId;
 use longshore_kernel::problem::Problem;
+use longshore_operate::wms::{LostOrder, lost_order};
 use maud::html;
 use serde_json::{Map, json};
+use uuid::Uuid;
 
 use super::edit::{Acting, Asking, page, stored};
 use super::find;
 use crate::connection;
 use crate::form::unchanged;
 use crate::layout::Section;
-use crate::visit::{Done, Question, done};
+use crate::visit::{Done, Question, Visit, done};
 
 /// A question about the calls of a wms.
 async fn ask(
@@ -94,4 +97,32 @@ pub(crate) async fn ask_delete(Id(id): Id<WmsId>, visit: Asking) -> Result<Respo
 pub(crate) async fn delete(Id(id): Id<WmsId>, act: Acting) -> Result<Response, Failure> {
     store::delete(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(&page(id), Done::WmsDeleted, None))
+}
+
+async fn lost_of<P>(visit: &Visit<P>, id: Uuid) -> Result<LostOrder, Problem> {
+    lost_order(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("lost order"))
+}
+
+/// `GET /console/lost-order/{id}/dismiss`.
+pub(crate) async fn ask_dismiss(Id(id): Id<Uuid>, visit: Asking) -> Result<Response, Failure> {
+    let lost = lost_of(&visit, id).await?;
+    let path = page(lost.wms);
+    let said = "Only the warehouse has it. It is forgotten here, and nothing is asked of the warehouse: what it ships, it ships. A later report is kept again.";
+    let question = Question {
+        title: &format!("Dismiss order {}?", lost.expedition),
+        explanation: html! { p { (said) } },
+        button: "Dismiss",
+        is_grave: false,
+        action: &format!("/console/lost-order/{id}/dismiss"),
+        back: &path,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Warehouses, &question))
+}
+
+/// `POST /console/lost-order/{id}/dismiss`.
+pub(crate) async fn dismiss(Id(id): Id<Uuid>, act: Acting) -> Result<Response, Failure> {
+    let lost = lost_of(&act.visit, id).await?;
+    lost::dismiss(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&page(lost.wms), Done::LostOrderDismissed, None))
 }

@@ -4,17 +4,18 @@ use longshore_domain::list::fields::expedition::{EXPEDITION as ORDERS, HandoverS
 use longshore_domain::list::fields::expedition_item::{
     EXPEDITION_ITEM as ITEMS, RESERVATION as RESERVATIONS,
 };
+use longshore_domain::list::fields::lost_order::LOST_ORDER as LOST_ORDERS;
 use longshore_domain::list::fields::movement::STOCK_MOVEMENT as MOVEMENTS;
 use serde_json::{Value, json};
 
 use super::creation;
 use crate::openapi::example::{
-    CHANGED, CREATED, ESHOP, EXPEDITION as ORDER, EXPEDITION_ITEM as ITEM, ORGANISATION, PRODUCT,
-    STOCK_MOVEMENT, WAREHOUSE, WMS,
+    ANY, CHANGED, CREATED, ESHOP, EXPEDITION as ORDER, EXPEDITION_ITEM as ITEM, LOST_ORDER as LOST,
+    ORGANISATION, PRODUCT, STOCK_MOVEMENT, WAREHOUSE, WMS,
 };
 use crate::openapi::record::Described;
 use crate::openapi::schema::{
-    Said, any_integer, any_text, array_of, id, named, object, one_of, or_null, text, timestamp,
+    Said, any_integer, any_object, any_text, array_of, id, named, object, one_of, or_null, text, timestamp,
 };
 
 /// What the fields of an order mean.
@@ -277,6 +278,30 @@ pub(in crate::openapi) const RESERVATION: Described = Described {
         json!({
             "id": ITEM, "organisation": ORGANISATION, "expedition": ORDER, "orderNumber": "2026-0042", "eshop": ESHOP,
             "product": PRODUCT, "warehouse": WAREHOUSE, "wms": WMS, "quantity": 2, "booked": 2, "missing": 0, "lot": null,
+            "createdAt": CREATED, "changedAt": CHANGED,
+        })
+    },
+};
+
+/// Orders that only a warehouse has.
+pub(in crate::openapi) const LOST_ORDER: Described = Described {
+    resource: &LOST_ORDERS,
+    about: "An order that a warehouse reports of since Postgres was set back, and that is not here.",
+    fields: &[
+        ("expedition", "The id that the order had."),
+        ("number", "The highest number of a hand-over that was reported."),
+        (
+            "report",
+            "The last report as it came. Of one of more than 16 KiB, only `id`, `number`, `status`, `at` and `cancel`.",
+        ),
+        ("createdAt", "When the first report came."),
+        ("changedAt", "When the last report came."),
+    ],
+    shapes: &[("report", any_object)],
+    example: || {
+        json!({
+            "id": LOST, "organisation": ORGANISATION, "wms": WMS, "expedition": ANY, "number": 1,
+            "report": {"id": "N-7", "expedition": ANY, "number": 1, "status": "take_out"},
             "createdAt": CREATED, "changedAt": CHANGED,
         })
     },

@@ -2,6 +2,7 @@
 //! integration settings.
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::Leaves::{Record, Records};
 use super::{Case, World, id};
@@ -33,6 +34,15 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     let setting = |token: &str| json!({"integrationType": "baselinker", "credentials": {"token": token}});
     let of_eshop = format!("/api/partner-integration/eshop-setting/{}", tenant.eshop);
 
+    let lost: Uuid = sqlx::query_scalar(
+        "INSERT INTO wms_lost_order (id, wms_id, expedition_id, organisation_id, report)
+         VALUES (uuid_v7(), $1, uuid_v7(), $2, '{}') RETURNING id",
+    )
+    .bind(tenant.wms)
+    .bind(tenant.organisation)
+    .fetch_one(&world.owner)
+    .await
+    .unwrap();
     let of_wms = format!("/api/partner-integration/wms-setting/{}", tenant.wms);
     let system = json!({"baseUrl": "https://wms.example/"});
 
@@ -111,6 +121,12 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
             "DELETE /api/partner-integration/eshop-setting/{id}",
             Value::Null,
             &["eshop.update", "integration_setting.delete"],
+        ),
+        case(
+            "DELETE /api/lost-order/{id}",
+            format!("/api/lost-order/{lost}"),
+            Value::Null,
+            Record("wms.dismiss_lost_order"),
         ),
         case(
             "POST /api/partner-integration/wms-setting/{id}",

@@ -3,6 +3,7 @@
 mod attention;
 mod edit;
 mod list;
+mod lost;
 mod page;
 mod reports;
 

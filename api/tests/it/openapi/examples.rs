@@ -35,6 +35,7 @@ const LAST: &[&str] = &[
     "cancel_stock_advice",
     "cancel_jobs",
     "delete_product_image",
+    "dismiss_lost_order",
     "delete_integration_setting",
     "delete_wms_setting",
 ];

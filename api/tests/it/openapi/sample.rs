@@ -119,6 +119,16 @@ impl Sample {
         api.post("", "/api/login/admin", credentials).await.expect(200);
         let sessions = api.post(&api.superadmin, "/api/session/list", Value::Null).await.expect(200).json();
         is(&mut document, 0x10, sessions["results"][0]["id"].as_str().unwrap());
+        let lost: Uuid = sqlx::query_scalar(
+            "INSERT INTO wms_lost_order (id, wms_id, expedition_id, organisation_id, number, report)
+             VALUES (uuid_v7(), $1, uuid_v7(), $2, 3, '{}') RETURNING id",
+        )
+        .bind(tenant.wms)
+        .bind(tenant.organisation)
+        .fetch_one(&owner)
+        .await
+        .unwrap();
+        is(&mut document, 0x2d, &lost.to_string());
         let goods = goods::make(&api, &product, &mut document).await;
         // its destination fails
         sqlx::query(FAILS).bind(ids[&7].parse::<Uuid>().unwrap()).execute(&owner).await.unwrap();
@@ -152,6 +162,7 @@ impl Sample {
             "webhook-delivery" => 8,
             "job" => 9,
             "session" => 0x10,
+            "lost-order" => 0x2d,
             "attention" => 0x11,
             "access-token" => 0x0b,
             "admin" => 0x0e,

@@ -23,6 +23,8 @@ pub enum Breach {
     TakesUnknownWithdrawn,
     /// It takes a number that it has refused, once there is nothing against the order any more.
     TakesRefused,
+    /// It takes an order that it has under another id.
+    TakesDuplicate,
     /// It refuses the number after one that was withdrawn.
     RefusesNext,
     /// A withdrawal of a lower number withdraws the higher one, too.

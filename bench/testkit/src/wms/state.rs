@@ -1,6 +1,6 @@
 //! The state of a WMS: how a call is read, spoiled and answered.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -21,6 +21,8 @@ use crate::signature::Verifier;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) book: Book,
+    /// Who was taken last with an e-shop and its number.
+    pub(super) numbers: HashMap<(String, String), Uuid>,
     pub(super) asked: Vec<Asked>,
     pub(super) verifiers: Vec<Verifier>,
     pub(super) mischief: VecDeque<(On, Mischief)>,
@@ -45,6 +47,7 @@ impl State {
         let prefix = ids::random_id().simple().to_string();
         Self {
             book: Book::new(),
+            numbers: HashMap::new(),
             asked: Vec::new(),
             verifiers: Vec::new(),
             mischief: VecDeque::new(),
@@ -171,7 +174,7 @@ impl State {
                 self.breaches,
             );
         };
-        let refusal = self.refusal(order);
+        let refusal = self.duplicate(call.expedition, order).or_else(|| self.refusal(order));
         self.put(call, order, refusal)
     }
 
@@ -183,6 +186,7 @@ impl State {
     }
 
     fn put(&mut self, call: &Call, order: &Value, refusal: Option<Value>) -> book::Answered {
+        let number = number_of(order).filter(|_| refusal.is_none());
         let order = if self.keeps_orders { order.clone() } else { Value::Null };
         let (given, prefix) = (&mut self.given, &self.prefix);
         let internal_id = || {
@@ -190,7 +194,22 @@ impl State {
             format!("W-{prefix}-{given}")
         };
         let entry = self.book.entry(call.expedition).or_default();
-        entry.put((call.number, order), refusal, internal_id, self.breaches)
+        let answered = entry.put((call.number, order), refusal, internal_id, self.breaches);
+        if entry.stage == Stage::Taken {
+            self.numbers.extend(number.map(|number| (number, call.expedition)));
+        }
+        answered
+    }
+
+    /// It has the order under another id: what it has against that.
+    fn duplicate(&self, expedition: Uuid, order: &Value) -> Option<Value> {
+        let first = *self.numbers.get(&number_of(order)?)?;
+        let is_here = first != expedition && self.book.get(&first).is_some_and(|entry| entry.stage.is_here());
+        if !is_here || self.breaches.has(Breach::TakesDuplicate) {
+            return None;
+        }
+        let message = format!("this order is here as {first}");
+        Some(json!([{"propertyPath": "orderNumber", "message": message, "code": "duplicate_order"}]))
     }
 
     /// What it has against an order.
@@ -250,6 +269,7 @@ impl State {
 
     pub(super) fn forget(&mut self) {
         self.book.clear();
+        self.numbers.clear();
         self.news.clear();
         self.overtaken.clear();
     }
@@ -268,4 +288,9 @@ impl State {
         self.news.push_back(news.clone());
         news
     }
+}
+
+/// The e-shop of an order, and the number that it has there.
+fn number_of(order: &Value) -> Option<(String, String)> {
+    Some((order["eshop"].as_str()?.to_owned(), order["orderNumber"].as_str()?.to_owned()))
 }

@@ -118,6 +118,23 @@ async fn a_refused_order_stays_refused_until_its_next_number() {
 }
 
 #[tokio::test]
+async fn an_order_that_it_has_under_another_id_is_refused_until_the_first_is_given_back() {
+    let wms = Wms::start().await.unwrap();
+    let order = |eshop: &str| json!({"eshop": eshop, "orderNumber": "E-1"});
+    assert_eq!(wms.take(expedition(1), order("a")), 200);
+    assert_eq!(wms.take(expedition(1), order("a")), 200, "the same hand-over");
+    assert_eq!(wms.take(expedition(2), order("b")), 200, "another e-shop");
+    assert_eq!(wms.take(expedition(3), order("a")), 422);
+    assert_eq!(wms.order(expedition(3)).unwrap().violations[0]["code"], "duplicate_order");
+    wms.step(expedition(1), Step::Pack).unwrap();
+    assert_eq!(wms.take(expedition(4), order("a")), 422, "it was shipped");
+    assert_eq!(delete(&wms, expedition(2), 1).await.unwrap(), 204);
+    assert_eq!(wms.take(expedition(5), order("b")), 200);
+    wms.break_rule(Breach::TakesDuplicate);
+    assert_eq!(wms.take(expedition(6), order("b")), 200);
+}
+
+#[tokio::test]
 async fn only_calls_that_are_signed_by_a_trusted_secret_are_done() {
     let wms = Wms::start().await.unwrap();
     wms.trust(SECRET).unwrap();

@@ -9,6 +9,7 @@
 
 mod fold;
 mod goods;
+pub mod lost;
 mod parcels;
 pub mod retention;
 mod row;
@@ -22,6 +23,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::fold::Fold;
+use self::lost::Shelf;
 pub use self::row::{Row, read_row, schema};
 use super::order::{self, Order};
 use super::stocks;
@@ -132,11 +134,12 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
     type Out = Applied;
 
     async fn apply(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<Applied, sqlx::Error> {
-        let Reporter { origin, wms, at, .. } = self.reporter;
+        let Reporter { origin, organisation, wms, at } = self.reporter;
         let mut known = taken(tx, wms, rows).await?;
         let orders = self.orders(tx, rows, &known).await?;
         let mut folds = folds(tx, &orders, rows).await?;
         let mut applied = Applied::default();
+        let mut shelf = Shelf::open(tx, organisation, wms, rows).await?;
         let mut remembered: Vec<(&Row, ExpeditionId)> = Vec::new();
         for (place, placed) in rows.iter().enumerate() {
             let row = placed.row;
@@ -153,7 +156,14 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
             // they are in the order of their ids
             let of = |id| folds.binary_search_by_key(&id, |fold| fold.order.id).ok();
             let Some(fold) = placed.order.and_then(of).and_then(|at| folds.get_mut(at)) else {
-                applied.refused.push((place, vec![unknown()]));
+                match shelf.take(placed) {
+                    Ok(id) => {
+                        applied.changed += 1;
+                        known.insert(&row.id, row.digest.to_vec());
+                        remembered.push((row, id));
+                    }
+                    Err(violation) => applied.refused.push((place, vec![violation])),
+                }
                 continue;
             };
             let is_taken = match fold.take(row, at) {
@@ -176,6 +186,7 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
             let mut locked = stocks::lock_ids(tx, &moved(&folds)).await?;
             applied.lanes = write::write(tx, origin, &folds, &mut locked.ledger).await?;
         }
+        shelf.write(tx, organisation, wms).await?;
         write::remember(tx, wms, &remembered).await?;
         Ok(applied)
     }
@@ -218,10 +229,6 @@ impl Taking<'_> {
         stocks::make_missing_under_locks(self.services, &mut strays.collect::<Vec<_>>()).await?;
         Ok(orders)
     }
-}
-
-fn unknown() -> Violation {
-    Violation::new("expedition", "unknown_expedition", "must be an order of the wms")
 }
 
 /// The reports that were taken before, with what they said.
@@ -271,7 +278,8 @@ fn moved(folds: &[Fold<'_>]) -> Vec<StockId> {
         if fold.gives_back() || fold.left.is_some() {
             stocks.extend(fold.order.items.iter().filter_map(|item| item.stock));
         }
-        stocks.extend(fold.strays.iter().flat_map(|stray| &stray.gone).map(|gone| gone.stock));
+        let strays = fold.strays.iter().filter_map(|stray| stray.gone.as_ref()).flatten();
+        stocks.extend(strays.map(|gone| gone.stock));
     }
     stocks.into_iter().collect()
 }

@@ -12,6 +12,7 @@ pub mod event;
 pub mod expedition;
 pub mod expedition_item;
 pub mod job;
+pub mod lost_order;
 pub mod movement;
 pub mod organisation;
 pub mod packaging;

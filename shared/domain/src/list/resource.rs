@@ -355,6 +355,7 @@ mod tests {
     use crate::list::fields::expedition::EXPEDITION;
     use crate::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
     use crate::list::fields::job::JOB;
+    use crate::list::fields::lost_order::LOST_ORDER;
     use crate::list::fields::movement::STOCK_MOVEMENT;
     use crate::list::fields::organisation::ORGANISATION;
     use crate::list::fields::packaging::PACKAGING_OPTION;
@@ -398,6 +399,7 @@ mod tests {
         &STOCK_MOVEMENT,
         &OUTBOUND_RECEIPT,
         &INBOUND_RECEIPT,
+        &LOST_ORDER,
     ];
 
     fn marks(template: &str) -> HashSet<&str> {

@@ -3,6 +3,7 @@
 mod cancel;
 mod dropped;
 mod handed_over;
+mod lost;
 mod race;
 mod refused;
 mod retention;

@@ -303,3 +303,36 @@ async fn an_order_waits_while_one_of_its_stocks_holds_too_much(_: PgPoolOptions,
     depot.must_be(order, "awaiting_processing", Some("accepted")).await;
     assert_eq!(depot.command(order, &SEND).await.unwrap()["status"], "awaiting_processing");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_that_the_warehouse_has_under_an_id_that_is_lost_is_not_shipped_twice(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let depot = Depot::new(&options).await;
+    // made after the backup, and handed over; then Postgres was set back, and the e-shop pushed the order again
+    let first = longshore_kernel::ids::random_id();
+    depot.system.take(first, json!({"eshop": depot.place.world.tenant.eshop, "orderNumber": "A-1"}));
+    let second = depot.send("A-1").await;
+    depot.drain().await;
+    depot.must_be(second, "incorrect", Some("refused")).await;
+    let errors: Value = sqlx::query_scalar("SELECT errors FROM expedition WHERE id = $1")
+        .bind(second)
+        .fetch_one(&depot.place.world.owner)
+        .await
+        .unwrap();
+    assert_eq!(errors[0]["code"], "duplicate_order");
+    assert_eq!(depot.place.stock(0).await, (1_000, 0, 0));
+    // sent again, it is refused again
+    depot.command(second, &SEND).await.unwrap();
+    depot.drain().await;
+    depot.must_be(second, "incorrect", Some("refused")).await;
+    let is_here: Vec<_> = depot
+        .system
+        .book()
+        .into_iter()
+        .filter(|(_, entry)| entry.stage.is_here())
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(is_here, [first]);
+}

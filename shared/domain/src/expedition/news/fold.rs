@@ -43,12 +43,15 @@ pub(super) struct Gone {
     pub(super) left: Left,
 }
 
-/// Pieces of an order that left although it did not have that number.
+/// What was reported of an order although it did not have that number.
 #[derive(Clone, Debug)]
 pub(super) struct Stray {
     pub(super) number: i32,
     pub(super) news: String,
-    pub(super) gone: Vec<Gone>,
+    /// The pieces that left; absent: it was not said to be packed.
+    pub(super) gone: Option<Vec<Gone>>,
+    /// The order was not handed over by that number, as far as is known since a set-back.
+    pub(super) is_lost: bool,
 }
 
 /// An order that is being reported of.
@@ -76,6 +79,9 @@ enum Standing {
     /// It has given that number back, or refused it.
     Old(i32),
     NotYet,
+    /// It has the order by a number of which nothing is known since Postgres was set back, or although the order is not such that a
+    /// warehouse has it.
+    Lost(i32),
 }
 
 impl<'o> Fold<'o> {
@@ -97,7 +103,12 @@ impl<'o> Fold<'o> {
     /// Whether its record shows something else since.
     pub(super) fn is_change(&self) -> bool {
         let state = |state: &State| State { handover: None, canceling_from: None, ..state.clone() };
-        let known = |known: &Known| Known { internal_id: None, handover_error: None, ..known.clone() };
+        let known = |known: &Known| Known {
+            internal_id: None,
+            handover_error: None,
+            contents_unknown: false,
+            ..known.clone()
+        };
         state(&self.state) != state(&self.order.state)
             || known(&self.known) != known(&self.had)
             || !self.detailed.is_empty()
@@ -139,9 +150,13 @@ impl<'o> Fold<'o> {
         if self.state.status == Status::Canceled {
             return self.take_of_canceled(row);
         }
-        match self.standing(row.number) {
+        match self.standing(row) {
             Standing::NotYet => return Err(not_handed_over(row.number)),
             Standing::Old(number) => return Err(self.take_of_old(row, number)),
+            Standing::Lost(number) => {
+                self.accept(row);
+                return Err(self.take_of_lost(row, number));
+            }
             Standing::Has => {}
         }
         let (mut leaves, mut details) = (None, Vec::new());
@@ -151,7 +166,7 @@ impl<'o> Fold<'o> {
             (true, true) => details = self.details(row)?,
         }
         self.must_be_possible(row)?;
-        self.accept();
+        self.accept(row);
         if let Some(cancel) = row.cancel {
             self.answer(cancel);
         }
@@ -172,14 +187,20 @@ impl<'o> Fold<'o> {
 
     /// One that is cancelled does not come back: what was packed has left the stock nevertheless.
     fn take_of_canceled(&mut self, row: &Row) -> Result<(), Refused> {
-        if row.number.is_some_and(|number| number > self.fixed.number.unwrap_or(0)) {
+        let standing = self.standing(row);
+        let is_given_back = row.cancel == Some(Cancel::Accepted);
+        if let Standing::Lost(number) = standing {
+            if !is_given_back {
+                return Err(self.take_of_lost(row, number));
+            }
+        } else if row.number.is_some_and(|number| number > self.fixed.number.unwrap_or(0)) {
             return Err(not_handed_over(row.number));
         }
         if row.is_packed() {
             let number = row.number.or(self.fixed.number).unwrap_or(0);
             return Err(self.stray(row, number, "the order is canceled"));
         }
-        if row.cancel == Some(Cancel::Accepted) {
+        if is_given_back {
             self.kept.push(row.kept());
             return Ok(());
         }
@@ -190,7 +211,7 @@ impl<'o> Fold<'o> {
             self.kept.push(row.kept());
             return Ok(());
         }
-        Err(match self.standing(row.number) {
+        Err(match standing {
             Standing::Old(number) => old_number(number),
             _ => Refused::new("expedition", "not_handed_over", "is canceled, and not handed over"),
         })
@@ -200,7 +221,8 @@ impl<'o> Fold<'o> {
         if row.is_packed() { self.stray(row, number, "the order was given back") } else { old_number(number) }
     }
 
-    fn standing(&self, number: Option<i32>) -> Standing {
+    fn standing(&self, row: &Row) -> Standing {
+        let number = row.number;
         let State { status, handover, .. } = self.state;
         let is_by_hand = match status {
             Status::AwaitingProcessing => !self.fixed.is_called,
@@ -210,7 +232,16 @@ impl<'o> Fold<'o> {
         let latest = self.fixed.number.unwrap_or(0);
         // the last number that a call was made for
         let made = if handover == Some(HandoverState::Pending) { latest - 1 } else { latest };
+        if self.fixed.is_in_doubt && number.is_none_or(|number| number <= latest) {
+            let number = number.unwrap_or(latest);
+            return if self.may_take(row) && !self.fixed.strays.contains(&number) {
+                Standing::Has
+            } else {
+                Standing::Lost(number)
+            };
+        }
         match number {
+            Some(number) if number > made && self.fixed.is_set_back => Standing::Lost(number),
             Some(number) if number > made => Standing::NotYet,
             Some(number) if number == latest && is_there => Standing::Has,
             None if is_there => Standing::Has,
@@ -220,11 +251,51 @@ impl<'o> Fold<'o> {
         }
     }
 
-    /// What a warehouse that has an order says of it is its acceptance, too.
-    fn accept(&mut self) {
+    /// Whether an order in doubt is where a report can take effect: on the line, or it is the answer to a question.
+    fn may_take(&self, row: &Row) -> bool {
+        let status = self.state.status;
+        let is_answer = row.cancel.is_some() && row.status.is_none() && is_asked_for(&self.state);
+        status.place().is_some() || status == Status::WaitingForCancel || is_answer
+    }
+
+    /// What a warehouse that has an order says of it is its acceptance, too. One in doubt it may have been given with other contents.
+    fn accept(&mut self, row: &Row) {
+        if row.number > self.fixed.number {
+            return;
+        }
         if self.state.handover == Some(HandoverState::Sending) {
             self.state.handover = Some(HandoverState::Accepted);
         }
+        let has_it = row.cancel != Some(Cancel::Accepted) && row.status != Some(Status::Incorrect);
+        if !self.fixed.is_in_doubt || !has_it {
+            return;
+        }
+        // what is asked back stays so until it is answered
+        if self.state.handover != Some(HandoverState::Withdrawing) {
+            self.state.handover = Some(HandoverState::Accepted);
+        }
+        self.known.contents_unknown |= row.number.is_none() || row.number != self.fixed.known_number;
+    }
+
+    /// Nothing is dropped of what a warehouse reports by a number that is lost: what it packed leaves the stock, once for each number,
+    /// and its parcels are kept.
+    fn take_of_lost(&mut self, row: &Row, number: i32) -> Refused {
+        let lost = |gone| Stray { number, news: row.id.clone(), gone, is_lost: true };
+        if row.is_packed() && self.fixed.strays.insert(number) {
+            // it may have had other items
+            let (gone, _) = as_far_as_ordered(&self.order.items, row.items.as_deref());
+            self.strays.push(lost(Some(gone)));
+        } else if !self.fixed.strays.contains(&number) && self.fixed.noted.insert(number) {
+            self.strays.push(lost(None));
+        }
+        if self.must_have_room(row).is_ok() {
+            self.merge_parcels(row);
+        }
+        self.kept.push(row.kept());
+        let left = if row.is_packed() { ". It was packed, so its pieces left the stock" } else { "" };
+        let message =
+            format!("does not change: the order is not known to be handed over by number {number}{left}");
+        Refused { is_taken: true, ..Refused::new("status", "contradiction", message) }
     }
 
     /// The pieces of an order that does not have them any more leave once for each number.
@@ -233,7 +304,10 @@ impl<'o> Fold<'o> {
         let refused = Refused { is_taken: true, ..Refused::new("status", "contradiction", message) };
         if !self.fixed.strays.contains(&number) {
             match leaving(self.items_of(number), row.items.as_deref()) {
-                Ok(gone) => self.strays.push(Stray { number, news: row.id.clone(), gone }),
+                Ok(gone) => {
+                    let news = row.id.clone();
+                    self.strays.push(Stray { number, news, gone: Some(gone), is_lost: false });
+                }
                 Err(refused) => return refused,
             }
             self.fixed.strays.insert(number);
@@ -389,6 +463,12 @@ impl<'o> Fold<'o> {
 
 /// What leaves of each item that has a stock: what is reported, otherwise all that was ordered.
 fn leaving(items: &[Item], sent: Option<&[Sent]>) -> Result<Vec<Gone>, Refused> {
+    let (gone, refused) = as_far_as_ordered(items, sent);
+    refused.map_or(Ok(gone), Err)
+}
+
+/// The same as far as it was ordered, and the first that was not.
+fn as_far_as_ordered(items: &[Item], sent: Option<&[Sent]>) -> (Vec<Gone>, Option<Refused>) {
     let mut gone: Vec<Gone> = Vec::with_capacity(items.len());
     for item in items {
         let Some(stock) = item.stock else { continue };
@@ -396,10 +476,12 @@ fn leaving(items: &[Item], sent: Option<&[Sent]>) -> Result<Vec<Gone>, Refused> 
         let left = Left { pieces, ..Left::default() };
         gone.push(Gone { item: item.id, product: item.product, stock, left });
     }
+    let mut refused = None;
     for (index, sent) in sent.iter().flat_map(|sent| sent.iter()).enumerate() {
-        fill(items, &mut gone, index, sent)?;
+        let filled = fill(items, &mut gone, index, sent);
+        refused = refused.or(filled.err());
     }
-    Ok(gone)
+    (gone, refused)
 }
 
 /// Adds what left of the items that a report names; several items of a product are filled by position.

@@ -34,9 +34,9 @@ impl Movements {
                 let found = ledger.pack(&fold.order.entered(), &demand(left));
                 movements.add(fold.order, left, &found);
             }
-            for stray in &fold.strays {
-                let found = ledger.leave(&demand(&stray.gone));
-                movements.add(fold.order, &stray.gone, &found);
+            for gone in fold.strays.iter().filter_map(|stray| stray.gone.as_ref()) {
+                let found = ledger.leave(&demand(gone));
+                movements.add(fold.order, gone, &found);
             }
         }
         movements

@@ -31,7 +31,9 @@ const MAX_SERIALS: usize = 10_000;
 pub struct Row {
     /// What the warehouse calls it; unique in the wms.
     pub id: String,
-    /// SHA-256 of what it says.
+    /// What it says, with its members sorted.
+    pub(super) text: String,
+    /// SHA-256 of that.
     pub(super) digest: [u8; 32],
     pub(super) about: About,
     /// The number of the hand-over; absent: the latest one.
@@ -127,7 +129,7 @@ pub fn schema() -> Schema {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn read_row(row: Value, now: DateTime<Utc>) -> Result<Row, Vec<Violation>> {
-    let digest = sha256(row.to_string().as_bytes());
+    let text = row.to_string();
     let mut reader = Reader::default();
     let mut read = None;
     if let Some(mut object) = reader.object(row) {
@@ -138,7 +140,9 @@ pub fn read_row(row: Value, now: DateTime<Utc>) -> Result<Row, Vec<Violation>> {
         object.finish();
     }
     match (read, reader.into_violations()) {
-        (Some(row), violations) if violations.is_empty() => Ok(Row { digest, ..row }),
+        (Some(row), violations) if violations.is_empty() => {
+            Ok(Row { digest: sha256(text.as_bytes()), text, ..row })
+        }
         (_, violations) => Err(violations),
     }
 }
@@ -172,6 +176,7 @@ fn members(object: &mut Object<'_>) -> Option<Row> {
     }
     Some(Row {
         id: id?,
+        text: String::new(),
         digest: [0; 32],
         about: about?,
         number,

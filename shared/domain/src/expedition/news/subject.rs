@@ -20,6 +20,8 @@ pub(super) struct Known {
     pub(super) internal_id: Option<String>,
     /// Why the warehouse did not give it back.
     pub(super) handover_error: Option<&'static str>,
+    /// It may have been given other items, or another address.
+    pub(super) contents_unknown: bool,
 }
 
 /// What left of an item, as its record says.
@@ -63,8 +65,16 @@ pub(super) struct Fixed {
     pub(super) is_called: bool,
     /// The number of its latest hand-over, if there was one.
     pub(super) number: Option<i32>,
+    /// Postgres was set back, so a warehouse may know more than is known here.
+    pub(super) is_set_back: bool,
+    /// Since then the warehouse may have it by any number up to `number`.
+    pub(super) is_in_doubt: bool,
+    /// Of an order in doubt: the last number that is known here.
+    pub(super) known_number: Option<i32>,
     /// Numbers whose pieces have left although the order did not have that number.
     pub(super) strays: HashSet<i32>,
+    /// Numbers that were reported although the order did not have them, and whose pieces have not left.
+    pub(super) noted: HashSet<i32>,
     /// What left of its items, where it is packed and a report says it again.
     pub(super) left: HashMap<ExpeditionItemId, Left>,
     /// The items that it had up to those numbers, where others have replaced them since and one of these may be packed.
@@ -129,7 +139,11 @@ pub(super) async fn read(
                   h.handover_number AS "number?", h.wms_internal_id AS "internal_id?",
                   EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = e.wms_id AND s.active AND e.created_at >= s.since)
                       AS "is_called!",
-                  ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id) AS "strays!"
+                  (SELECT was_set_back()) AS "is_set_back!", coalesce(h.handover_in_doubt, false) AS "is_in_doubt!",
+                  h.handover_known_number AS "known_number?",
+                  coalesce(h.handover_contents_unknown, false) AS "contents_unknown!",
+                  ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id AND c.has_left) AS "strays!",
+                  ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id AND NOT c.has_left) AS "noted!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS g (id, place)
            JOIN expedition e ON e.id = ANY (ARRAY[g.id])
            JOIN expedition_detail d ON d.id = ANY (ARRAY[g.id])
@@ -155,11 +169,16 @@ pub(super) async fn read(
             parcels: parcels.remove(id).unwrap_or_default(),
             internal_id: row.internal_id,
             handover_error: None,
+            contents_unknown: row.contents_unknown,
         };
         let fixed = Fixed {
             is_called: row.is_called,
             number: row.number,
+            is_set_back: row.is_set_back,
+            is_in_doubt: row.is_in_doubt,
+            known_number: row.known_number,
             strays: row.strays.into_iter().collect(),
+            noted: row.noted.into_iter().collect(),
             left: left.remove(id).unwrap_or_default(),
             former: former.remove(id).unwrap_or_default(),
         };

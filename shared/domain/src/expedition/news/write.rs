@@ -1,6 +1,6 @@
 //! Writes what reports made of orders: a few statements for all of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> R
         fold.state.handover != fold.order.state.handover
             || fold.known.internal_id != fold.had.internal_id
             || fold.known.handover_error != fold.had.handover_error
+            || fold.known.contents_unknown != fold.had.contents_unknown
     };
     let changed: Vec<&Fold<'_>> = folds.iter().filter(is_new).collect();
     if changed.is_empty() {
@@ -57,21 +58,23 @@ async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> R
         changed.iter().map(|fold| fold.state.handover.map(HandoverState::as_str)).collect();
     let errors: Vec<Option<&str>> = changed.iter().map(|fold| fold.known.handover_error).collect();
     let internal: Vec<Option<&str>> = changed.iter().map(|fold| fold.known.internal_id.as_deref()).collect();
+    let unknown: Vec<bool> = changed.iter().map(|fold| fold.known.contents_unknown).collect();
     sqlx::query!(
         "UPDATE expedition_handover h
-         SET handover_state = g.state, wms_internal_id = g.internal,
+         SET handover_state = g.state, wms_internal_id = g.internal, handover_contents_unknown = g.unknown,
              handover_since = CASE WHEN g.is_new THEN now() ELSE h.handover_since END,
              handover_attempts = CASE WHEN g.is_new THEN 0 ELSE h.handover_attempts END,
              handover_next_attempt_at = CASE WHEN g.is_new THEN NULL ELSE h.handover_next_attempt_at END,
              handover_error = CASE WHEN g.is_new THEN g.error ELSE h.handover_error END
          FROM (SELECT g.*, g.state IS DISTINCT FROM o.handover_state AS is_new
-               FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS g (id, state, error, internal)
+               FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS g (id, state, error, internal, unknown)
                JOIN expedition_handover o ON o.id = ANY (ARRAY[g.id])) AS g
          WHERE h.id = ANY (ARRAY[g.id])",
         &ids,
         &states as &[Option<&str>],
         &errors as &[Option<&str>],
         &internal as &[Option<&str>],
+        &unknown,
     )
     .execute(connection)
     .await
@@ -80,24 +83,34 @@ async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> R
 
 async fn write_strays(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
     let (mut orders, mut numbers, mut wms, mut news) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut lost, mut left) = (Vec::new(), Vec::new());
     for fold in folds {
         for stray in &fold.strays {
             orders.push(fold.order.id.get());
             numbers.push(stray.number);
             wms.push(fold.order.place.wms.get());
             news.push(stray.news.as_str());
+            lost.push(stray.is_lost);
+            left.push(stray.gone.is_some());
         }
     }
     if orders.is_empty() {
         return Ok(());
     }
     sqlx::query!(
-        "INSERT INTO wms_contradiction (expedition_id, number, wms_id, news_id)
-         SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[])",
+        "INSERT INTO wms_contradiction AS c (expedition_id, number, wms_id, news_id, is_lost, has_left)
+         SELECT DISTINCT ON (expedition, number) *
+         FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[], $5::boolean[], $6::boolean[])
+             AS g (expedition, number, wms, news, is_lost, has_left)
+         ORDER BY expedition, number, has_left DESC
+         ON CONFLICT (expedition_id, number) DO UPDATE SET news_id = excluded.news_id, at = excluded.at, has_left = true
+         WHERE excluded.has_left AND NOT c.has_left",
         &orders,
         &numbers,
         &wms,
         &news as &[&str],
+        &lost,
+        &left,
     )
     .execute(connection)
     .await
@@ -145,8 +158,9 @@ fn audited(fold: &Fold<'_>) -> Value {
     };
     add("handover", json!(old.handover), json!(state.handover));
     add("wmsInternalId", json!(had.internal_id), json!(known.internal_id));
+    add("contentsUnknown", json!(had.contents_unknown), json!(known.contents_unknown));
     add("cancel", Value::Null, json!(fold.cancel));
-    let strays: Vec<_> = fold.strays.iter().map(|stray| stray.number).collect();
+    let strays: BTreeSet<_> = fold.strays.iter().map(|stray| stray.number).collect();
     if !strays.is_empty() {
         add("contradiction", Value::Null, json!(strays));
     }

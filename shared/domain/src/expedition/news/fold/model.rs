@@ -1,6 +1,6 @@
 //! The order of reports does not matter: the stories of a warehouse are reported in random orders and pieces, and more than once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::DateTime;
 use proptest::prelude::*;
@@ -13,6 +13,11 @@ use crate::expedition::order::Place;
 use crate::expedition::report::{Parcel, Times};
 use crate::expedition::shipper::Shipper;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, WarehouseId, WmsId};
+
+/// A number that was never given here.
+const LOST: i32 = 7;
+/// Of an order in doubt, the number by which it is asked back.
+const FLOOR: i32 = 1_000;
 
 /// Quantities of the items; the last two are of one product.
 const QUANTITIES: [i32; 4] = [1, 3, 2, 5];
@@ -121,6 +126,13 @@ fn story() -> impl Strategy<Value = Vec<Row>> {
     )
 }
 
+/// The same, reported of a hand-over that is lost.
+fn lost_story() -> impl Strategy<Value = Vec<Row>> {
+    story().prop_map(|rows| {
+        rows.into_iter().map(|row| Row { id: format!("L{}", row.id), number: Some(LOST), ..row }).collect()
+    })
+}
+
 /// What is the same after each way to report a story.
 #[derive(Debug, PartialEq)]
 struct End {
@@ -131,6 +143,9 @@ struct End {
     has_tracking: (bool, bool),
     left: HashMap<ExpeditionItemId, Left>,
     internal_id: Option<String>,
+    /// By number, the pieces that left.
+    strays: BTreeMap<i32, Option<Vec<i32>>>,
+    contents_unknown: bool,
 }
 
 /// An item that left, as its record shows it then, its lots and serial numbers in one order.
@@ -147,18 +162,24 @@ fn shown(gone: &Gone) -> (ExpeditionItemId, Left) {
 /// Takes reports in chunks of these sizes, as one transaction after the other.
 fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> End {
     let (mut known, mut left, mut sizes) = (Known::default(), HashMap::new(), sizes.iter().cycle());
+    let mut strays: BTreeMap<i32, Option<Vec<i32>>> = BTreeMap::new();
     let mut taken: Vec<&str> = Vec::new();
     let mut rest = rows;
     while !rest.is_empty() {
         let (chunk, later) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
         rest = later;
-        let fixed = Fixed { left: left.clone(), ..fixed.clone() };
+        let those = |has_left: bool| {
+            strays.iter().filter(|(_, gone)| gone.is_some() == has_left).map(|(number, _)| *number).collect()
+        };
+        let fixed = Fixed { left: left.clone(), strays: those(true), noted: those(false), ..fixed.clone() };
         let mut fold = Fold::new(&order, (known.clone(), fixed));
         for row in chunk {
             if taken.contains(&row.id.as_str()) {
                 continue;
             }
-            fold.take(row, moment(5_000)).unwrap();
+            if let Err(refused) = fold.take(row, moment(5_000)) {
+                assert!(refused.is_taken && row.number == Some(LOST), "{refused:?}");
+            }
             taken.push(&row.id);
         }
         if let Some(gone) = &fold.left {
@@ -166,7 +187,12 @@ fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> E
             left = gone.iter().map(shown).collect();
         }
         left.extend(fold.detailed.iter().map(shown));
-        assert!(!fold.gives_back() && fold.strays.is_empty());
+        for stray in &fold.strays {
+            let pieces = |gone: &Vec<Gone>| gone.iter().map(|gone| gone.left.pieces).collect();
+            let before = strays.insert(stray.number, stray.gone.as_ref().map(pieces));
+            assert!(before.flatten().is_none(), "pieces leave once for each number");
+        }
+        assert!(!fold.gives_back());
         let (state, after) = (fold.state.clone(), fold.known.clone());
         known = after;
         order.state = state;
@@ -180,6 +206,8 @@ fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> E
         parcels: known.parcels,
         left,
         internal_id: known.internal_id,
+        strays,
+        contents_unknown: known.contents_unknown,
     }
 }
 
@@ -188,7 +216,8 @@ proptest! {
 
     #[test]
     fn an_order_ends_alike_in_whatever_order_and_however_often_it_is_told(
-        (rows, shuffled) in story().prop_flat_map(|rows| {
+        (rows, shuffled) in (story(), proptest::option::of(lost_story())).prop_flat_map(|(mut rows, lost)| {
+            rows.extend(lost.into_iter().flatten());
             let doubled: Vec<Row> = rows.iter().chain(&rows).cloned().collect();
             (Just(rows), Just(doubled).prop_shuffle())
         }),
@@ -196,9 +225,17 @@ proptest! {
         handover in prop_oneof![Just(HandoverState::Sending), Just(HandoverState::Accepted)],
     ) {
         let order = order(Status::AwaitingProcessing, Some(handover));
-        let straight = fold_all(order.clone(), &fixed(Some(1)), &rows, &[1]);
-        let mixed = fold_all(order, &fixed(Some(1)), &shuffled, &sizes);
-        let latest = rows.iter().filter_map(|row| row.status).max().unwrap();
+        let fixed = Fixed { is_set_back: true, ..fixed(Some(1)) };
+        let straight = fold_all(order.clone(), &fixed, &rows, &[1]);
+        let mixed = fold_all(order, &fixed, &shuffled, &sizes);
+        let latest = |is_lost: bool| {
+            let of_it = rows.iter().filter(|row| (row.number == Some(LOST)) == is_lost);
+            of_it.filter_map(|row| row.status).max()
+        };
+        prop_assert_eq!(straight.strays.len(), usize::from(latest(true).is_some()));
+        let has_left = straight.strays.values().flatten().next().is_some();
+        prop_assert_eq!(has_left, latest(true).is_some_and(Status::is_packed));
+        let latest = latest(false).unwrap();
         prop_assert_eq!(straight.status, latest);
         prop_assert_eq!(straight.left.is_empty(), !latest.is_packed());
         // the first parcel that says it gives the order its tracking number, so which one that is depends on the order
@@ -206,6 +243,123 @@ proptest! {
         prop_assert_eq!(numbers_differ(&straight), numbers_differ(&mixed));
         prop_assert_eq!(straight, mixed);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn an_order_in_doubt_ends_alike_by_whatever_numbers_it_is_told(
+        (rows, shuffled) in (story(), proptest::collection::vec(0..4_usize, 11)).prop_flat_map(|(mut rows, numbers)| {
+            for (row, number) in rows.iter_mut().zip(numbers.iter().cycle()) {
+                row.number = [None, Some(1), Some(2), Some(FLOOR)][*number];
+            }
+            let doubled: Vec<Row> = rows.iter().chain(&rows).cloned().collect();
+            (Just(rows), Just(doubled).prop_shuffle())
+        }),
+        sizes in proptest::collection::vec(1..5_usize, 1..5),
+        handover in prop_oneof![
+            Just(None), Just(Some(HandoverState::Pending)), Just(Some(HandoverState::Sending)), Just(Some(HandoverState::Refused)),
+        ],
+    ) {
+        let order = order(Status::AwaitingProcessing, handover);
+        let fixed = Fixed { is_set_back: true, is_in_doubt: true, known_number: Some(1), ..fixed(Some(FLOOR)) };
+        let straight = fold_all(order.clone(), &fixed, &rows, &[1]);
+        let mixed = fold_all(order, &fixed, &shuffled, &sizes);
+        prop_assert_eq!(straight.handover, Some(HandoverState::Accepted));
+        prop_assert_eq!(straight.status, rows.iter().filter_map(|row| row.status).max().unwrap());
+        prop_assert_eq!(straight.contents_unknown, rows.iter().any(|row| row.number != Some(1)));
+        prop_assert!(straight.strays.is_empty());
+        prop_assert_eq!(straight, mixed);
+    }
+}
+
+#[test]
+fn a_number_that_was_never_given_is_a_contradiction_after_a_set_back_and_refused_without() {
+    use HandoverState::{Accepted, Pending, Withdrawn};
+    let parcel = json!([{"extPackageNumber": "1"}]);
+    let picked = json!({"status": "take_out", "number": LOST});
+    let packed = json!({"status": "delivered", "number": LOST, "parcels": parcel, "items": [
+        {"productSku": "P3", "expedited": 70}, {"productSku": "other", "expedited": 1},
+    ]});
+    for (status, handover, latest) in [
+        (Status::AwaitingProcessing, Some(Accepted), Some(2)),
+        (Status::AwaitingProcessing, Some(Pending), Some(1)),
+        (Status::OnHold, None, None),
+        (Status::OnHold, Some(Withdrawn), Some(1)),
+        (Status::WaitingForGoods, None, None),
+        (Status::Delivered, Some(Accepted), Some(1)),
+        (Status::Canceled, Some(Withdrawn), Some(1)),
+        (Status::Canceled, None, None),
+    ] {
+        let order = order(status, handover);
+        let mut fold = Fold::new(&order, (Known::default(), fixed(latest)));
+        assert_eq!(one(&mut fold, &picked), Err("not_handed_over"), "{status}");
+        assert_eq!(one(&mut fold, &packed), Err("not_handed_over"), "{status}");
+        assert!(fold.kept.is_empty() && fold.strays.is_empty());
+
+        let fixed = Fixed { is_set_back: true, ..fixed(latest) };
+        let mut fold = Fold::new(&order, (Known::default(), fixed));
+        for report in [&picked, &packed, &picked, &packed] {
+            let refused = fold.take(&row(0, report), moment(1)).unwrap_err();
+            assert_eq!((refused.violation.code, refused.is_taken), ("contradiction", true), "{status}");
+        }
+        assert_eq!((fold.state.status, fold.state.handover), (status, handover));
+        // as far as it was ordered, once
+        let left: Vec<Option<Vec<i32>>> = fold
+            .strays
+            .iter()
+            .map(|stray| {
+                assert!(stray.number == LOST && stray.is_lost);
+                stray.gone.as_ref().map(|gone| gone.iter().map(|gone| gone.left.pieces).collect())
+            })
+            .collect();
+        assert_eq!(left, [None, Some(vec![0, 0, 2, 5])], "{status}");
+        assert_eq!((fold.known.parcels.len(), fold.kept.len(), fold.left.is_none()), (1, 4, true));
+    }
+}
+
+#[test]
+fn news_of_an_order_in_doubt_are_its_acceptance_and_count_where_it_can_be_in_the_warehouse() {
+    use HandoverState::{Accepted, Pending, Sending, Withdrawing, Withdrawn};
+    let (has, lost) = (Ok(()), Err("contradiction"));
+    for (status, handover, number, expected, after, contents_unknown) in [
+        (Status::AwaitingProcessing, Some(Pending), Some(1), has, Some(Accepted), false),
+        (Status::AwaitingProcessing, Some(Sending), Some(2), has, Some(Accepted), true),
+        (Status::AwaitingProcessing, Some(Accepted), None, has, Some(Accepted), true),
+        (Status::AwaitingProcessing, Some(Withdrawing), Some(FLOOR), has, Some(Withdrawing), true),
+        (Status::AwaitingProcessing, None, Some(1), has, Some(Accepted), false),
+        (Status::OnHold, Some(Withdrawn), Some(2), lost, Some(Accepted), true),
+        (Status::OnHold, None, Some(3), lost, Some(Accepted), true),
+        (Status::Canceled, Some(Withdrawn), Some(2), lost, Some(Withdrawn), false),
+        (Status::AwaitingProcessing, Some(Sending), Some(FLOOR + 1), lost, Some(Sending), false),
+    ] {
+        let order = order(status, handover);
+        let fixed =
+            Fixed { is_set_back: true, is_in_doubt: true, known_number: Some(1), ..fixed(Some(FLOOR)) };
+        let mut fold = Fold::new(&order, (Known::default(), fixed));
+        let place = format!("{status} {handover:?} {number:?}");
+        assert_eq!(one(&mut fold, &json!({"status": "take_out", "number": number})), expected, "{place}");
+        assert_eq!((fold.state.handover, fold.known.contents_unknown), (after, contents_unknown), "{place}");
+        let is_picked = fold.state.status == Status::TakeOut;
+        assert_eq!(
+            (is_picked, fold.strays.len()),
+            (expected == has, usize::from(expected == lost)),
+            "{place}"
+        );
+    }
+    // its answer to what was asked
+    let on_hold = order(Status::OnHold, Some(Withdrawing));
+    let doubted = Fixed { is_in_doubt: true, known_number: None, ..fixed(Some(FLOOR)) };
+    let mut fold = Fold::new(&on_hold, (Known::default(), doubted.clone()));
+    one(&mut fold, &json!({"cancel": "accepted", "number": 2})).unwrap();
+    assert_eq!((fold.state.handover, fold.known.contents_unknown), (Some(Withdrawn), false));
+    // what left by a number before the doubt does not leave again
+    let order = order(Status::AwaitingProcessing, Some(Accepted));
+    let fixed = Fixed { strays: [5].into(), ..doubted };
+    let mut fold = Fold::new(&order, (Known::default(), fixed));
+    assert_eq!(one(&mut fold, &json!({"status": "delivered", "number": 5})), Err("contradiction"));
+    assert!(fold.left.is_none() && fold.strays.is_empty());
 }
 
 /// Takes one report; returns the code of its refusal.
