@@ -81,6 +81,24 @@ pub(crate) const FAILS: &str = "WITH waits AS (
 pub(crate) const RECOVERS: &str = "UPDATE webhook_lane SET failures = 0, failing_since = NULL, probe_at = NULL, probes = 0 WHERE webhook_id = $1";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_set_back_is_a_critical_line_until_it_is_mended(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let token = &world.api.user;
+    assert_eq!(find(&world, token, "set_back").await, None);
+    let begun = "INSERT INTO set_back (epoch, reason, since, until, seen_at)
+                 SELECT 2, 'a test', at, at + interval '90 seconds', now() FROM (SELECT timestamptz '2026-01-31 12:30Z' AS at) AS t";
+    sqlx::query(begun).execute(&world.owner).await.unwrap();
+    let line = line(&world, token, "set_back").await;
+    assert_eq!((line["severity"].as_str(), &line["organisation"]), (Some("critical"), &Value::Null));
+    let sentence = line["sentence"].as_str().unwrap();
+    for part in ["since 2026-01-31 12:30:00 UTC", "(2 min of it at most)", "longshore-api restored"] {
+        assert!(sentence.contains(part), "{part:?} is not in {sentence}");
+    }
+    sqlx::query("UPDATE set_back SET mended_at = now()").execute(&world.owner).await.unwrap();
+    assert_eq!(find(&world, token, "set_back").await, None);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_acknowledged_line_is_quiet_until_something_new_happens(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use clap::{Args as _, FromArgMatches as _};
 use longshore_kernel::clock::Clock;
-use longshore_kernel::ids;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
+use longshore_kernel::{ids, set_back};
 use longshore_operate::doctor::{self, Finding, Patient, Verdict};
 use longshore_testkit::little_redis::LittleRedis;
 use longshore_testkit::port::free_port;
@@ -133,6 +133,7 @@ async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConne
         "postgres.clock",
         "postgres.vacuum",
         "postgres.letters",
+        "postgres.set_back",
         "redis.connection",
         "redis.version",
         "redis.primary",
@@ -150,6 +151,19 @@ async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConne
     // the test object was removed again
     let kept = std::fs::read_dir(world.folder.path().join("objects/doctor")).unwrap();
     assert_eq!(kept.count(), 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_set_back_is_a_fault_until_it_is_mended(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    // as after a restore into another database, whose pulse was raised where it was dumped
+    set_back::watch(&world.services.db, &world.services.queues).await.unwrap();
+    world.execute("UPDATE pulse SET database_oid = database_oid + 1").await;
+    let report = world.examine(&[]).await;
+    report.says("postgres.set_back", Verdict::Fail, "what was committed since");
+    assert!(report.of("postgres.set_back").remedy.as_deref().unwrap().contains("longshore-api restored"));
+    world.execute("UPDATE set_back SET mended_at = now()").await;
+    world.examine(&[]).await.says("postgres.set_back", Verdict::Ok, "");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

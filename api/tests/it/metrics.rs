@@ -115,6 +115,7 @@ async fn due_work_and_an_unavailable_redis_are_reported(_: PgPoolOptions, option
     for line in [
         "longshore_up{part=\"postgres\"} 1",
         "longshore_up{part=\"redis\"} 0",
+        "longshore_database_set_back 1",
         "longshore_webhook_due 1",
         "longshore_webhook_due_lanes 1",
         "longshore_webhook_held 0",
@@ -146,6 +147,7 @@ async fn deliveries_that_wait_for_a_failing_destination_are_counted_apart_from_t
         "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone'
          WHERE event = 'organization_change'",
         "UPDATE queue SET paused = true WHERE name = 'lane'",
+        "INSERT INTO set_back (epoch, reason, since) VALUES (2, 'a test', now())",
     ] {
         sqlx::query(sql).execute(&pool).await.unwrap();
     }

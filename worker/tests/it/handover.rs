@@ -4,6 +4,7 @@ mod lane;
 mod locked;
 mod random;
 mod scale;
+mod set_back;
 mod share;
 mod support;
 mod trial;

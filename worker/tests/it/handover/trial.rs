@@ -23,7 +23,7 @@ use super::support::{CANCEL, Depot, ROLLBACK};
 
 impl Depot {
     /// Accepts a test, has a worker execute it, and returns what its job shows.
-    async fn tested(&self) -> Test {
+    pub(super) async fn tested(&self) -> Test {
         let world = &self.place.world;
         let job = trial::test(&world.services, &world.context, self.wms).await.unwrap().job.unwrap();
         world.drain().await;
