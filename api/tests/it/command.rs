@@ -2,6 +2,7 @@
 //! tested in `bench`.
 
 mod operator;
+mod restored;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
