@@ -8,6 +8,7 @@ mod lease;
 mod lifecycle;
 mod limits;
 mod order;
+mod restored;
 mod retention;
 mod rotation;
 mod statistics;
