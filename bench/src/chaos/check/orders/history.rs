@@ -87,6 +87,17 @@ fn is_packed(status: &str) -> bool {
     )
 }
 
+/// Once after a set-back, a version goes on above `version_floor`: it says how many changes came since.
+fn jump(steps: &mut [Step], version: i64, floor: i64) {
+    let (changes, since) = (steps.last().map_or(0, |last| last.version), version - floor);
+    if floor > 0 && (1..changes).contains(&since) {
+        let before = changes - since;
+        for step in steps.iter_mut().filter(|step| step.version > before) {
+            step.version += floor - before;
+        }
+    }
+}
+
 impl Histories {
     pub(super) async fn read(psql: &mut PgConnection) -> anyhow::Result<Self> {
         let audited: Vec<Audited> = sqlx::query_as(
@@ -113,10 +124,11 @@ impl Histories {
                 .fetch_all(&mut *psql)
                 .await?;
         let listening: HashSet<Uuid> = sqlx::query_scalar("SELECT organisation_id FROM webhook")
-            .fetch_all(psql)
+            .fetch_all(&mut *psql)
             .await?
             .into_iter()
             .collect();
+        let floor: i64 = sqlx::query_scalar("SELECT version_floor()").fetch_one(psql).await?;
         let mut histories = Self {
             steps: BTreeMap::new(),
             deleted: deleted.into_iter().collect(),
@@ -128,6 +140,12 @@ impl Histories {
             histories.walk(order);
             let unheard = order.iter().filter(|record| !listening.contains(&record.organisation));
             histories.unheard.extend(unheard.map(|record| record.order));
+        }
+        for (order, steps) in &mut histories.steps {
+            let stored = histories.stored.get(order).map(|stored| stored.version);
+            if let Some(version) = stored.or(histories.deleted.get(order).copied()) {
+                jump(steps, version, floor);
+            }
         }
         Ok(histories)
     }
