@@ -23,7 +23,7 @@ use crate::routes::job::{control, events, item_error, queue, read as handlers};
 pub(super) fn operations() -> Vec<Operation> {
     let errors = json!({
         "results": [{"index": 2, "line": 4, "key": "MUG-3", "code": "required", "message": "name is required for a new product"}],
-        "paging": {"returned": 1, "from": 0, "to": 1, "total": 1},
+        "paging": {"returned": 1, "from": 0, "to": 1, "total": 1, "next": null},
     });
     let progress = format!("event: end\ndata: {}\n\n", (JOB.example)());
     let mut operations = vec![
@@ -77,7 +77,7 @@ pub(super) fn operations() -> Vec<Operation> {
                     .required("results", array_of(named("ItemError")))
                     .required("paging", named("Paging")),
             )
-            .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100, "offset": 0})))
+            .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100})))
             .answers(200, "The item errors, ordered by position.", named("ItemErrorPage"), Some(errors)),
         operation(events::follow_job, "Streams the progress of a job")
             .says(

@@ -4,7 +4,7 @@
 
 use longshore_domain::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
 use longshore_domain::list::resource::{Field, Kind, Resource, Shown};
-use longshore_domain::list::{LIMIT, OFFSET, sort};
+use longshore_domain::list::{COUNTS, LIMIT, OFFSET, cursor, sort};
 use serde_json::{Map, Value, json};
 
 use super::schema::{
@@ -41,7 +41,7 @@ pub(super) fn page_example(Described { resource, example, .. }: &Described) -> V
         members
             .retain(|name, _| !resource.fields.iter().any(|field| is_left_out(field) && field.name == name));
     }
-    json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1}})
+    json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1, "next": null}})
 }
 
 /// An example query of a list.
@@ -50,9 +50,7 @@ pub(super) fn query_example(resource: &Resource) -> Option<Value> {
         resource.fields.iter().find(|field| ["changedAt", "createdAt", "at"].contains(&field.name))?;
     let mut criteria = Map::new();
     criteria.insert(polled.name.to_owned(), json!({"gte": "2026-01-31T12:00:00+00:00"}));
-    Some(
-        json!({"criteria": criteria, "sort": [{"field": polled.name, "order": "DESC"}], "limit": 100, "offset": 0}),
-    )
+    Some(json!({"criteria": criteria, "sort": [{"field": polled.name, "order": "DESC"}], "limit": 100}))
 }
 
 /// All schemas of a resource, with their names.
@@ -162,13 +160,15 @@ fn page(name: &str) -> Shape {
 
 const LIMIT_NAME: &str = "ListLimit";
 const OFFSET_NAME: &str = "ListOffset";
+const AFTER_NAME: &str = "ListAfter";
+const COUNT_NAME: &str = "ListCount";
 const NESTED_NAME: &str = "ListNested";
 const FIELD_NAME: &str = "SortField";
 const ORDER_NAME: &str = "SortOrder";
 const KEY_NAME: &str = "SortKey";
 
 /// The parameters of every list.
-pub(super) fn list_schemas() -> [(&'static str, Said); 6] {
+pub(super) fn list_schemas() -> [(&'static str, Said); 8] {
     let field = pattern(1..=255, r"^\w+(\.\w+)*$");
     let order = default(one_of(&["ASC", "DESC"]), "ASC");
     let key = object().required("field", named(FIELD_NAME)).optional("order", named(ORDER_NAME));
@@ -181,6 +181,17 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 6] {
             about(integer(0..=LIMIT), "The page size. Without it, all matching records are returned."),
         ),
         (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "How many matching records to skip.")),
+        (
+            AFTER_NAME,
+            about(
+                text(1..=cursor::CHARACTERS),
+                "The `next` of the page before, with the same `sort` and `criteria`.",
+            ),
+        ),
+        (
+            COUNT_NAME,
+            about(default(one_of(COUNTS), COUNTS[0]), "How `total` is counted; `bounded`: up to 10,000."),
+        ),
         (
             NESTED_NAME,
             about(
@@ -208,6 +219,8 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         .optional("sort", about(array(sort::KEYS, named(KEY_NAME)), &order))
         .optional("limit", named(LIMIT_NAME))
         .optional("offset", named(OFFSET_NAME))
+        .optional("after", named(AFTER_NAME))
+        .optional("count", named(COUNT_NAME))
         .optional("nested", named(NESTED_NAME))
         .optional("select", about(array(0..=2 * resource.fields.len(), one_of(&selectable)), "Default: all."))
 }

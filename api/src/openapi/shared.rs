@@ -17,7 +17,7 @@ use super::example::PRODUCT;
 use super::record;
 use super::schema::{
     AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
-    exactly, id, identifier, named, object, one_of, pattern, text,
+    boolean, exactly, id, identifier, named, object, one_of, or_null, pattern, text,
 };
 
 /// Name of the one security scheme.
@@ -174,7 +174,9 @@ fn paging() -> Said {
         .required("returned", about(any_integer(), "Records on this page."))
         .required("from", about(any_integer(), "Position of the first record on the page."))
         .required("to", about(any_integer(), "Position after the last record on the page."))
-        .required("total", about(any_integer(), "All matching records."))
+        .required("total", about(or_null(any_integer()), "All matching records."))
+        .optional("totalAtLeast", about(boolean(), "There are more than `total`."))
+        .required("next", about(or_null(any_text()), "The `after` of the next page; null at the end."))
         .into()
 }
 

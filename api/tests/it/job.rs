@@ -123,7 +123,10 @@ async fn the_refused_items_of_a_job_are_listed_by_position(_: PgPoolOptions, opt
     let item = |index: i32, key: Value| json!({"index": index, "line": null, "key": key, "code": "not_found", "message": "is not there"});
     let items =
         [item(1, Value::Null), item(2, json!("sku 2")), item(3, json!("sku 1")), item(4, json!("sku 0"))];
-    assert_eq!(all, json!({"results": items, "paging": {"returned": 4, "from": 0, "to": 4, "total": 4}}));
+    assert_eq!(
+        all,
+        json!({"results": items, "paging": {"returned": 4, "from": 0, "to": 4, "total": 4, "next": null}})
+    );
     for (body, from, to) in [
         (json!({}), 0, 4),
         (json!({"limit": 2}), 0, 2),
@@ -131,7 +134,15 @@ async fn the_refused_items_of_a_job_are_listed_by_position(_: PgPoolOptions, opt
         (json!({"limit": 0}), 0, 0),
         (json!({"offset": 9}), 9, 9),
     ] {
-        let page = world.api.post(&world.api.viewer, &path, body.clone()).await.expect(200).json();
+        let mut page = world.api.post(&world.api.viewer, &path, body.clone()).await.expect(200).json();
+        let next = page["paging"].as_object_mut().unwrap().remove("next").unwrap();
+        assert_eq!(next.is_null(), to >= 4 || from == to, "{body}");
+        if let Some(next) = next.as_str() {
+            let body = json!({"limit": 2, "after": next, "count": "none"});
+            let rest = world.api.post(&world.api.viewer, &path, body).await.expect(200).json();
+            let paging = json!({"returned": 2, "from": 2, "to": 4, "total": null, "next": null});
+            assert_eq!(rest, json!({"results": items[2..], "paging": paging}));
+        }
         let results = items.get(from..to).unwrap_or_default();
         let paging = json!({"returned": results.len(), "from": from, "to": to, "total": 4});
         assert_eq!(page, json!({"results": results, "paging": paging}), "{body}");
@@ -140,6 +151,7 @@ async fn the_refused_items_of_a_job_are_listed_by_position(_: PgPoolOptions, opt
         (json!({"limit": 10_001}), "limit out_of_range"),
         (json!({"limit": -1}), "limit out_of_range"),
         (json!({"offset": -1}), "offset out_of_range"),
+        (json!({"after": "1abc"}), "after invalid_cursor"),
         (json!({"sort": []}), "sort unknown_field"),
         (json!([]), " wrong_type"),
     ] {

@@ -4,8 +4,8 @@
 //!
 //! - [`resource`] describes what can be listed: a [`Resource`] is a table in [`fields`], and contains every
 //!   text that may reach SQL.
-//! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `sql` and `statement` write
-//!   the statement, `nested` fetches related records, `stream` sends long lists.
+//! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `cursor` where a page begins,
+//!   `sql` and `statement` write the statement, `nested` fetches related records, `stream` sends long lists.
 //!
 //! # Guarantees
 //!
@@ -13,8 +13,9 @@
 //!   types.
 //! - Nothing is ignored: an unknown field, operator or key, and a value of the wrong type, is refused with its path.
 //! - Every `FROM` is limited to the caller's scope: in results, in `total`, behind dotted paths and in nested records.
-//! - A short page is one query, a long one a cursor; its total another one unless the page proves it; each expanded
-//!   relation one more.
+//! - A short page is one query, a long one a cursor of Postgres; its total another one unless the page proves it or none is wanted;
+//!   each expanded relation one more.
+//! - The page behind a cursor is found where the first page is found, at the same cost.
 //! - Postgres builds a record as JSON, and it is sent without being parsed.
 //!
 //! # Adding a resource
@@ -23,6 +24,7 @@
 //! read, create and update operations. Every field that clients poll or sort by needs an index with the id.
 
 pub mod criteria;
+pub mod cursor;
 pub mod fields;
 #[cfg(test)]
 mod hostile;
@@ -35,6 +37,7 @@ mod sql;
 mod statement;
 pub mod stream;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -42,14 +45,17 @@ use serde_json::{Map, Value, json};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use self::criteria::Condition;
+use self::criteria::{Condition, Operand};
+use self::cursor::Cursor;
 use self::nested::Row;
 use self::resource::{Field, Resource};
 use self::sql::Sql;
 use self::statement::Statement;
 use self::stream::{Piece, Stream};
 use longshore_kernel::access::Scope;
-use longshore_kernel::input::{Reader, Rule as _, Schema, array, boolean, custom, integer, object};
+use longshore_kernel::input::{
+    Reader, Rule as _, Schema, array, boolean, custom, integer, object, one_of, text,
+};
 use longshore_kernel::json::compact;
 use longshore_kernel::problem::{Problem, UNAVAILABLE};
 use longshore_kernel::services::Services;
@@ -58,6 +64,14 @@ use longshore_kernel::services::Services;
 pub const LIMIT: i64 = 10_000;
 /// The largest `offset`.
 pub const OFFSET: i64 = 2_147_483_647;
+/// How far a bounded count goes.
+pub const BOUND: i64 = 10_000;
+/// How `total` is counted.
+pub const COUNTS: &[&str] = &["exact", BOUNDED, UNCOUNTED];
+const BOUNDED: &str = "bounded";
+pub(crate) const UNCOUNTED: &str = "none";
+/// Why a cursor is refused.
+pub(crate) const NO_CURSOR: &str = "must be the `next` of a page with the same sort and criteria";
 /// More rows than a table has.
 const EVERYTHING: i64 = 1 << 53;
 /// What an unlimited list may hold to be answered like a page, in one piece.
@@ -76,7 +90,18 @@ pub struct Request {
     select: Vec<&'static Field>,
     limit: Option<i64>,
     offset: i64,
+    after: Option<After>,
+    count: &'static str,
     nested: bool,
+}
+
+/// Where a page begins that has a cursor.
+#[derive(Clone, Debug)]
+struct After {
+    /// Rows of the pages before.
+    from: i64,
+    /// Of the last one of these, the values in the order; nothing for null.
+    values: Vec<Option<Operand>>,
 }
 
 /// An object, where PHP writes an empty one as an empty array.
@@ -114,19 +139,71 @@ impl Request {
             let sort = object.optional("sort", array(sort::KEYS, key));
             let limit = object.optional("limit", integer(0..=LIMIT));
             let offset = object.optional_or("offset", integer(0..=OFFSET), 0);
+            let after = object.optional("after", text(1..=cursor::CHARACTERS));
+            let count = object.optional_or("count", one_of(COUNTS), COUNTS[0]);
             let nested = object.optional_or("nested", boolean(), false);
             let select = object.optional("select", select);
-            Some(Self {
+            let mut request = Self {
                 resource,
                 criteria: criteria.into_iter().chain(extra).flatten().collect(),
-                sort: sort.filter(|keys| !keys.is_empty()).unwrap_or_else(|| sort::default(resource)),
+                sort: sort::effective(resource, sort),
                 select: select.unwrap_or_else(|| select::all(resource)),
                 limit,
                 offset,
+                after: None,
+                count,
                 nested,
-            })
+            };
+            if let Some(after) = after {
+                if offset > 0 {
+                    object.refuse("after", "not_allowed", "cannot be combined with an offset");
+                }
+                request.after = request.resume(&after);
+                if request.after.is_none() {
+                    object.refuse("after", "invalid_cursor", NO_CURSOR);
+                }
+            }
+            Some(request)
         });
         Reader::read(body, rule)
+    }
+}
+
+impl Request {
+    /// What a cursor belongs to: the list, its order and its criteria.
+    fn identity(&self) -> String {
+        let mut text = self.resource.name.to_owned();
+        for key in &self.sort {
+            let _ = write!(text, "\n{} {}", key.path, key.descending);
+        }
+        let condition = |condition: &Condition| {
+            let mut compared: Vec<_> = condition.comparisons.iter().map(|one| format!("{one:?}")).collect();
+            compared.sort_unstable();
+            format!("\n{} {compared:?}", condition.path)
+        };
+        let mut conditions: Vec<_> = self.criteria.iter().map(condition).collect();
+        conditions.sort_unstable();
+        conditions.into_iter().fold(text, |text, condition| text + &condition)
+    }
+
+    /// Where a cursor leads.
+    fn resume(&self, text: &str) -> Option<After> {
+        let Cursor { from, values } = Cursor::read(&self.identity(), text)?;
+        let kinds: Vec<_> = sort::kinds(&self.sort).collect();
+        if kinds.len() != values.len() || values.last()?.is_null() {
+            return None;
+        }
+        let value = |(kind, value): (_, &Value)| match value {
+            Value::Null => Some(None),
+            value => Operand::of_cursor(kind, value).map(Some),
+        };
+        let values = kinds.into_iter().zip(&values).map(value).collect::<Option<_>>()?;
+        Some(After { from, values })
+    }
+
+    /// Matches before the page, as far as is known: a cursor counts those of the pages before.
+    fn from(&self) -> i64 {
+        self.after.as_ref().map_or(self.offset, |after| after.from)
     }
 }
 
@@ -194,8 +271,8 @@ pub async fn first_id(
     let request = Request::read(resource, Some(body))?;
     let mut connection = services.db.main.acquire().await?;
     let rows = Statement::new(scope, &request)?.rows(&mut connection, scope, &request, usize::MAX).await?;
-    let first =
-        rows.unwrap_or_default().into_iter().next().map(|row| serde_json::from_str::<First>(&row.json));
+    let first = rows.unwrap_or_default().0.into_iter().next();
+    let first = first.map(|row| serde_json::from_str::<First>(&row.json));
     Ok(first.transpose().map_err(Problem::internal)?.map(|first| first.id))
 }
 
@@ -226,8 +303,8 @@ pub async fn answer(
     };
     if let Some((limit, most)) = short {
         let first = Request { limit: Some(limit), ..request.clone() };
-        if let Some((rows, total)) = read(services, scope, &first, most, GATHERED).await? {
-            return Ok(Listed::Whole(envelope(&rows, first.offset, total)));
+        if let Some(page) = read(services, scope, &first, most, GATHERED).await? {
+            return Ok(Listed::Whole(envelope(&page, &first)));
         }
     }
     let pool = if request.limit.is_some() { &services.db.lists } else { &services.db.streams };
@@ -241,11 +318,11 @@ pub async fn answer(
 
 /// Answers a page, whole: `{"results":[…],"paging":{…}}`. For callers within the service.
 pub async fn page(services: &Services, scope: &Scope, request: &Request) -> Result<String, Problem> {
-    let (rows, total) = read(services, scope, request, i64::MAX, usize::MAX).await?.unwrap_or_default();
-    Ok(envelope(&rows, request.offset, total))
+    let page = read(services, scope, request, i64::MAX, usize::MAX).await?.unwrap_or_default();
+    Ok(envelope(&page, request))
 }
 
-/// The rows of a page, and how many match; nothing where there are more than `most`, or where they have more than `bytes`.
+/// A page; nothing where there are more rows than `most`, or where they have more than `bytes`.
 ///
 /// Of an e-shop that is new since the last analysis, Postgres expects no rows. Nested loops then compare each of its rows with each,
 /// and a list ends at its time limit. Without them, a plan takes as long as there are rows, whatever was expected.
@@ -255,7 +332,7 @@ async fn read(
     request: &Request,
     most: i64,
     bytes: usize,
-) -> Result<Option<(Vec<Row>, i64)>, Problem> {
+) -> Result<Option<Page>, Problem> {
     let statement = Statement::new(scope, request)?;
     let read = {
         let mut connection = services.db.lists.acquire().await?;
@@ -281,21 +358,38 @@ fn refused(problem: impl Into<Problem>) -> Problem {
     Problem::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(5))
 }
 
+/// The rows of a page, and what comes of them.
+#[derive(Debug, Default)]
+struct Page {
+    rows: Vec<Row>,
+    next: Option<String>,
+    total: Total,
+}
+
+/// How many match.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    /// Nothing where nobody asked.
+    matches: Option<i64>,
+    /// There are more.
+    at_least: bool,
+}
+
 fn count(rows: &[Row]) -> i64 {
     i64::try_from(rows.len()).unwrap_or(i64::MAX)
 }
 
-fn envelope(rows: &[Row], offset: i64, total: i64) -> String {
-    let length: usize = rows.iter().map(|row| row.json.len() + 1).sum();
-    let mut text = String::with_capacity(length + 128);
+fn envelope(page: &Page, request: &Request) -> String {
+    let length: usize = page.rows.iter().map(|row| row.json.len() + 1).sum();
+    let mut text = String::with_capacity(length + 256);
     text.push_str(HEAD);
-    for (position, row) in rows.iter().enumerate() {
+    for (position, row) in page.rows.iter().enumerate() {
         if position > 0 {
             text.push(',');
         }
         text.push_str(&row.json);
     }
-    text.push_str(&tail(count(rows), offset, total));
+    text.push_str(&tail(request.from(), count(&page.rows), page.total, page.next.as_deref()));
     text
 }
 
@@ -303,7 +397,13 @@ fn envelope(rows: &[Row], offset: i64, total: i64) -> String {
 const HEAD: &str = "{\"results\":[";
 
 /// What an answer ends with.
-fn tail(returned: i64, offset: i64, total: i64) -> String {
-    let to = offset + returned;
-    format!("],\"paging\":{{\"returned\":{returned},\"from\":{offset},\"to\":{to},\"total\":{total}}}}}")
+fn tail(from: i64, returned: i64, total: Total, next: Option<&str>) -> String {
+    let to = from.saturating_add(returned);
+    let total_or_null = total.matches.map_or_else(|| "null".to_owned(), |matches| matches.to_string());
+    let at_least = if total.at_least { ",\"totalAtLeast\":true" } else { "" };
+    // a cursor has nothing that JSON would escape
+    let next = next.map_or_else(|| "null".to_owned(), |next| format!("\"{next}\""));
+    format!(
+        "],\"paging\":{{\"returned\":{returned},\"from\":{from},\"to\":{to},\"total\":{total_or_null}{at_least},\"next\":{next}}}}}"
+    )
 }

@@ -28,8 +28,10 @@ async fn pages_follow_each_other_without_gap_or_overlap(_: PgPoolOptions, option
     {
         let mut seen = HashSet::new();
         for offset in [0, 100, 200, 300] {
-            let page =
+            let mut page =
                 list(&api, &api.user, "product", json!({"limit": 100, "offset": offset, "sort": sort})).await;
+            let next = page["paging"].as_object_mut().unwrap().remove("next").unwrap();
+            assert_eq!(next.is_null(), offset >= 200);
             let returned = [100, 100, 50, 0][offset / 100];
             let expected =
                 json!({"returned": returned, "from": offset, "to": offset + returned, "total": 250});
@@ -51,14 +53,23 @@ async fn a_limit_is_0_to_10000_and_an_offset_0_to_2147483647(_: PgPoolOptions, o
         let body = json!({"limit": limit, "offset": offset, "select": select});
         api.post(&api.user, "/api/product/list", body).await
     };
-    let paging = async |limit, offset| ask(limit, offset).await.expect(200).json()["paging"].clone();
-    assert_eq!(paging(0, 0).await, json!({"returned": 0, "from": 0, "to": 0, "total": 10_001}));
-    assert_eq!(paging(1, 0).await, json!({"returned": 1, "from": 0, "to": 1, "total": 10_001}));
-    let all = json!({"returned": 10_000, "from": 0, "to": 10_000, "total": 10_001});
+    let paging = async |limit, offset| {
+        let mut answer = ask(limit, offset).await.expect(200).json();
+        // whether there is another page, not its cursor
+        let next = answer["paging"]["next"].is_string();
+        answer["paging"]["next"] = json!(next);
+        answer["paging"].clone()
+    };
+    let none = json!({"returned": 0, "from": 0, "to": 0, "total": 10_001, "next": false});
+    assert_eq!(paging(0, 0).await, none);
+    let one = json!({"returned": 1, "from": 0, "to": 1, "total": 10_001, "next": true});
+    assert_eq!(paging(1, 0).await, one);
+    let all = json!({"returned": 10_000, "from": 0, "to": 10_000, "total": 10_001, "next": true});
     assert_eq!(paging(10_000, 0).await, all);
-    let last = json!({"returned": 1, "from": 10_000, "to": 10_001, "total": 10_001});
+    let last = json!({"returned": 1, "from": 10_000, "to": 10_001, "total": 10_001, "next": false});
     assert_eq!(paging(10_000, 10_000).await, last);
-    let past = json!({"returned": 0, "from": 2_147_483_647, "to": 2_147_483_647, "total": 10_001});
+    let past =
+        json!({"returned": 0, "from": 2_147_483_647, "to": 2_147_483_647, "total": 10_001, "next": false});
     assert_eq!(paging(10, 2_147_483_647).await, past);
     for (limit, offset, path) in
         [(10_001, 0, "limit"), (-1, 0, "limit"), (1, -1, "offset"), (1, 1 << 31, "offset")]
@@ -195,10 +206,17 @@ async fn a_list_without_a_body_returns_everything(_: PgPoolOptions, options: PgC
     let api = Api::new(&options).await;
     for resource in ["organisation", "eshop", "warehouse", "wms"] {
         let answer = list(&api, &api.user, resource, Value::Null).await;
-        assert_eq!(answer["paging"], json!({"returned": 1, "from": 0, "to": 1, "total": 1}), "{resource}");
+        assert_eq!(
+            answer["paging"],
+            json!({"returned": 1, "from": 0, "to": 1, "total": 1, "next": null}),
+            "{resource}"
+        );
     }
     let empty = list(&api, &api.user, "product", json!({"offset": 5})).await;
-    assert_eq!(empty, json!({"results": [], "paging": {"returned": 0, "from": 5, "to": 5, "total": 0}}));
+    assert_eq!(
+        empty,
+        json!({"results": [], "paging": {"returned": 0, "from": 5, "to": 5, "total": 0, "next": null}})
+    );
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -17,9 +17,9 @@ const CASES: u32 = 400;
 
 /// The values of products: few, so that queries match.
 #[derive(Clone, Debug)]
-struct World {
+pub(super) struct World {
     organisation: (Uuid, String),
-    eshops: Vec<(Uuid, String)>,
+    pub(super) eshops: Vec<(Uuid, String)>,
     goods: Vec<Good>,
 }
 
@@ -49,6 +49,28 @@ const FIELDS: [&str; 12] = [
 ];
 
 impl World {
+    /// Products of a tenant, random but for the bundles among them.
+    pub(super) async fn store(api: &Api, runner: &mut TestRunner) -> Self {
+        let organisation = api.tenant.organisation;
+        let mut eshops = vec![(api.tenant.eshop.get(), "Gifts shop".to_owned())];
+        for name in ["aä%", "B_\\"] {
+            eshops.push((eshop(api, organisation.get(), name).await, name.to_owned()));
+        }
+        let mut world =
+            World { organisation: (organisation.get(), "Gifts".to_owned()), eshops, goods: Vec::new() };
+        let ids: Vec<_> = world.eshops.iter().map(|(id, _)| *id).collect();
+        for number in 0..PRODUCTS {
+            let mut good = good(organisation.get(), ids.clone(), number).new_tree(runner).unwrap().current();
+            if number % 10 == 9 {
+                good.kind = "bundle";
+                good.children = world.goods[number - 3..].iter().zip(1..).map(|(g, n)| (g.id, n)).collect();
+            }
+            good.store(&api.services.db.main).await;
+            world.goods.push(good);
+        }
+        world
+    }
+
     /// The values at a path: of one record, or of each related one.
     fn at(&self, good: &Good, path: &str) -> Vec<Option<V>> {
         let text = |t: &String| Some(V::Text(t.clone()));
@@ -108,7 +130,7 @@ enum Operand {
 
 /// The body of a list request in the model.
 #[derive(Clone, Debug)]
-struct Question {
+pub(super) struct Question {
     criteria: Vec<(&'static str, Vec<(&'static str, Operand)>)>,
     sort: Vec<(&'static str, bool)>,
     limit: Option<usize>,
@@ -128,7 +150,7 @@ impl V {
 }
 
 impl Question {
-    fn body(&self) -> Value {
+    pub(super) fn body(&self) -> Value {
         let mut criteria = Map::new();
         for (path, asked) in &self.criteria {
             let of = |operand: &Operand| match operand {
@@ -183,7 +205,7 @@ fn moment() -> impl Strategy<Value = DateTime<Utc>> {
     (0i64..5).prop_map(|n| at("2026-05-01T12:00:00Z") + Duration::microseconds(n))
 }
 
-fn good(organisation: Uuid, eshops: Vec<Uuid>, number: usize) -> impl Strategy<Value = Good> {
+pub(super) fn good(organisation: Uuid, eshops: Vec<Uuid>, number: usize) -> impl Strategy<Value = Good> {
     let ids = prop::option::of((1u128..5).prop_map(Uuid::from_u128));
     let rest = (
         text(),
@@ -243,7 +265,7 @@ fn operators(path: &str) -> Vec<&'static str> {
     }
 }
 
-fn question(world: &World) -> impl Strategy<Value = Question> + use<> {
+pub(super) fn question(world: &World) -> impl Strategy<Value = Question> + use<> {
     let world = world.clone();
     let criteria = prop::sample::subsequence(FIELDS.to_vec(), 0..=3).prop_flat_map(move |paths| {
         let asked: Vec<_> = paths
@@ -283,24 +305,8 @@ fn contains(text: &str, part: &str) -> bool {
 #[tokio::test]
 async fn answers_equal_those_of_a_naive_filter() {
     let api = Api::new(&strangers().await).await;
-    let organisation = api.tenant.organisation;
-    let mut eshops = vec![(api.tenant.eshop.get(), "Gifts shop".to_owned())];
-    for name in ["aä%", "B_\\"] {
-        eshops.push((eshop(&api, organisation.get(), name).await, name.to_owned()));
-    }
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let mut world =
-        World { organisation: (organisation.get(), "Gifts".to_owned()), eshops, goods: Vec::new() };
-    let ids: Vec<_> = world.eshops.iter().map(|(id, _)| *id).collect();
-    for number in 0..PRODUCTS {
-        let mut good = good(organisation.get(), ids.clone(), number).new_tree(&mut runner).unwrap().current();
-        if number % 10 == 9 {
-            good.kind = "bundle";
-            good.children = world.goods[number - 3..].iter().zip(1..).map(|(g, n)| (g.id, n)).collect();
-        }
-        good.store(&api.services.db.main).await;
-        world.goods.push(good);
-    }
+    let world = World::store(&api, &mut runner).await;
     // the runner is not async: it runs on its own thread, so that failures are shrunk
     let (ask, mut asked) = mpsc::channel::<(Value, oneshot::Sender<Value>)>(1);
     let checking = std::thread::spawn(move || {

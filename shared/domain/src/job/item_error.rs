@@ -5,11 +5,12 @@ use sqlx::PgConnection;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
-use longshore_kernel::input::{Reader, Rule, integer, object};
+use longshore_kernel::input::{Reader, Rule, integer, object, one_of, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-use crate::list::{LIMIT, OFFSET};
+use crate::list::cursor::{CHARACTERS, Cursor};
+use crate::list::{COUNTS, LIMIT, NO_CURSOR, OFFSET, UNCOUNTED};
 
 /// One refused item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,22 +117,42 @@ async fn insert(tx: &mut PgConnection, job: JobId, errors: &[ItemError]) -> Resu
     Ok(())
 }
 
-/// The body of a request for a page: the limit, without which a page is as large as one may be, and the offset.
-pub fn query() -> impl Rule<Out = (i64, i64)> {
+/// Which page of the item errors of a job is asked for.
+#[derive(Clone, Debug)]
+pub struct Query {
+    limit: i64,
+    offset: i64,
+    after: Option<String>,
+    is_counted: bool,
+}
+
+/// The body of a request for a page, whose limit is as large as one may be without another wish.
+pub fn query() -> impl Rule<Out = Query> {
     object(|object| {
-        let limit = object.optional_or("limit", integer(0..=LIMIT), LIMIT);
-        Some((limit, object.optional_or("offset", integer(0..=OFFSET), 0)))
+        Some(Query {
+            limit: object.optional_or("limit", integer(0..=LIMIT), LIMIT),
+            offset: object.optional_or("offset", integer(0..=OFFSET), 0),
+            after: object.optional("after", text(1..=CHARACTERS)),
+            is_counted: object.optional_or("count", one_of(COUNTS), COUNTS[0]) != UNCOUNTED,
+        })
     })
 }
 
-/// A page of the refused items of a job, by position: `{limit?, offset?}`, answered in the envelope of every list.
+/// A page of the refused items of a job, by position: `{limit?, offset?, after?, count?}`, answered in the envelope of every list. They
+/// are few, and added only: the place of a cursor is its number.
 pub async fn list(
     services: &Services,
     scope: &Scope,
     job: JobId,
     body: Option<Value>,
 ) -> Result<String, Problem> {
-    let (limit, offset) = Reader::read(body.unwrap_or_else(|| json!({})), query())?;
+    let Query { limit, mut offset, after, is_counted } =
+        Reader::read(body.unwrap_or_else(|| json!({})), query())?;
+    let of = format!("item errors of {job}");
+    if let Some(after) = after {
+        let cursor = Cursor::read(&of, &after).filter(|_| offset == 0);
+        offset = cursor.ok_or_else(|| Problem::violation("after", "invalid_cursor", NO_CURSOR))?.from;
+    }
     let total = sqlx::query_scalar!(
         r#"SELECT (SELECT count(*) FROM job_item_error e WHERE e.job_id = j.id) AS "total!" FROM job j
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
@@ -145,8 +166,10 @@ pub async fn list(
     .ok_or_else(|| Problem::not_found("job"))?;
     let results = page(services, job, limit, offset).await?;
     let returned = i64::try_from(results.len()).map_err(Problem::internal)?;
-    let paging =
-        json!({"returned": returned, "from": offset, "to": offset.saturating_add(returned), "total": total});
+    let to = offset.saturating_add(returned);
+    let next = (returned > 0 && to < total).then(|| Cursor::write(&of, to, "[]"));
+    let total = is_counted.then_some(total);
+    let paging = json!({"returned": returned, "from": offset, "to": to, "total": total, "next": next});
     Ok(json!({"results": results, "paging": paging}).to_string())
 }
 

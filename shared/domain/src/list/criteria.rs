@@ -70,13 +70,15 @@ pub fn operators(kind: &Kind) -> &'static [Operator] {
 /// A path and what is asked of the value there.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
+    /// As the caller wrote it.
+    pub(super) path: String,
     place: Place,
-    comparisons: Vec<(Operator, Operand)>,
+    pub(super) comparisons: Vec<(Operator, Operand)>,
 }
 
 /// What a value is compared with.
 #[derive(Clone, Debug)]
-enum Operand {
+pub(super) enum Operand {
     Id(Uuid),
     Text(String),
     Integer(i64),
@@ -94,7 +96,24 @@ enum Operand {
 }
 
 impl Operand {
-    fn bind(&self, binder: &mut Binder<'_>) -> Sql {
+    /// The value of a sorted field, as a cursor has it; nothing where it has none.
+    pub(super) fn of_cursor(kind: &Kind, value: &Value) -> Option<Self> {
+        let text = value.as_str();
+        match kind {
+            Kind::Id | Kind::One(_) => text?.parse().ok().map(Self::Id),
+            Kind::Text => text.filter(|text| !text.contains('\0')).map(|text| Self::Text(text.to_owned())),
+            Kind::Integer => value.as_i64().map(Self::Integer),
+            Kind::Number => text.filter(|text| is_decimal(text)).map(|text| Self::Number(text.to_owned())),
+            Kind::Timestamp => {
+                input::timestamp().apply(&mut Reader::default(), value.clone()).map(Self::Timestamp)
+            }
+            Kind::Date => input::date().apply(&mut Reader::default(), value.clone()).map(Self::Date),
+            Kind::Boolean => value.as_bool().map(Self::Boolean),
+            Kind::Ids | Kind::Texts | Kind::Many(..) | Kind::Json | Kind::Object(_) | Kind::Rows(..) => None,
+        }
+    }
+
+    pub(super) fn bind(&self, binder: &mut Binder<'_>) -> Sql {
         let as_type = |mut placeholder: Sql, cast| {
             placeholder.push(cast);
             placeholder
@@ -150,7 +169,12 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
 pub(super) fn flags(fields: impl Iterator<Item = &'static Field>) -> Vec<Condition> {
     let place = |field: &'static Field| Place { steps: Vec::new(), field, nullable: field.nullable };
     let comparisons = || vec![(Operator::Flag, Operand::Boolean(true))];
-    fields.map(|field| Condition { place: place(field), comparisons: comparisons() }).collect()
+    let flag = |field: &'static Field| Condition {
+        path: format!("extra.{}", field.name),
+        place: place(field),
+        comparisons: comparisons(),
+    };
+    fields.map(flag).collect()
 }
 
 fn condition(
@@ -193,7 +217,7 @@ fn condition(
             Some((operator, read_operand(reader, place.field, operator, operand)?))
         }));
     }
-    Some(Condition { place, comparisons })
+    Some(Condition { path: path.to_owned(), place, comparisons })
 }
 
 fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: Value) -> Option<Operand> {
@@ -240,6 +264,14 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
         }
         (_, Kind::Json | Kind::Object(_) | Kind::Rows(..)) => None,
     }
+}
+
+/// Whether a text is what Postgres writes a decimal as.
+fn is_decimal(text: &str) -> bool {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits =
+        |digits: &str| (1..=100).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    digits(whole.strip_prefix('-').unwrap_or(whole)) && digits(part)
 }
 
 /// A number, in digits. The numbers of lists are amounts, so one that is close to an amount is that amount, as in a body.

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-use super::criteria::Level;
+use super::criteria::{Level, Operand};
 use super::path::{Place, Step, resolve};
 use super::resource::{Kind, Resource, field};
 use super::sql::{Alias, Binder, Sql};
@@ -22,8 +22,16 @@ const ORDERS: &[&str] = &["ASC", "DESC"];
 /// One key of an order.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
-    place: Place,
-    descending: bool,
+    /// As the caller wrote it.
+    pub(super) path: String,
+    pub(super) place: Place,
+    pub(super) descending: bool,
+}
+
+impl Key {
+    fn is_id(&self) -> bool {
+        self.place.steps.is_empty() && self.place.field.name == "id"
+    }
 }
 
 /// Reads an element of `sort`.
@@ -39,7 +47,7 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
             reader.refuse("not_sortable", "cannot be sorted by");
             return None;
         }
-        Some(place)
+        Some((path, place))
     });
     let place = object.required("field", path);
     let order = input::one_of(ORDERS);
@@ -50,7 +58,8 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
     });
     let order = object.optional("order", order);
     object.finish();
-    Some(Key { place: place?, descending: order == Some("DESC") })
+    let (path, place) = place?;
+    Some(Key { path, place, descending: order == Some("DESC") })
 }
 
 /// Whether fields of a kind have an order.
@@ -69,16 +78,56 @@ fn is_sortable(kind: &Kind) -> bool {
     )
 }
 
-/// The default order.
-pub(super) fn default(resource: &'static Resource) -> Vec<Key> {
+/// The order that is asked for, or else the default one. Nothing is left for a key behind the id to decide.
+pub(super) fn effective(resource: &'static Resource, asked: Option<Vec<Key>>) -> Vec<Key> {
+    let mut keys = asked.filter(|keys| !keys.is_empty()).unwrap_or_else(|| default(resource));
+    let unique = keys.iter().position(Key::is_id);
+    keys.truncate(unique.map_or(keys.len(), |position| position + 1));
+    keys
+}
+
+fn default(resource: &'static Resource) -> Vec<Key> {
     let field = field(resource.fields, resource.order);
     field
         .map(|field| Key {
+            path: field.name.to_owned(),
             place: Place { steps: Vec::new(), field, nullable: field.nullable },
             descending: false,
         })
         .into_iter()
         .collect()
+}
+
+/// What the values of a row in an order are, the id at its end included.
+pub(super) fn kinds(keys: &[Key]) -> impl Iterator<Item = &'static Kind> {
+    let id = (!keys.last().is_some_and(Key::is_id)).then_some(&Kind::Id);
+    keys.iter().map(|key| &key.place.field.kind).chain(id)
+}
+
+/// A part of an order.
+struct Column {
+    /// Its value in the inner query.
+    value: Sql,
+    /// Its name in the result of that.
+    name: Sql,
+    kind: &'static Kind,
+    descending: bool,
+    nullable: bool,
+}
+
+impl Column {
+    fn way(&self) -> &'static str {
+        match (self.descending, self.nullable) {
+            (true, true) => " DESC NULLS LAST",
+            (true, false) => " DESC",
+            (false, _) => "",
+        }
+    }
+
+    /// Which values come later.
+    fn beyond(&self) -> &'static str {
+        if self.descending { " < " } else { " > " }
+    }
 }
 
 /// An order as SQL.
@@ -90,13 +139,23 @@ pub(super) struct Order {
     pub(super) inner: Sql,
     /// The same in terms of its result.
     pub(super) outer: Sql,
+    /// What a cursor has of a row of its result: a JSON array as text.
+    pub(super) place: Sql,
+    /// What is true of the rows behind a cursor, without one of all: ` AND …`. Of several, the rows of each are behind it, and no row
+    /// is of two.
+    pub(super) behind: Vec<Sql>,
 }
 
 impl Order {
     /// Writes it, joining what it needs.
-    pub(super) fn new(binder: &mut Binder<'_>, level: &mut Level, keys: &[Key]) -> Self {
+    pub(super) fn new(
+        binder: &mut Binder<'_>,
+        level: &mut Level,
+        keys: &[Key],
+        after: Option<&[Option<Operand>]>,
+    ) -> Self {
         let mut order = Self::default();
-        let mut unique = false;
+        let mut columns = Vec::with_capacity(keys.len() + 1);
         for (number, key) in keys.iter().enumerate() {
             let mut row = level.row;
             for step in &key.place.steps {
@@ -104,27 +163,97 @@ impl Order {
                     row = level.reach(binder, row, field, related);
                 }
             }
-            unique = key.place.steps.is_empty() && key.place.field.name == "id";
-            let way = match (key.descending, key.place.nullable) {
-                (true, true) => " DESC NULLS LAST",
-                (true, false) => " DESC",
-                (false, _) => "",
-            };
-            let end = if unique { "" } else { ", " };
-            order.keys.push(", ").expression(key.place.field.sql, row).push(" AS s").number(number);
-            order.inner.expression(key.place.field.sql, row).push(way).push(end);
-            order.outer.push("s").number(number).push(way).push(end);
-            if unique {
-                // nothing is left for a further key to decide
-                break;
-            }
+            let (mut value, mut name) = (Sql::default(), Sql::default());
+            value.expression(key.place.field.sql, row);
+            name.push("s").number(number);
+            order.keys.push(", ").piece(&value).push(" AS ").piece(&name);
+            let Place { field, nullable, .. } = key.place;
+            columns.push(Column { value, name, kind: &field.kind, descending: key.descending, nullable });
         }
-        if unique {
-            return order;
+        if !keys.last().is_some_and(Key::is_id) {
+            let (mut value, mut name) = (Sql::default(), Sql::default());
+            value.alias(level.row).push(".id");
+            name.alias(Alias::ROOT).push(".id");
+            let descending = keys.last().is_some_and(|key| key.descending);
+            columns.push(Column { value, name, kind: &Kind::Id, descending, nullable: false });
         }
-        let way = if keys.last().is_some_and(|key| key.descending) { ".id DESC" } else { ".id" };
-        order.inner.alias(level.row).push(way);
-        order.outer.alias(Alias::ROOT).push(way);
+        order.place.push("json_build_array(");
+        for (position, column) in columns.iter().enumerate() {
+            let comma = if position > 0 { ", " } else { "" };
+            order.inner.push(comma).piece(&column.value).push(column.way());
+            order.outer.push(comma).piece(&column.name).push(column.way());
+            order.place.push(comma).piece(&column.name);
+            // with all its digits
+            order.place.push(if matches!(column.kind, Kind::Number) { "::text" } else { "" });
+        }
+        order.place.push(")::text");
+        order.behind = after.map_or_else(|| vec![Sql::default()], |values| behind(binder, &columns, values));
         order
     }
+}
+
+/// The conditions for what is behind a row with these values.
+///
+/// Each begins with a comparison of rows, or with `IS NULL`, so that the index which gives the order is entered behind the row. Rows
+/// that are equal up to a turn of the order, or to a null, are compared one by one: the order itself has to sort those.
+fn behind(binder: &mut Binder<'_>, columns: &[Column], values: &[Option<Operand>]) -> Vec<Sql> {
+    let values: Vec<Option<Sql>> =
+        values.iter().map(|value| value.as_ref().map(|value| value.bind(binder))).collect();
+    let mut equal = Sql::default();
+    // nothing but null comes behind null
+    let nulls = values.iter().take_while(|value| value.is_none()).count();
+    for column in columns.iter().take(nulls) {
+        equal.push(" AND ").piece(&column.value).push(" IS NULL");
+    }
+    let rest: Vec<(&Column, Option<&Sql>)> =
+        columns.iter().zip(values.iter().map(Option::as_ref)).skip(nulls).collect();
+    let Some((first, _)) = rest.first() else { return vec![equal] };
+    let goes_on = |(column, value): &&(&Column, Option<&Sql>)| {
+        column.descending == first.descending && !column.nullable && value.is_some()
+    };
+    let run = 1 + rest.iter().skip(1).take_while(goes_on).count();
+    let mut beyond = equal.clone();
+    beyond.push(" AND ROW(");
+    for (position, (column, _)) in rest.iter().take(run).enumerate() {
+        beyond.push(if position > 0 { ", " } else { "" }).piece(&column.value);
+    }
+    beyond.push(")").push(match (first.descending, run == rest.len()) {
+        (_, true) => first.beyond(),
+        (true, false) => " <= ",
+        (false, false) => " >= ",
+    });
+    beyond.push("ROW(");
+    for (position, value) in rest.iter().take(run).filter_map(|(_, value)| *value).enumerate() {
+        beyond.push(if position > 0 { ", " } else { "" }).piece(value);
+    }
+    beyond.push(")");
+    if run < rest.len() {
+        beyond.push(" AND ");
+        one_by_one(&mut beyond, &rest);
+    }
+    let mut branches = vec![beyond];
+    if first.nullable {
+        equal.push(" AND ").piece(&first.value).push(" IS NULL");
+        branches.push(equal);
+    }
+    branches
+}
+
+/// Appends that a row is behind another, by one column after the other, of which the last is the id.
+fn one_by_one(sql: &mut Sql, columns: &[(&Column, Option<&Sql>)]) {
+    let Some(((column, value), rest)) = columns.split_first() else { return };
+    sql.push("(");
+    if let Some(value) = value {
+        sql.piece(&column.value).push(column.beyond()).piece(value);
+        if column.nullable {
+            sql.push(" OR ").piece(&column.value).push(" IS NULL");
+        }
+        if !rest.is_empty() {
+            sql.push(" OR ").piece(&column.value).push(" = ").piece(value).push(" AND ");
+        }
+    } else {
+        sql.piece(&column.value).push(" IS NULL AND ");
+    }
+    one_by_one(sql, rest);
+    sql.push(")");
 }

@@ -1,14 +1,15 @@
 //! A list request as SQL, and what it answers.
 
 use futures::TryStreamExt as _;
-use sqlx::postgres::PgArguments;
-use sqlx::{Arguments as _, PgConnection};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::{Arguments as _, PgConnection, Row as _};
 
 use super::criteria::Level;
+use super::cursor::Cursor;
 use super::nested::{Row, Shape};
 use super::sort::Order;
 use super::sql::{Alias, Binder, Sql};
-use super::{EVERYTHING, LIMIT, Request};
+use super::{BOUND, BOUNDED, EVERYTHING, LIMIT, Page, Request, Total, UNCOUNTED, count};
 use longshore_kernel::access::Scope;
 use longshore_kernel::problem::Problem;
 
@@ -18,7 +19,7 @@ use longshore_kernel::problem::Problem;
 pub(super) struct Statement {
     /// what the outer query makes of a row
     columns: Sql,
-    /// the inner query, up to the end of its order: one for each table
+    /// the inner query, up to the end of its order: one for each table, and part of what is behind a cursor
     picks: Vec<Sql>,
     /// the order in terms of the inner query's result
     order: Sql,
@@ -38,28 +39,43 @@ impl Statement {
             level.require(&mut binder, condition);
         }
         let mut total = Sql::default();
-        total.push("SELECT count(*) FROM ").table(resource).piece(&level.from);
-        total.push(" WHERE true").piece(&level.conditions);
+        let is_bounded = request.count == BOUNDED;
+        total.push(if is_bounded { "SELECT count(*) FROM (SELECT FROM " } else { "SELECT count(*) FROM " });
+        total.table(resource).piece(&level.from).push(" WHERE true").piece(&level.conditions);
+        if is_bounded {
+            total.push(" LIMIT ").piece(&binder.bind(BOUND + 1)).push(") AS counted");
+        }
         binder.settle(&mut total);
         let total_arguments = binder.arguments()?;
-        let order = Order::new(&mut binder, &mut level, &request.sort);
+        let after = request.after.as_ref().map(|after| &*after.values);
+        let order = Order::new(&mut binder, &mut level, &request.sort, after);
         let mut columns = Sql::default();
         shape.columns(&mut columns);
+        if request.limit.is_some() {
+            columns.push(", ").piece(&order.place);
+        }
         binder.settle(&mut columns);
-        let pick = |table: &&'static str| {
-            let mut pick = Sql::default();
-            pick.push("SELECT ").alias(Alias::ROOT).push(".*").piece(&order.keys);
-            pick.push(" FROM ").push(table).piece(&level.from).push(" WHERE true").piece(&level.conditions);
-            pick.push(" ORDER BY ").piece(&order.inner);
-            binder.settle(&mut pick);
-            pick
-        };
-        let picks = resource.tables.iter().map(pick).collect();
+        let mut picks = Vec::with_capacity(resource.tables.len() * order.behind.len());
+        for table in resource.tables {
+            for behind in &order.behind {
+                let mut pick = Sql::default();
+                pick.push("SELECT ")
+                    .alias(Alias::ROOT)
+                    .push(".*")
+                    .piece(&order.keys)
+                    .push(" FROM ")
+                    .push(table);
+                pick.piece(&level.from).push(" WHERE true").piece(&level.conditions).piece(behind);
+                pick.push(" ORDER BY ").piece(&order.inner);
+                binder.settle(&mut pick);
+                picks.push(pick);
+            }
+        }
         let arguments = binder.arguments()?;
         Ok(Self { columns, picks, order: order.outer, arguments, total, total_arguments, shape })
     }
 
-    /// The rows of a page, and how many match; `None` where there are more than `most`, or where they have more than `bytes`.
+    /// A page; `None` where there are more rows than `most`, or where they have more than `bytes`.
     pub(super) async fn page(
         &self,
         connection: &mut PgConnection,
@@ -67,18 +83,18 @@ impl Statement {
         request: &Request,
         most: i64,
         bytes: usize,
-    ) -> Result<Option<(Vec<Row>, i64)>, Problem> {
-        let rows = match request.limit {
-            Some(0) => Some(Vec::new()),
+    ) -> Result<Option<Page>, Problem> {
+        let found = match request.limit {
+            Some(0) => Some((Vec::new(), End::of(request))),
             _ => self.rows(connection, scope, request, bytes).await?,
         };
-        let Some(rows) = rows else { return Ok(None) };
-        let returned = i64::try_from(rows.len()).map_err(Problem::internal)?;
+        let Some((rows, end)) = found else { return Ok(None) };
+        let returned = count(&rows);
         if returned > most {
             return Ok(None);
         }
-        let total = self.total(connection, request, returned).await?;
-        Ok(Some((rows, total)))
+        let total = self.total(connection, request, returned, &end).await?;
+        Ok(Some(Page { rows, next: end.next(request, returned), total }))
     }
 
     /// The rows of a page, with their related records where they are wanted; `None` where they have more than `most` bytes.
@@ -88,11 +104,15 @@ impl Statement {
         scope: &Scope,
         request: &Request,
         most: usize,
-    ) -> Result<Option<Vec<Row>>, Problem> {
-        let (sql, arguments) = self.bounded(request.limit, request.offset)?;
+    ) -> Result<Option<(Vec<Row>, End)>, Problem> {
+        let mut end = End::of(request);
+        let (sql, arguments) = self.bounded(request.one_more(), request.offset)?;
         let mut found = sqlx::query_with(sql.finish(), arguments).fetch(&mut *connection);
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while let Some(row) = found.try_next().await? {
+            if !end.takes(&row)? {
+                continue;
+            }
             let row = self.shape.read(&row)?;
             bytes += row.json.len();
             if bytes > most {
@@ -102,7 +122,7 @@ impl Statement {
         }
         drop(found);
         self.shape.expand(connection, scope, &mut rows).await?;
-        Ok(Some(rows))
+        Ok(Some((rows, end)))
     }
 
     /// The query of a page.
@@ -145,22 +165,73 @@ impl Statement {
         Ok((sql, arguments))
     }
 
-    /// How many match: counted only where the rows that came back do not prove it.
+    /// How many match: counted only where somebody asks, and the rows that came back do not prove it.
     pub(super) async fn total(
         &self,
         connection: &mut PgConnection,
         request: &Request,
         returned: i64,
-    ) -> Result<i64, Problem> {
-        let is_last = request.limit.is_none_or(|limit| returned < limit);
-        if is_last && (returned > 0 || request.offset == 0) {
-            return Ok(request.offset + returned);
+        end: &End,
+    ) -> Result<Total, Problem> {
+        if request.count == UNCOUNTED {
+            return Ok(Total::default());
+        }
+        // what a cursor knows of the rows before may have changed
+        let begins_at_a_number = request.after.is_none();
+        let is_last = request.limit != Some(0) && !end.goes_on;
+        if begins_at_a_number && is_last && (returned > 0 || request.offset == 0) {
+            return Ok(Total { matches: Some(request.offset + returned), at_least: false });
         }
         let query = sqlx::query_scalar_with(self.total.clone().finish(), self.total_arguments.clone());
         let total: i64 = query.fetch_one(connection).await?;
+        let at_least = request.count == BOUNDED && total > BOUND;
+        let total = if at_least { BOUND } else { total };
         // rows that were added in the meantime are counted too; removed rows must not make the page inconsistent
-        let seen = if returned > 0 { request.offset + returned } else { 0 };
-        Ok(total.max(seen))
+        let seen = if begins_at_a_number && returned > 0 { request.offset + returned } else { 0 };
+        Ok(Total { matches: Some(total.max(seen)), at_least })
+    }
+}
+
+impl Request {
+    /// The rows that are asked for: one more than the page has, which tells whether it is the last.
+    pub(super) fn one_more(&self) -> Option<i64> {
+        self.limit.map(|limit| limit.saturating_add(1))
+    }
+}
+
+/// Finds the end of a page, of which one row more is asked for than it has.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    left: Option<i64>,
+    /// Where the last row of the page is in the order.
+    place: Option<String>,
+    /// Whether others come after it.
+    goes_on: bool,
+}
+
+impl End {
+    pub(super) fn of(request: &Request) -> Self {
+        Self { left: request.limit, place: None, goes_on: false }
+    }
+
+    /// Whether the next row is one of the page.
+    pub(super) fn takes(&mut self, row: &PgRow) -> Result<bool, sqlx::Error> {
+        let Some(left) = &mut self.left else { return Ok(true) };
+        if *left == 0 {
+            self.goes_on = true;
+            return Ok(false);
+        }
+        *left -= 1;
+        if *left == 0 {
+            self.place = Some(row.try_get(row.len() - 1)?);
+        }
+        Ok(true)
+    }
+
+    /// The cursor of the next page.
+    pub(super) fn next(&self, request: &Request, returned: i64) -> Option<String> {
+        let place = self.place.as_ref().filter(|_| self.goes_on)?;
+        Some(Cursor::write(&request.identity(), request.from().saturating_add(returned), place))
     }
 }
 
@@ -203,6 +274,36 @@ mod tests {
         assert!(down.contains("ORDER BY t0.changed_at DESC, t0.id DESC"), "{down}");
         let id = of(json!([{"field": "weight"}, {"field": "id", "order": "DESC"}, {"field": "name"}]));
         assert!(id.contains("ORDER BY t0.weight, t0.id DESC;"), "{id}");
+    }
+
+    #[test]
+    fn a_cursor_is_a_comparison_that_the_index_of_the_order_answers() {
+        const ID: &str = "0192a1b2-7000-7000-8000-000000000005";
+        let behind = |sort: Value, values: Value| {
+            let of = Request::read(&PRODUCT, Some(json!({"sort": sort}))).unwrap().identity();
+            let after = Cursor::write(&of, 10, &values.to_string());
+            let request = Request::read(&PRODUCT, Some(json!({"sort": sort, "after": after}))).unwrap();
+            let statement = Statement::new(&Scope::Everything, &request).unwrap();
+            let between = |pick: &Sql| {
+                let (_, conditions) = pick.text().split_once(" WHERE true AND ").unwrap();
+                conditions.split_once(" ORDER BY ").unwrap().0.to_owned()
+            };
+            statement.picks.iter().map(between).collect::<Vec<_>>()
+        };
+        let time = json!(["2026-01-31T12:00:00+00:00", ID]);
+        assert_eq!(behind(json!([]), time.clone()), ["ROW(t0.created_at, t0.id) > ROW($1, $2)"]);
+        let down = json!([{"field": "changedAt", "order": "DESC"}]);
+        assert_eq!(behind(down, time), ["ROW(t0.changed_at, t0.id) < ROW($1, $2)"]);
+        let weight = json!([{"field": "weight"}]);
+        let both = ["ROW(t0.weight, t0.id) > ROW($1, $2)", "t0.weight IS NULL"];
+        assert_eq!(behind(weight.clone(), json!([5, ID])), both);
+        assert_eq!(behind(weight, json!([null, ID])), ["t0.weight IS NULL AND ROW(t0.id) > ROW($1)"]);
+        let mixed = json!([{"field": "type", "order": "DESC"}, {"field": "id"}]);
+        let text = "'); DROP TABLE product; --";
+        assert_eq!(
+            behind(mixed, json!([text, ID])),
+            ["ROW(t0.type) <= ROW($1) AND (t0.type < $1 OR t0.type = $1 AND (t0.id > $2))"]
+        );
     }
 
     #[test]

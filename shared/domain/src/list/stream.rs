@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use super::nested::Row;
+use super::statement::End;
 use super::{GATHERED, HEAD, Request, Sql, Statement, refused, tail};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::{Pool, Transaction};
@@ -62,14 +63,15 @@ impl Stream {
     ) -> Result<Self, Problem> {
         let statement = Statement::new(&scope, &request)?;
         let mut tx = pool.transaction(Some("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")).await?;
-        let (sql, arguments) = statement.for_cursor(request.limit, request.offset)?;
+        let (sql, arguments) = statement.for_cursor(request.one_more(), request.offset)?;
         let mut declare = Sql::default();
         declare.push("DECLARE listed NO SCROLL CURSOR FOR ").piece(&sql);
         // not kept: the columns of a cursor are another matter each time
         let declare = sqlx::query_with(declare.finish(), arguments).persistent(false);
         declare.execute(&mut *tx).await.map_err(refused)?;
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let source = Source { tx, scope, request, statement };
+        let end = End::of(&request);
+        let source = Source { tx, scope, request, statement, end };
         tokio::spawn(produce(source, sender, patience).in_current_span());
         Ok(Self(receiver))
     }
@@ -84,7 +86,7 @@ impl Stream {
 }
 
 /// Why no more is sent.
-enum End {
+enum Broken {
     /// The database failed.
     Failed(Problem),
     /// The reader is gone.
@@ -93,13 +95,13 @@ enum End {
     Stalled,
 }
 
-impl From<Problem> for End {
+impl From<Problem> for Broken {
     fn from(problem: Problem) -> Self {
         Self::Failed(refused(problem))
     }
 }
 
-impl From<sqlx::Error> for End {
+impl From<sqlx::Error> for Broken {
     fn from(error: sqlx::Error) -> Self {
         Self::Failed(refused(error))
     }
@@ -118,17 +120,17 @@ async fn produce(mut source: Source, sender: mpsc::Sender<Result<Piece, Problem>
     let ended = tokio::select! {
         ended = source.write(&mut writer) => ended,
         // also while Postgres looks for the next row
-        () = sender.closed() => Err(End::Gone),
+        () = sender.closed() => Err(Broken::Gone),
     };
     match ended {
-        Ok(()) | Err(End::Gone) => {}
-        Err(End::Stalled) => {
+        Ok(()) | Err(Broken::Gone) => {}
+        Err(Broken::Stalled) => {
             tracing::info!(
                 list.timeout_ms = patience.as_millis(),
                 "a list was cut off: the client stopped reading"
             );
         }
-        Err(End::Failed(problem)) => {
+        Err(Broken::Failed(problem)) => {
             // the handler reports it, if it is still there; otherwise it is logged here
             if writer.size != GATHERED {
                 tracing::error!(error = %problem, cause = ?problem.cause(), "a list was cut off");
@@ -144,10 +146,11 @@ struct Source {
     scope: Scope,
     request: Request,
     statement: Statement,
+    end: End,
 }
 
 impl Source {
-    async fn write(&mut self, writer: &mut Writer) -> Result<(), End> {
+    async fn write(&mut self, writer: &mut Writer) -> Result<(), Broken> {
         // the first row alone: to find and to sort takes as long as a statement may
         let mut batch = 1;
         loop {
@@ -168,32 +171,41 @@ impl Source {
             batch = (PIECE / average).clamp(1, most.min(16 * batch));
         }
         sqlx::raw_sql(COUNT_PATIENCE).execute(&mut *self.tx).await?;
-        let total = self.statement.total(&mut self.tx, &self.request, writer.returned).await?;
-        writer.end(&tail(writer.returned, self.request.offset, total)).await
+        let (request, returned) = (&self.request, writer.returned);
+        let total = self.statement.total(&mut self.tx, request, returned, &self.end).await?;
+        let next = self.end.next(request, returned);
+        writer.end(&tail(request.from(), returned, total, next.as_deref())).await
     }
 
     /// Rows that go to the reader while they come.
-    async fn plain(&mut self, batch: usize, writer: &mut Writer) -> Result<usize, End> {
+    async fn plain(&mut self, batch: usize, writer: &mut Writer) -> Result<usize, Broken> {
         let mut rows = sqlx::query(fetch(batch)).persistent(false).fetch(&mut *self.tx);
         let mut found = 0;
         while let Some(row) = rows.try_next().await? {
-            writer.row(&self.statement.shape.read(&row)?).await?;
             found += 1;
+            if self.end.takes(&row)? {
+                writer.row(&self.statement.shape.read(&row)?).await?;
+            }
         }
         Ok(found)
     }
 
     /// Rows that others are put into.
-    async fn nested(&mut self, batch: usize, writer: &mut Writer) -> Result<usize, End> {
+    async fn nested(&mut self, batch: usize, writer: &mut Writer) -> Result<usize, Broken> {
         let connection: &mut PgConnection = &mut self.tx;
         let found = sqlx::query(fetch(batch)).persistent(false).fetch_all(&mut *connection).await?;
         let shape = &self.statement.shape;
-        let mut rows = found.iter().map(|row| shape.read(row)).collect::<Result<Vec<_>, _>>()?;
+        let mut rows = Vec::with_capacity(found.len());
+        for row in &found {
+            if self.end.takes(row)? {
+                rows.push(shape.read(row)?);
+            }
+        }
         shape.expand(connection, &self.scope, &mut rows).await?;
         for row in &rows {
             writer.row(row).await?;
         }
-        Ok(rows.len())
+        Ok(found.len())
     }
 }
 
@@ -216,7 +228,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn row(&mut self, row: &Row) -> Result<(), End> {
+    async fn row(&mut self, row: &Row) -> Result<(), Broken> {
         if self.returned > 0 {
             self.piece.push(',');
         }
@@ -231,17 +243,17 @@ impl Writer {
         self.send(Piece::More(piece)).await
     }
 
-    async fn end(&mut self, tail: &str) -> Result<(), End> {
+    async fn end(&mut self, tail: &str) -> Result<(), Broken> {
         let mut piece = std::mem::take(&mut self.piece);
         piece.push_str(tail);
         self.send(Piece::Last(piece)).await
     }
 
-    async fn send(&self, piece: Piece) -> Result<(), End> {
+    async fn send(&self, piece: Piece) -> Result<(), Broken> {
         match tokio::time::timeout(self.patience, self.sender.send(Ok(piece))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(End::Stalled),
+            Ok(Err(_)) => Err(Broken::Gone),
+            Err(_) => Err(Broken::Stalled),
         }
     }
 }
