@@ -26,6 +26,10 @@ pub struct ListQuery {
     limit: Option<u32>,
     #[serde(skip_serializing_if = "is_zero")]
     offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<Count>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     nested: bool,
 }
@@ -45,6 +49,18 @@ pub enum Order {
     /// The largest, latest or alphabetically last one first.
     #[serde(rename = "DESC")]
     Descending,
+}
+
+/// How the matches of a list are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Count {
+    /// All of them.
+    Exact,
+    /// Up to 10,000.
+    Bounded,
+    /// Not at all.
+    None,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -113,6 +129,20 @@ impl ListQuery {
         self
     }
 
+    /// Begins behind the page with this [`Paging::next`], of the same sort and criteria.
+    #[must_use]
+    pub fn after(mut self, cursor: impl Into<String>) -> Self {
+        self.after = Some(cursor.into());
+        self
+    }
+
+    /// How [`Paging::total`] is counted; exactly without it.
+    #[must_use]
+    pub fn count(mut self, count: Count) -> Self {
+        self.count = Some(count);
+        self
+    }
+
     /// Expands related records, one level deep, instead of their ids.
     #[must_use]
     pub fn nested(mut self) -> Self {
@@ -132,23 +162,29 @@ pub struct Page<T> {
 }
 
 /// Where a page is in its list, in records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Paging {
     /// The number of records on the page.
     pub returned: u64,
-    /// The number of matches before the page.
+    /// The number of matches before the page; behind a cursor, of the records on the pages before.
     pub from: u64,
     /// `from` plus `returned`.
     pub to: u64,
-    /// All matches.
-    pub total: u64,
+    /// All matches; `None` if they were not counted.
+    pub total: Option<u64>,
+    /// Whether there are more matches than `total`.
+    #[serde(default)]
+    pub total_at_least: bool,
+    /// The cursor of the next page; `None` on the last one.
+    pub next: Option<String>,
 }
 
 /// The pages of a list, one after the other; made by [`Client::pages`].
 ///
-/// Records that are created or deleted meanwhile can move others between pages. Sort by a field that does not
-/// change, such as `createdAt`.
+/// Each begins behind the last record of the one before: what is created or deleted meanwhile moves no other record to another page.
+/// A record whose sorted field changes does move: sort by one that does not, such as `createdAt`.
 #[derive(Debug)]
 pub struct Pages<T> {
     client: Client,
@@ -168,8 +204,9 @@ impl<T: DeserializeOwned> Pages<T> {
             return Ok(None);
         }
         let page: Page<T> = self.client.list(self.path.clone(), &self.query).send().await?;
-        self.query.offset = page.paging.to;
-        self.ended = page.results.is_empty() || page.paging.to >= page.paging.total;
+        self.query.offset = 0;
+        self.query.after.clone_from(&page.paging.next);
+        self.ended = page.paging.next.is_none();
         Ok((!page.results.is_empty()).then_some(page))
     }
 
@@ -192,10 +229,12 @@ impl Client {
         self.post(path).json(query).without_idempotency_key()
     }
 
-    /// The pages of a list, by its path. The limit of the query is the size of a page, 1,000 without it.
+    /// The pages of a list, by its path. The limit of the query is the size of a page, 1,000 without it. Matches
+    /// are counted only if the query says how.
     #[must_use]
     pub fn pages<T>(&self, path: impl Into<String>, mut query: ListQuery) -> Pages<T> {
         query.limit.get_or_insert(PAGE);
+        query.count.get_or_insert(Count::None);
         Pages {
             client: self.clone(),
             path: path.into(),
@@ -224,6 +263,8 @@ mod tests {
             .select(["id"])
             .limit(10)
             .offset(20)
+            .after("1abc")
+            .count(Count::Bounded)
             .nested();
         assert_eq!(
             written(&query),
@@ -233,7 +274,7 @@ mod tests {
                     "createdAt": {"gte": "2027-01-01T00:00:00Z", "lt": "2027-02-01T00:00:00Z"},
                 },
                 "sort": [{"field": "createdAt", "order": "DESC"}],
-                "select": ["id"], "limit": 10, "offset": 20, "nested": true,
+                "select": ["id"], "limit": 10, "offset": 20, "after": "1abc", "count": "bounded", "nested": true,
             })
         );
     }

@@ -93,10 +93,14 @@ async fn a_list_is_read_page_by_page_to_its_end() {
     let service = Receiver::start().await.unwrap();
     service.answer_all(Answer::By(By::new(|request| {
         let query = request.json().unwrap();
-        let from = query["offset"].as_u64().unwrap_or(0);
-        let results: Vec<u64> = (from..5).take(usize::try_from(query["limit"].as_u64().unwrap()).unwrap()).collect();
+        assert_eq!(query["count"], "none");
+        let from: u64 = query["after"].as_str().map_or(0, |after| after.parse().unwrap());
+        let results: Vec<u64> =
+            (from..5).take(usize::try_from(query["limit"].as_u64().unwrap()).unwrap()).collect();
         let to = from + results.len() as u64;
-        body(200, &json!({"results": results, "paging": {"returned": to - from, "from": from, "to": to, "total": 5}}))
+        let next = (to < 5).then(|| to.to_string());
+        let paging = json!({"returned": to - from, "from": from, "to": to, "total": null, "next": next});
+        body(200, &json!({"results": results, "paging": paging}))
     })));
     let pages = || client(&service).pages::<u64>("/api/number/list", ListQuery::new().limit(2));
     assert_eq!(pages().all().await.unwrap(), [0, 1, 2, 3, 4]);
@@ -109,7 +113,7 @@ async fn a_list_is_read_page_by_page_to_its_end() {
     // after an error, the same page is next
     service.answer_all(body(
         200,
-        &json!({"results": [2], "paging": {"returned": 1, "from": 2, "to": 3, "total": 3}}),
+        &json!({"results": [2], "paging": {"returned": 1, "from": 2, "to": 3, "total": 3, "next": null}}),
     ));
     assert_eq!(pages.next().await.unwrap().unwrap().results, [2]);
     assert!(pages.next().await.unwrap().is_none());
