@@ -74,9 +74,6 @@ pub(super) struct Errors {
     /// Id of the job.
     #[arg(value_parser = read::id)]
     id: Uuid,
-    /// All of them; the service keeps the first 10,000.
-    #[arg(long, conflicts_with_all = ["limit", "offset"])]
-    all: bool,
     #[command(flatten)]
     part: Part<20>,
 }
@@ -175,9 +172,6 @@ impl Errors {
     async fn run(self) -> anyhow::Result<Exit> {
         let list = |client: &Client, query: &ListQuery| client.list::<Value>(errors_of(self.id), query);
         let columns = OF_REFUSED.map(|name| (name, name));
-        if self.all {
-            return self.part.write_all(list, &columns).await;
-        }
         self.part.write(ListQuery::new(), list, &columns).await
     }
 }

@@ -4,11 +4,15 @@ use std::io::{self, Write as _, stderr};
 
 use clap::Args;
 use indicatif::HumanCount;
-use longshore_client::{Call, Client, ListQuery, Page, Value};
+use longshore_client::{Call, Client, Count, ListQuery, Page, Value};
+use serde_json::json;
 
 use crate::output::stdout;
 use crate::remote::{self, Remote};
 use crate::{Exit, output, table};
+
+/// Records that are asked for at once, of a whole list.
+const PAGE: u32 = 1_000;
 
 /// A part of a list, `LIMIT` records without another wish.
 #[derive(Args, Debug)]
@@ -19,6 +23,9 @@ pub(super) struct Part<const LIMIT: u32> {
     /// Number of records to skip.
     #[arg(long, default_value_t = 0)]
     offset: u32,
+    /// List all records.
+    #[arg(long, conflicts_with_all = ["limit", "offset"])]
+    all: bool,
     /// Show ids, too: for commands that take no name.
     #[arg(long)]
     ids: bool,
@@ -46,20 +53,14 @@ impl<const LIMIT: u32> Part<LIMIT> {
     pub(super) async fn ask<T>(
         &self,
         query: ListQuery,
-        list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
+        list: impl Fn(&Client, &ListQuery) -> Call<Page<T>>,
     ) -> anyhow::Result<Option<Value>> {
-        self.ask_for(&query.limit(self.limit).offset(self.offset.into()), list).await
-    }
-
-    async fn ask_for<T>(
-        &self,
-        query: &ListQuery,
-        list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
-    ) -> anyhow::Result<Option<Value>> {
-        let answer = list(&self.client()?, query).answer().await?;
-        // what has no records and does not say how many there are is no list
-        answer.read::<Page<Value>>()?;
-        let answer = remote::json(&answer)?;
+        let client = self.client()?;
+        let answer = if self.all {
+            all(&client, query, list).await?
+        } else {
+            page(&client, &query.limit(self.limit).offset(self.offset.into()), list).await?.0
+        };
         if self.remote.json {
             output::json(&answer)?;
             return Ok(None);
@@ -67,29 +68,51 @@ impl<const LIMIT: u32> Part<LIMIT> {
         Ok(Some(answer))
     }
 
-    /// Asks for the whole list instead, and writes it.
-    pub(super) async fn write_all<T>(
-        &self,
-        list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
-        columns: &[(&str, &str)],
-    ) -> anyhow::Result<Exit> {
-        if let Some(answer) = self.ask_for(&ListQuery::new(), list).await? {
-            write(&answer, columns, self.ids)?;
-        }
-        Ok(Exit::Done)
-    }
-
     /// Asks for it, and writes its records: a column is its heading and the dotted path of its values.
     pub(super) async fn write<T>(
         &self,
         query: ListQuery,
-        list: impl FnOnce(&Client, &ListQuery) -> Call<Page<T>>,
+        list: impl Fn(&Client, &ListQuery) -> Call<Page<T>>,
         columns: &[(&str, &str)],
     ) -> anyhow::Result<Exit> {
         if let Some(answer) = self.ask(query, list).await? {
             write(&answer, columns, self.ids)?;
         }
         Ok(Exit::Done)
+    }
+}
+
+/// A page, as it came, and the cursor of the next one.
+async fn page<T>(
+    client: &Client,
+    query: &ListQuery,
+    list: impl Fn(&Client, &ListQuery) -> Call<Page<T>>,
+) -> anyhow::Result<(Value, Option<String>)> {
+    let answer = list(client, query).answer().await?;
+    // what has no records and does not say where they are is no list
+    let next = answer.read::<Page<Value>>()?.paging.next;
+    Ok((remote::json(&answer)?, next))
+}
+
+/// All pages, as one answer. Each begins behind the one before.
+async fn all<T>(
+    client: &Client,
+    query: ListQuery,
+    list: impl Fn(&Client, &ListQuery) -> Call<Page<T>>,
+) -> anyhow::Result<Value> {
+    let mut query = query.limit(PAGE).count(Count::None);
+    let mut records = Vec::new();
+    loop {
+        let (mut answer, next) = page(client, &query, &list).await?;
+        if let Some(more) = answer["results"].as_array_mut() {
+            records.append(more);
+        }
+        let Some(next) = next else {
+            let count = records.len();
+            let paging = json!({"returned": count, "from": 0, "to": count, "total": count, "next": null});
+            return Ok(json!({"results": records, "paging": paging}));
+        };
+        query = query.after(next);
     }
 }
 
