@@ -90,19 +90,21 @@ CREATE TABLE expedition_handover (
     handover_error text,
     wms_internal_id text,
     -- Since a set-back of Postgres (0039) the warehouse may have the order under a number that is not known here: whatever takes the order
-    -- back, or hands it over again, first asks it back by `handover_number`, which is higher than any that the warehouse knows.
+    -- back, or hands it over again, first asks it back by `handover_number`, which is higher than any that the warehouse knows
+    -- (shared/domain/src/expedition/handover/doubt.rs).
     handover_in_doubt boolean NOT NULL DEFAULT false,
     -- of an order in doubt: the last number that it was handed over by, as far as is known here; null: none
     handover_known_number integer,
-    -- what was asked of an order in doubt, and is done when the warehouse has given it back; its status stays meanwhile
+    -- while it is withdrawing: what becomes of the order when the warehouse has given it back, where its status does not say so
     handover_then text CONSTRAINT handover_then_is_known CHECK (handover_then IN ('on_hold', 'canceled', 'awaiting_processing')),
-    -- the warehouse keeps it, and may have been given other items or another address
+    -- of an order in doubt: the warehouse has it, and may have been given other items or another address
     handover_contents_unknown boolean NOT NULL DEFAULT false,
     -- the turn, which does not change while the order is due
     handover_priority integer NOT NULL,
     handover_created_at timestamptz NOT NULL,
     CONSTRAINT what_is_called_has_a_next_attempt
-        CHECK ((coalesce(handover_state IN ('pending', 'sending', 'withdrawing'), false)) = (handover_next_attempt_at IS NOT NULL))
+        CHECK ((coalesce(handover_state IN ('pending', 'sending', 'withdrawing'), false)) = (handover_next_attempt_at IS NOT NULL)),
+    CONSTRAINT what_is_in_doubt_is_not_due CHECK (NOT handover_in_doubt OR coalesce(handover_state <> 'pending', true))
 ) WITH (fillfactor = 70);
 -- what is called for the first time, in turn
 CREATE INDEX expedition_handover_pending ON expedition_handover
@@ -111,3 +113,6 @@ CREATE INDEX expedition_handover_pending ON expedition_handover
 CREATE INDEX expedition_handover_called ON expedition_handover (handover_wms_id, handover_next_attempt_at, id)
     WHERE handover_state IN ('sending', 'withdrawing');
 CREATE INDEX expedition_handover_by_state ON expedition_handover (handover_state, handover_since, id);
+-- what a set-back has left: few, and none without one
+CREATE INDEX expedition_handover_doubtful ON expedition_handover (handover_wms_id, id)
+    WHERE handover_in_doubt;

@@ -34,6 +34,8 @@ CREATE TABLE set_back (
     -- remembers one) may be lost.
     since timestamptz NOT NULL,
     "until" timestamptz,
+    -- the numbers of hand-overs that are given since are higher; null: it was not chosen yet
+    handover_floor integer,
     mended_at timestamptz
 );
 REVOKE DELETE, TRUNCATE ON set_back FROM longshore_service;

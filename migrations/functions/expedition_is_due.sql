@@ -6,7 +6,7 @@ AS $$
 BEGIN
     INSERT INTO expedition_handover (id, handover_wms_id, handover_state, handover_number, handover_next_attempt_at,
                                      handover_priority, handover_created_at)
-    SELECT c.id, c.wms_id, 'pending', 1, now(), c.priority, c.created_at
+    SELECT c.id, c.wms_id, 'pending', handover_floor() + 1, now(), c.priority, c.created_at
     FROM came c JOIN wms_setting s ON s.wms_id = ANY (ARRAY[c.wms_id]) AND s.active
     WHERE c.status = 'awaiting_processing' AND c.created_at >= s.since;
     RETURN NULL;

@@ -179,6 +179,11 @@ fn handover(order: &Value) -> String {
     if !order["handover"]["error"].is_null() {
         text = format!("{text}, {}, next call {}", said("error"), said("nextAttemptAt"));
     }
+    if order["handover"]["contentsUnknown"] == true {
+        text = format!("{text}, may have other items or another address there");
+    } else if order["handover"]["inDoubt"] == true {
+        text = format!("{text}, in doubt");
+    }
     text
 }
 

@@ -134,7 +134,9 @@ fn standing(visit: &Visit<permit::Read>, found: &Inspection, now: DateTime<Utc>)
             div { dt { "Shipped from" } dd { (order.warehouse) ", " (wms(visit, order)) } }
             div { dt { "Carrier" } dd { (text(order.carrier.as_deref())) @if let Some(service) = &order.carrier_service { ", " (service) }
                 @if let Some(position) = order.chosen_by { " " span.muted { "chosen by " a href={"/console/preference?organisation=" (order.organisation_id)} { "the preference at position " (position) } } } } }
-            @if let Some(state) = order.handover { div { dt { "Hand-over" } dd { (handover(order, state, now)) } } }
+            @if order.handover.is_some() || order.contents_unknown.is_some() {
+                div { dt { "Hand-over" } dd { (handover(order, now)) } }
+            }
             div { dt { "Delivered to" } dd { (text(order.country.as_deref())) } }
             div { dt { "Tracking" } dd { (text(order.tracking_number.as_deref())) } }
             div { dt { "To leave on" } dd { @match order.required_date { Some(date) => (date), None => (none()) } } }
@@ -152,8 +154,8 @@ fn wms(visit: &Visit<permit::Read>, order: &Order) -> Markup {
 }
 
 /// Where its hand-over to the system of the warehouse is.
-fn handover(order: &Order, state: HandoverState, now: DateTime<Utc>) -> Markup {
-    let what = match state {
+fn handover(order: &Order, now: DateTime<Utc>) -> Markup {
+    let what = order.handover.map(|state| match state {
         HandoverState::Pending => "Due: the warehouse has not been called.",
         HandoverState::Sending if order.handover_error.is_some() => "Called; the warehouse has not taken it.",
         HandoverState::Sending => "Called; the warehouse has not answered.",
@@ -161,9 +163,17 @@ fn handover(order: &Order, state: HandoverState, now: DateTime<Utc>) -> Markup {
         HandoverState::Withdrawing => "Asked back; the warehouse has not answered.",
         HandoverState::Refused => "The warehouse refused it.",
         HandoverState::Withdrawn => "The warehouse has given it back.",
-    };
+    });
+    let doubt = order.contents_unknown.map(|is_there| {
+        if is_there {
+            "It may have other items or another address there: ask the warehouse."
+        } else {
+            "The database was set back, and the warehouse may have it: it is asked before the order is held, cancelled or handed over."
+        }
+    });
     html! {
-        (what)
+        @if let Some(what) = what { (what) " " }
+        @if let Some(doubt) = doubt { span.refused { (doubt) } }
         @if let Some(since) = order.handover_since { " " span.muted { "Since " (time(since, now)) "." } }
         @if let Some(error) = &order.handover_error { " " span.refused { (error) } }
         @if let Some(next) = order.handover_next_attempt_at.filter(|_| order.handover_attempts > Some(0)) {

@@ -18,6 +18,7 @@ mod bodies;
 mod bulk;
 mod changes;
 mod choice;
+mod doubt;
 mod edits;
 mod invoice;
 mod life;

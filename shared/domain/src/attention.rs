@@ -55,6 +55,8 @@ words! {
         ContradictedOrders = "contradicted_orders",
         /// A warehouse reports of orders that are not here, since Postgres was set back.
         LostOrders = "lost_orders",
+        /// Orders that a warehouse has since a set-back, and whose contents are not known, or that nobody can be asked for.
+        DoubtfulOrders = "doubtful_orders",
         /// Reports of a warehouse were refused.
         RefusedReports = "refused_reports",
         /// Jobs of a kind of an e-shop fail.
@@ -112,12 +114,13 @@ impl Kind {
         Self::NoisyOrganisation,
     ];
     /// Those that are about one thing of an organisation.
-    pub const OF_ORGANISATION: [Self; 11] = [
+    pub const OF_ORGANISATION: [Self; 12] = [
         Self::Destination,
         Self::ExhaustedDeliveries,
         Self::Warehouse,
         Self::ContradictedOrders,
         Self::LostOrders,
+        Self::DoubtfulOrders,
         Self::RefusedReports,
         Self::FailingJobs,
         Self::RefusedRows,
@@ -127,10 +130,11 @@ impl Kind {
     ];
 
     /// Those that are about orders, their stocks, and the warehouses that they are handed over to.
-    pub const OF_ORDERS: [Self; 7] = [
+    pub const OF_ORDERS: [Self; 8] = [
         Self::Warehouse,
         Self::ContradictedOrders,
         Self::LostOrders,
+        Self::DoubtfulOrders,
         Self::RefusedReports,
         Self::MarkedStocks,
         Self::ShortStocks,

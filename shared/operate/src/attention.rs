@@ -3,6 +3,7 @@
 //! What people switched off is no problem and has no line. It is listed apart ([`SwitchedOff`]).
 
 mod destination;
+mod doubt;
 mod lines;
 mod partner;
 mod refused;

@@ -1,4 +1,5 @@
 mod answers;
+mod doubt;
 mod kill;
 mod lane;
 mod locked;

@@ -111,8 +111,14 @@ impl Operation {
             Self::Rebook => status.is_waiting() || status == Status::StockOk,
             Self::Unbook => (status.is_waiting() && !order.is_paused) || status == Status::StockOk,
             Self::Rollback => status != Status::OnHold && !has_ended && !is_begun,
-            Self::Cancel => !has_ended && !is_asked_back,
-            Self::Delete => status.is_editable() || status == Status::Canceled,
+            // a warehouse that keeps a cancelled one can be asked again
+            Self::Cancel => {
+                (!has_ended && !is_asked_back)
+                    || (status == Status::Canceled && order.contents_unknown == Some(true))
+            }
+            Self::Delete => {
+                (status.is_editable() || status == Status::Canceled) && order.contents_unknown.is_none()
+            }
         }
     }
 }

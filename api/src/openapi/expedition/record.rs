@@ -15,7 +15,7 @@ use crate::openapi::example::{
 };
 use crate::openapi::record::Described;
 use crate::openapi::schema::{
-    Said, any_integer, any_object, any_text, array_of, id, named, object, one_of, or_null, text, timestamp,
+    Said, any_integer, any_object, any_text, array_of, boolean, id, named, object, one_of, or_null, text, timestamp,
 };
 
 /// What the fields of an order mean.
@@ -186,11 +186,18 @@ fn handover() -> Said {
         .required("nextAttemptAt", or_null(timestamp()))
         .required("error", or_null(any_text()))
         .required("wmsInternalId", or_null(any_text()))
+        .required("inDoubt", boolean())
+        .required("contentsUnknown", boolean())
         .explain(&[
             ("number", "Which hand-over of the order it is."),
             ("attempts", "Calls that have begun in this state."),
             ("error", "Why the last call failed, or what the warehouse refused."),
             ("wmsInternalId", "The id that the warehouse has given it."),
+            ("inDoubt", "Since a set-back of the database, the warehouse may have it under another number."),
+            (
+                "contentsUnknown",
+                "The warehouse has it, and may have been given other items or another address.",
+            ),
         ]);
     handover.called("ExpeditionHandover")
 }

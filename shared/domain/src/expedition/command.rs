@@ -11,12 +11,13 @@ use uuid::Uuid;
 use super::choice::choose;
 use super::company::{self, Came, Company};
 pub use super::decision::Command;
-use super::order::{self, Order};
+use super::handover;
+use super::order::{self, Doubt, Order};
 use super::stocks;
 use super::tally;
 use super::write::{ENTITY, Transition, location, write};
 use crate::list;
-use crate::list::fields::expedition::EXPEDITION;
+use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::{Answer, Outcome};
 use longshore_kernel::change::Change;
@@ -230,7 +231,33 @@ pub async fn apply(
     let (_, lanes) = write(change.connection(), origins, &transitions, &mut locked.ledger).await?;
     change.note_lanes(lanes);
     change.note_orders(tally::of(&transitions));
+    note_asked(change, instructions, &transitions, &mut done).await?;
     Ok(done)
+}
+
+/// Notes which orders in doubt, that are due by a command, their warehouse is asked for first: the database decides that.
+async fn note_asked(
+    change: &mut Change<'_>,
+    instructions: &[Instruction<'_>],
+    transitions: &[Transition<'_>],
+    done: &mut [Done],
+) -> Result<(), Problem> {
+    let may_be_asked = |t: &&Transition<'_>| {
+        t.order.state.doubt != Doubt::None && t.state.status == Status::AwaitingProcessing
+    };
+    let ids: Vec<ExpeditionId> = transitions.iter().filter(may_be_asked).map(|t| t.order.id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let asked = handover::asked_for(change.connection(), &ids).await?;
+    for (done, _) in done.iter_mut().zip(instructions).filter(|(_, one)| asked.contains(&one.id)) {
+        match done {
+            Done::Changed => *done = Done::Asked(true),
+            Done::Unchanged => *done = Done::Asked(false),
+            Done::Asked(_) | Done::NotFound | Done::Refused(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// The body of `PUT …/send`, which may be absent.

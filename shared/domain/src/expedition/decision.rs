@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::allocator::{Decision, Ledger};
-use super::order::{Order, State};
+use super::order::{Doubt, Order, State};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState as Handover};
 use longshore_kernel::problem::{Problem, WRONG_STATUS};
 use longshore_kernel::sqlstate::Overtaken;
@@ -73,6 +73,12 @@ impl Command {
                 Err(wrong_status(status, "it has ended; create one with another number"))
             }
             Self::Send { rebook: true } => Self::Rebook.decide(order, ledger),
+            // what was asked of one in doubt is not wanted any more
+            Self::Send { rebook: false }
+                if order.state.doubt != Doubt::None && order.state.errors.is_none() =>
+            {
+                Ok(wished(order.state.clone()))
+            }
             Self::Send { rebook: false } => same(),
             Self::Process => match status {
                 Status::StockOk => Ok(State { status: Status::AwaitingProcessing, ..order.state.clone() }),
@@ -82,19 +88,25 @@ impl Command {
                 _ => Err(wrong_status(status, "all of it must be booked first")),
             },
             Self::Rollback => match status {
-                Status::OnHold => same(),
                 Status::WaitingForCancel => Err(wrong_status(status, CANCELLING)),
                 Status::AwaitingProcessing if order.is_handed_over() => Ok(withdraw(order, status)),
+                _ if is_asked_first(order) => Ok(ask(order, Status::OnHold)),
+                Status::OnHold => same(),
                 _ if !can_be_held(order) => Err(wrong_status(status, "it can no longer be held")),
                 _ => Ok(leave(order, ledger, Status::OnHold)),
             },
             Self::Cancel { .. } => match status {
+                // since a set-back: it did not give it back
+                Status::Canceled if order.state.handover == Some(Handover::Accepted) => {
+                    Ok(ask(order, Status::Canceled))
+                }
                 Status::Canceled | Status::WaitingForCancel => same(),
                 Status::AwaitingProcessing | Status::TakeOut | Status::Completion
                     if order.is_handed_over() =>
                 {
                     Ok(withdraw(order, Status::WaitingForCancel))
                 }
+                _ if is_asked_first(order) => Ok(ask(order, Status::Canceled)),
                 _ if order.is_handed_over() => {
                     Err(wrong_status(status, "it has left, and can no longer be cancelled"))
                 }
@@ -128,10 +140,16 @@ impl Command {
 pub(super) fn send(order: &Order, ledger: &mut Ledger) -> Result<State, Overtaken> {
     let (errors, is_address_checked) = (order.errors(), order.checks_address);
     if errors.is_none() {
-        return Ok(State { errors, is_address_checked, ..book(order, ledger)? });
+        return Ok(wished(State { errors, is_address_checked, ..book(order, ledger)? }));
     }
-    let handover = order.state.handover;
-    Ok(State { status: Status::Incorrect, errors, is_address_checked, handover, ..State::default() })
+    let State { handover, doubt, .. } = order.state;
+    Ok(State { status: Status::Incorrect, errors, is_address_checked, handover, doubt, ..State::default() })
+}
+
+/// One that is sent while its warehouse is asked for it: it is handed over again, or will be, and nothing else is done of it.
+fn wished(state: State) -> State {
+    let is_due = state.status == Status::AwaitingProcessing && state.handover == Some(Handover::Withdrawing);
+    State { then: is_due.then_some(Status::AwaitingProcessing), ..state }
 }
 
 /// Books an order that holds nothing and waits for nothing.
@@ -150,6 +168,13 @@ pub(super) fn placed(order: &Order, decision: Decision) -> State {
     State { status, waits_for, is_paused: false, ..order.state.clone() }
 }
 
+/// Gives back what an order holds or waits for, unless it goes on in its next state.
+pub(super) fn let_go(order: &Order, next: &State, ledger: &mut Ledger) {
+    if !next.status.is_booked() && !next.status.is_waiting() {
+        release(order, ledger);
+    }
+}
+
 /// Gives back what an order holds or waits for.
 fn release(order: &Order, ledger: &mut Ledger) {
     if order.state.status.is_booked() {
@@ -164,12 +189,27 @@ fn release(order: &Order, ledger: &mut Ledger) {
 fn withdraw(order: &Order, status: Status) -> State {
     let handover = match order.state.handover {
         Some(Handover::Sending | Handover::Accepted) => Some(Handover::Withdrawing),
+        _ if order.state.doubt == Doubt::Whether => Some(Handover::Withdrawing),
         other => other,
     };
     let canceling_from = (status == Status::WaitingForCancel).then_some(order.state.status);
     // one that is cancelled is not incorrect any more
     let errors = order.state.errors.clone().filter(|_| status != Status::WaitingForCancel);
-    State { status, errors, canceling_from, handover, ..order.state.clone() }
+    State { status, errors, canceling_from, handover, then: None, ..order.state.clone() }
+}
+
+/// Whether an order is asked back before anything is done of it, although its status does not say that the warehouse has it: since a
+/// set-back it may.
+fn is_asked_first(order: &Order) -> bool {
+    let State { status, handover, doubt, .. } = order.state;
+    let may_be_there = doubt == Doubt::Whether || handover.is_some_and(Handover::is_handed_over);
+    let is_begun = status.place() > Some(0) || status == Status::WaitingForCancel;
+    may_be_there && !is_begun && status != Status::Canceled
+}
+
+/// The warehouse is asked for an order that it may have since a set-back; its status stays until the answer.
+fn ask(order: &Order, then: Status) -> State {
+    State { handover: Some(Handover::Withdrawing), then: Some(then), ..order.state.clone() }
 }
 
 fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {

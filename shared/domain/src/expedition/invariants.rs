@@ -110,6 +110,8 @@ const RULES: &[(&str, &str, &str)] = &[
          FROM expedition_handover h JOIN expedition e ON e.id = h.id
          WHERE h.handover_state IN ('sending', 'accepted', 'withdrawing')
                AND NOT is_handed_over(e.status, NULL) AND e.status <> 'awaiting_processing'
+               -- since a set-back it may have one, whatever its status is
+               AND NOT h.handover_in_doubt
             OR h.handover_state = 'pending' AND e.status <> 'awaiting_processing'
             OR h.handover_state IN ('refused', 'withdrawn') AND e.status = 'waiting_for_cancel'",
         REPORT,

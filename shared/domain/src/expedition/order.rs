@@ -69,6 +69,32 @@ pub(super) struct State {
     pub(super) canceling_from: Option<ExpeditionStatus>,
     /// Where its hand-over is. What follows from a change of the status is left to the database (`expedition_handover_follows`).
     pub(super) handover: Option<HandoverState>,
+    /// What a set-back has left unknown of its hand-over.
+    pub(super) doubt: Doubt,
+    /// While it is `withdrawing`: what becomes of it when the warehouse has given it back, where its status does not say so.
+    pub(super) then: Option<ExpeditionStatus>,
+}
+
+/// What a set-back has left unknown of the hand-over of an order ([`super::handover::doubt`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Nothing.
+    #[default]
+    None,
+    /// Whether the warehouse has it, and under which number.
+    Whether,
+    /// What is in it: the warehouse has it, and may have been given other items or another address.
+    Contents,
+}
+
+impl Doubt {
+    fn stored(in_doubt: bool, contents_unknown: bool) -> Self {
+        match (in_doubt, contents_unknown) {
+            (false, _) => Self::None,
+            (true, false) => Self::Whether,
+            (true, true) => Self::Contents,
+        }
+    }
 }
 
 impl Default for State {
@@ -81,6 +107,8 @@ impl Default for State {
             is_address_checked: false,
             canceling_from: None,
             handover: None,
+            doubt: Doubt::None,
+            then: None,
         }
     }
 }
@@ -291,7 +319,9 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
         r#"SELECT e.id, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status AS "status: ExpeditionStatus",
                   e.reservation_paused, e.waits_for_id, e.waits_quantity, e.errors, e.address_validation_executed,
                   e.canceling_from AS "canceling_from: ExpeditionStatus",
-                  n.handover_state AS "handover_state: HandoverState",
+                  n.handover_state AS "handover_state: HandoverState", n.handover_in_doubt AS "in_doubt?",
+                  n.handover_contents_unknown AS "contents_unknown?",
+                  CASE WHEN n.handover_state = 'withdrawing' THEN n.handover_then END AS "then: ExpeditionStatus",
                   coalesce(e.wait_before_processing, s.wait_before_processing) AS "waits_before!", e.version,
                   d.order_number, d.external_id,
                   d.ignore_address_validation OR o.ignore_address_validation AS "ignores_address!",
@@ -397,6 +427,11 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>,
                 is_address_checked: row.address_validation_executed,
                 canceling_from: row.canceling_from,
                 handover: row.handover_state,
+                doubt: Doubt::stored(
+                    row.in_doubt.unwrap_or_default(),
+                    row.contents_unknown.unwrap_or_default(),
+                ),
+                then: row.then,
             },
             waits_before: row.waits_before,
             items: row.items.0,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use self::body::{Report, read};
 pub use self::body::{body, check};
 use super::allocator::{Demand, Ledger};
-use super::decision::wrong_status;
+use super::decision::{let_go, wrong_status};
 use super::handover;
 use super::order::{self, Order, State};
 use super::report::{Parcel, Times, Tracking, merged};
@@ -194,7 +194,7 @@ impl Step {
 
     /// Whether the record shows another state since: not what a cancel would go back to, and not the hand-over.
     fn is_shown(&self, order: &Order) -> bool {
-        let shown = |state: &State| State { canceling_from: None, handover: None, ..state.clone() };
+        let shown = |state: &State| State { canceling_from: None, ..handover::without(state) };
         shown(&self.state) != shown(&order.state)
             || self.times != self.had
             || !self.parcels.is_empty()
@@ -234,9 +234,7 @@ fn decide(
     mut ledger: Ledger,
 ) -> Result<Step, Problem> {
     if let Some(state) = answer(order, report)? {
-        if order.state.status.is_booked() && !state.status.is_booked() {
-            ledger.release(&order.entered());
-        }
+        let_go(order, &state, &mut ledger);
         return Ok(Step::of(state, had, ledger));
     }
     let (old, new) = (order.state.status, report.status.unwrap_or(order.state.status));

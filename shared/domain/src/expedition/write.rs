@@ -82,13 +82,13 @@ impl Transition<'_> {
 
     /// Whether the record shows another state since; what an order waits for, and its hand-over, do not count.
     fn raises_version(&self) -> bool {
-        let without = |state: &State| State { waits_for: None, handover: None, ..state.clone() };
+        let without = |state: &State| State { waits_for: None, ..handover::without(state) };
         without(&self.order.state) != without(&self.state) || self.changes_shipper()
     }
 
     /// Whether its hand-over is another since, by a decision and not as a consequence of its status.
     fn changes_handover(&self) -> bool {
-        self.order.state.handover != self.state.handover
+        handover::differ(&self.order.state, &self.state)
     }
 
     /// What changes of it, for the audit.
@@ -102,6 +102,7 @@ impl Transition<'_> {
         };
         add("status", json!(old.status), json!(new.status));
         add("handover", json!(old.handover), json!(new.handover));
+        add("handoverThen", json!(old.then), json!(new.then));
         if let Some((field, value)) = self.remark.clone() {
             add(field, Value::Null, value);
         }

@@ -12,7 +12,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::word::plain;
 
-use super::{Counted, destination, partner, refused, reports};
+use super::{Counted, destination, doubt, partner, refused, reports};
 use crate::order::attention::{self as orders, Counts, Silent};
 
 /// Webhooks that are looked at to name their hosts; the others are counted.
@@ -47,12 +47,14 @@ pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Li
 /// Lines about orders, their stocks, and the warehouses that they are handed over to; and their counts.
 pub(super) async fn of_orders(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counts), Problem> {
     let (db, now) = (&services.db, services.clock.now());
-    let (counts, silent, reports) = tokio::try_join!(
+    let (counts, silent, doubtful, reports) = tokio::try_join!(
         orders::count(db, scope),
         orders::silent(db, scope),
+        doubt::lines(db, scope),
         reports::lines(db, scope, now)
     )?;
-    let warehouses = silent.iter().map(|warehouse| of_warehouse(warehouse, now)).chain(reports);
+    let warehouses =
+        silent.iter().map(|warehouse| of_warehouse(warehouse, now)).chain(doubtful).chain(reports);
     let lines = warehouses.chain(sums_of_orders(&counts).into_iter().filter_map(Sum::line)).collect();
     Ok((lines, counts))
 }

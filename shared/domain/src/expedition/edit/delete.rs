@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use crate::expedition::decision::wrong_status;
 use crate::expedition::invoice;
-use crate::expedition::order;
+use crate::expedition::order::{self, Doubt};
 use crate::expedition::write::ENTITY;
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::answer::Answer;
@@ -17,6 +17,9 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
+
+/// What is done first of an order that its warehouse may have since a set-back.
+const IN_DOUBT: &str = "its warehouse may have it since the database was set back; cancel it first (PUT …/cancel), which asks the warehouse";
 
 /// Deletes an order that is on hold, incorrect or canceled: 204. Its number is free again.
 pub async fn delete(
@@ -32,6 +35,9 @@ pub async fn delete(
     };
     check(order.version)?;
     let status = order.state.status;
+    if order.state.doubt != Doubt::None {
+        return Err(wrong_status(status, IN_DOUBT));
+    }
     if !kept(change.connection(), &[id]).await?.is_empty() {
         return Err(wrong_status(status, "an order that was handed over to its warehouse is kept"));
     }
@@ -45,7 +51,9 @@ pub async fn delete(
         "expedition.delete",
         ENTITY,
         None,
-        "WITH made AS (
+        "WITH handed AS (
+             DELETE FROM expedition_handover WHERE id = $9
+         ), made AS (
              DELETE FROM expedition WHERE id = $9 RETURNING id, organisation_id, eshop_id, version, status
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, version, deleted_by)
@@ -78,8 +86,12 @@ pub(in crate::expedition) async fn kept(
            CROSS JOIN LATERAL (
                SELECT EXISTS (
                    SELECT FROM audit
-                   WHERE entity_type = $2 AND entity_id = g.id AND action IN ('expedition.status', 'expedition.news'))
-                   OR EXISTS (SELECT FROM expedition_handover WHERE id = g.id) AS is_kept
+                   WHERE entity_type = $2 AND entity_id = g.id
+                     AND (action IN ('expedition.status', 'expedition.news') OR changes -> 'handover' ->> 0 = 'sending'))
+                   -- one that was in doubt, and that no call is known of, was asked back by the floor of a set-back
+                   OR EXISTS (SELECT FROM expedition_handover
+                              WHERE id = g.id AND (handover_state IS DISTINCT FROM 'withdrawn' OR handover_number <> handover_floor()))
+                   AS is_kept
            ) AS k
            WHERE k.is_kept"#,
         orders as &[ExpeditionId],

@@ -64,9 +64,13 @@ async fn fill_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
          )
          INSERT INTO expedition_handover AS h (id, handover_wms_id, handover_state, handover_number, handover_next_attempt_at,
                                                handover_priority, handover_created_at)
-         SELECT id, $1, 'pending', 1, now(), priority, created_at FROM waiting
+         SELECT id, $1, 'pending', handover_floor() + 1, now(), priority, created_at FROM waiting
          ON CONFLICT (id) DO UPDATE
-         SET handover_wms_id = excluded.handover_wms_id, handover_state = 'pending', handover_number = h.handover_number + 1,
+         -- as `expedition_handover_follows`
+         SET handover_wms_id = CASE WHEN h.handover_in_doubt THEN h.handover_wms_id ELSE excluded.handover_wms_id END,
+             handover_state = CASE WHEN h.handover_in_doubt THEN 'withdrawing' ELSE 'pending' END,
+             handover_then = CASE WHEN h.handover_in_doubt THEN 'awaiting_processing' END,
+             handover_number = CASE WHEN h.handover_in_doubt THEN h.handover_number ELSE greatest(h.handover_number, handover_floor()) + 1 END,
              handover_since = now(), handover_attempts = 0, handover_next_attempt_at = greatest(now(), h.handover_in_call_until),
              handover_error = NULL, wms_internal_id = NULL, handover_priority = excluded.handover_priority,
              handover_created_at = excluded.handover_created_at
@@ -139,7 +143,7 @@ async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
                ORDER BY h.handover_priority DESC, h.handover_created_at, h.id LIMIT $2 FOR NO KEY UPDATE OF e SKIP LOCKED
            ), gone AS (
                DELETE FROM expedition_handover h USING waiting w
-               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number = 1
+               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number = handover_floor() + 1
                RETURNING h.id
            ), forgotten AS (
                -- its last number is remembered, as of an order that is no longer due
@@ -147,7 +151,7 @@ async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
                SET handover_state = NULL, handover_since = now(), handover_attempts = 0, handover_number = h.handover_number - 1,
                    handover_next_attempt_at = NULL, handover_error = NULL
                FROM waiting w
-               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number > 1
+               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number <> handover_floor() + 1
                RETURNING h.id
            )
            SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM forgotten) AS "orders!""#,

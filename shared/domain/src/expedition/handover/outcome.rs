@@ -13,6 +13,8 @@
 //! | given back | `withdrawing` | `withdrawn`; it is what was asked; `incorrect` where the warehouse had begun |
 //! | kept | `withdrawing` | `accepted`; a cancel goes back to where it was |
 //!
+//! What becomes of one in doubt is in the table of [`super::doubt`].
+//!
 //! So `canceled` is only said after the system of the warehouse has said that it does not have the order.
 //!
 //! # Locks
@@ -36,6 +38,7 @@ use self::locks::{Locks, left_out, orders_of};
 use super::call::Ask;
 use super::{KEPT, given_back, kept};
 use crate::calling::breaker::Sign;
+use crate::expedition::decision::let_go;
 use crate::expedition::order::{self, Order, State};
 use crate::expedition::write::{ENTITY, Transition, write};
 use crate::expedition::{stocks, tally};
@@ -343,9 +346,7 @@ async fn decide(
             After::Nothing => {}
             After::PutEnded => ended.push(order.id),
             After::State(state, error) => {
-                if order.state.status.is_booked() && !state.status.is_booked() {
-                    ledger.release(&order.entered());
-                }
+                let_go(order, &state, &mut ledger);
                 transitions.push(Transition {
                     order,
                     state,

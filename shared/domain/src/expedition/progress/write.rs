@@ -72,6 +72,10 @@ pub(super) async fn write(
              UPDATE expedition
              SET status = $19, errors = $20, packed_at = $21, sent_at = $22, delivered_at = $23,
                  expedited_completely = coalesce($24, expedited_completely), canceling_from = $29,
+                 -- what an order in doubt waited for that is given back
+                 waits_for_id = CASE WHEN is_waiting($19) THEN waits_for_id END,
+                 waits_quantity = CASE WHEN is_waiting($19) THEN waits_quantity END,
+                 reservation_paused = reservation_paused AND is_waiting($19),
                  version = version + $30::boolean::int
              WHERE id = $18
              RETURNING id, version, CASE WHEN $30::boolean THEN changed_at ELSE clock_timestamp() END AS changed_at,

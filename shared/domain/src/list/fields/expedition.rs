@@ -313,7 +313,8 @@ const FIELDS: &[Field] = &[
              'attempts', {t}.handover_attempts,
              'nextAttemptAt', to_char({t}.handover_next_attempt_at AT TIME ZONE 'UTC',
                                       'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"'),
-             'error', {t}.handover_error, 'wmsInternalId', {t}.wms_internal_id) END",
+             'error', {t}.handover_error, 'wmsInternalId', {t}.wms_internal_id,
+             'inDoubt', {t}.handover_in_doubt, 'contentsUnknown', {t}.handover_contents_unknown) END",
     )
     .or_null(),
     Field::text("handover.state", "{t}.handover_state").or_null().among(&HandoverState::WORDS).hidden(),
@@ -321,6 +322,8 @@ const FIELDS: &[Field] = &[
         .or_null()
         .hidden(),
     Field::text("handover.error", "{t}.handover_error").or_null().hidden(),
+    Field::boolean("handover.inDoubt", "{t}.handover_in_doubt").or_null().hidden(),
+    Field::boolean("handover.contentsUnknown", "{t}.handover_contents_unknown").or_null().hidden(),
     Field::rows("items", ITEMS, ITEM, super::expedition_item::SHOWN).nesting("product", &PRODUCT).on_request(),
     Field::rows(
         "bundles",
