@@ -243,7 +243,7 @@ pub struct LostOrder {
     /// The highest number of a hand-over that was reported.
     pub number: Option<i32>,
     /// The last report.
-    pub report: Value,
+    pub report: serde_json::Value,
     /// When the first report came.
     pub created_at: DateTime<Utc>,
     /// When the last one came.

@@ -1,7 +1,7 @@
 //! After Postgres was set back (`docs/operating.md#after-a-restore`): outsiders know more than the database does, and this lets them
 //! agree again.
 //!
-//! A set-back begins an *epoch* (`set_back`). Mending it is a row of [`STEPS`]. Each is a transaction, which records that it was done
+//! A set-back begins an *epoch* (`set_back`). Orders that warehouses may have are put in doubt, then each row of [`STEPS`] is a transaction, which records that it was done
 //! in this epoch, so it is safe to interrupt and to repeat. Until the last one was done, nothing is handed over to a warehouse.
 
 mod report;
@@ -13,6 +13,7 @@ use sqlx::{Connection as _, PgConnection};
 use thiserror::Error;
 
 use longshore_domain::account::session;
+use longshore_domain::expedition::handover::doubt::{self, Begun};
 use longshore_domain::expedition::handover::fill;
 use longshore_domain::job::fetching;
 use longshore_domain::partner::send_out::items;
@@ -104,6 +105,14 @@ pub async fn mend(
         return Ok(());
     };
     tell(&format!("epoch {}: what was committed after {} may be lost", set_back.epoch, time(set_back.since)));
+    // in transactions of its own, so that no order is locked for long; repeating it is harmless
+    let Begun { floor, in_doubt, asked } = doubt::begin(connection, set_back.since, set_back.asks_warehouses)
+        .await
+        .map_err(|problem| Failure::Step("numbers", problem))?;
+    tell(&format!(
+        "numbers: hand-overs go on above {floor}; {in_doubt} more orders are asked back before they are cancelled, held or handed over, \
+         {asked} of them at once"
+    ));
     for step in STEPS {
         let said = take(connection, &step, &set_back).await?;
         tell(&format!("{}: {said}", step.name));

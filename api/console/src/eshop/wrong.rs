@@ -65,9 +65,11 @@ pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
         Kind::Destination | Kind::ExhaustedDeliveries | Kind::DisabledWebhooks | Kind::FailingWebhooks => {
             Permission::ReadWebhooks
         }
-        Kind::Warehouse | Kind::ContradictedOrders | Kind::DoubtfulOrders | Kind::LostOrders | Kind::RefusedReports => {
-            Permission::ReadWmsSettings
-        }
+        Kind::Warehouse
+        | Kind::ContradictedOrders
+        | Kind::DoubtfulOrders
+        | Kind::LostOrders
+        | Kind::RefusedReports => Permission::ReadWmsSettings,
         Kind::MarkedStocks | Kind::ShortStocks | Kind::IncorrectOrders => Permission::Read,
         Kind::SetBack
         | Kind::Redis

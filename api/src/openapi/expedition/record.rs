@@ -15,7 +15,8 @@ use crate::openapi::example::{
 };
 use crate::openapi::record::Described;
 use crate::openapi::schema::{
-    Said, any_integer, any_object, any_text, array_of, boolean, id, named, object, one_of, or_null, text, timestamp,
+    Said, any_integer, any_object, any_text, array_of, boolean, id, named, object, one_of, or_null, text,
+    timestamp,
 };
 
 /// What the fields of an order mean.

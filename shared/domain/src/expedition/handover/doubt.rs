@@ -39,7 +39,8 @@ use longshore_kernel::problem::Problem;
 /// Orders that one transaction looks at.
 const BATCH: i64 = 5_000;
 
-/// How far the floor is above the highest number that is known here: more than any order was handed over in what was lost.
+/// How far the floor is above the highest number that is known here: more than any order was handed over in what was lost. Once more for
+/// each earlier set-back: the same backup may be restored twice.
 const GAP: i32 = 1_000_000;
 
 /// What [`begin`] has found.
@@ -86,17 +87,20 @@ async fn raise_floor(connection: &mut PgConnection) -> Result<(i32, DateTime<Utc
         r#"WITH last AS MATERIALIZED (
                SELECT epoch, handover_floor, seen_at FROM set_back ORDER BY epoch DESC LIMIT 1 FOR UPDATE
            )
-           SELECT (SELECT epoch FROM last) AS epoch, (SELECT handover_floor FROM last) AS floor,
-                  coalesce((SELECT seen_at FROM last), now()) AS "seen_at!",
+           SELECT (SELECT epoch FROM last) AS "epoch!", (SELECT handover_floor FROM last) AS floor,
+                  (SELECT seen_at FROM last) AS "seen_at!",
                   greatest((SELECT max(handover_number) FROM expedition_handover), handover_floor()) AS "highest!""#,
     )
     .fetch_one(&mut *tx)
     .await?;
     let floor = match chosen.floor {
         Some(floor) => floor,
-        None => chosen.highest.checked_add(GAP).ok_or_else(|| {
-            Problem::internal("the numbers of hand-overs are used up: no floor above them can be chosen")
-        })?,
+        None => GAP
+            .checked_mul(chosen.epoch - 1)
+            .and_then(|gap| gap.checked_add(chosen.highest))
+            .ok_or_else(|| {
+                Problem::internal("the numbers of hand-overs are used up: no floor above them can be chosen")
+            })?,
     };
     sqlx::query!("UPDATE set_back SET handover_floor = $2 WHERE epoch = $1", chosen.epoch, floor)
         .execute(&mut *tx)

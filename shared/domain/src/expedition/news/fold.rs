@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::row::{Cancel, Of, Row, Sent};
 use super::subject::{Fixed, Known, Left};
-use crate::expedition::handover::{KEPT, given_back, is_asked_for, kept};
-use crate::expedition::order::{Item, Order, State};
+use crate::expedition::handover::{self, KEPT, given_back, is_asked_for, kept};
+use crate::expedition::order::{Doubt, Item, Order, State};
 use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
 use longshore_kernel::ids::{ExpeditionItemId, ProductId, StockId};
 use longshore_kernel::problem::Violation;
@@ -102,13 +102,8 @@ impl<'o> Fold<'o> {
 
     /// Whether its record shows something else since.
     pub(super) fn is_change(&self) -> bool {
-        let state = |state: &State| State { handover: None, canceling_from: None, ..state.clone() };
-        let known = |known: &Known| Known {
-            internal_id: None,
-            handover_error: None,
-            contents_unknown: false,
-            ..known.clone()
-        };
+        let state = |state: &State| State { canceling_from: None, ..handover::without(state) };
+        let known = |known: &Known| Known { internal_id: None, handover_error: None, ..known.clone() };
         state(&self.state) != state(&self.order.state)
             || known(&self.known) != known(&self.had)
             || !self.detailed.is_empty()
@@ -232,7 +227,7 @@ impl<'o> Fold<'o> {
         let latest = self.fixed.number.unwrap_or(0);
         // the last number that a call was made for
         let made = if handover == Some(HandoverState::Pending) { latest - 1 } else { latest };
-        if self.fixed.is_in_doubt && number.is_none_or(|number| number <= latest) {
+        if self.state.doubt != Doubt::None && number.is_none_or(|number| number <= latest) {
             let number = number.unwrap_or(latest);
             return if self.may_take(row) && !self.fixed.strays.contains(&number) {
                 Standing::Has
@@ -267,14 +262,16 @@ impl<'o> Fold<'o> {
             self.state.handover = Some(HandoverState::Accepted);
         }
         let has_it = row.cancel != Some(Cancel::Accepted) && row.status != Some(Status::Incorrect);
-        if !self.fixed.is_in_doubt || !has_it {
+        if self.state.doubt == Doubt::None || !has_it {
             return;
         }
         // what is asked back stays so until it is answered
         if self.state.handover != Some(HandoverState::Withdrawing) {
             self.state.handover = Some(HandoverState::Accepted);
         }
-        self.known.contents_unknown |= row.number.is_none() || row.number != self.fixed.known_number;
+        if row.number.is_none() || row.number != self.fixed.known_number {
+            self.state.doubt = Doubt::Contents;
+        }
     }
 
     /// Nothing is dropped of what a warehouse reports by a number that is lost: what it packed leaves the stock, once for each number,

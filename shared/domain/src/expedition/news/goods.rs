@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::fold::{Fold, Gone};
 use crate::expedition::allocator::{Demand, Ledger};
+use crate::expedition::decision::let_go;
 use crate::expedition::order::Order;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{ExpeditionId, StockId};
@@ -27,12 +28,11 @@ impl Movements {
             |gone: &[Gone]| Demand::new(gone.iter().map(|gone| (gone.stock, i64::from(gone.left.pieces))));
         let mut movements = Self::default();
         for fold in folds {
-            if fold.gives_back() {
-                ledger.release(&fold.order.entered());
-            }
             if let Some(left) = &fold.left {
                 let found = ledger.pack(&fold.order.entered(), &demand(left));
                 movements.add(fold.order, left, &found);
+            } else {
+                let_go(fold.order, &fold.state, ledger);
             }
             for gone in fold.strays.iter().filter_map(|stray| stray.gone.as_ref()) {
                 let found = ledger.leave(&demand(gone));

@@ -20,8 +20,6 @@ pub(super) struct Known {
     pub(super) internal_id: Option<String>,
     /// Why the warehouse did not give it back.
     pub(super) handover_error: Option<&'static str>,
-    /// It may have been given other items, or another address.
-    pub(super) contents_unknown: bool,
 }
 
 /// What left of an item, as its record says.
@@ -67,9 +65,7 @@ pub(super) struct Fixed {
     pub(super) number: Option<i32>,
     /// Postgres was set back, so a warehouse may know more than is known here.
     pub(super) is_set_back: bool,
-    /// Since then the warehouse may have it by any number up to `number`.
-    pub(super) is_in_doubt: bool,
-    /// Of an order in doubt: the last number that is known here.
+    /// Of an order in doubt, which the warehouse may have by any number up to `number`: the last number that is known here.
     pub(super) known_number: Option<i32>,
     /// Numbers whose pieces have left although the order did not have that number.
     pub(super) strays: HashSet<i32>,
@@ -139,9 +135,7 @@ pub(super) async fn read(
                   h.handover_number AS "number?", h.wms_internal_id AS "internal_id?",
                   EXISTS (SELECT FROM wms_setting s WHERE s.wms_id = e.wms_id AND s.active AND e.created_at >= s.since)
                       AS "is_called!",
-                  (SELECT was_set_back()) AS "is_set_back!", coalesce(h.handover_in_doubt, false) AS "is_in_doubt!",
-                  h.handover_known_number AS "known_number?",
-                  coalesce(h.handover_contents_unknown, false) AS "contents_unknown!",
+                  (SELECT was_set_back()) AS "is_set_back!", h.handover_known_number AS "known_number?",
                   ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id AND c.has_left) AS "strays!",
                   ARRAY(SELECT c.number FROM wms_contradiction c WHERE c.expedition_id = e.id AND NOT c.has_left) AS "noted!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS g (id, place)
@@ -169,13 +163,11 @@ pub(super) async fn read(
             parcels: parcels.remove(id).unwrap_or_default(),
             internal_id: row.internal_id,
             handover_error: None,
-            contents_unknown: row.contents_unknown,
         };
         let fixed = Fixed {
             is_called: row.is_called,
             number: row.number,
             is_set_back: row.is_set_back,
-            is_in_doubt: row.is_in_doubt,
             known_number: row.known_number,
             strays: row.strays.into_iter().collect(),
             noted: row.noted.into_iter().collect(),

@@ -13,9 +13,11 @@ use super::parcels;
 use super::row::Row;
 use super::subject::Left;
 use crate::expedition::allocator::Ledger;
+use crate::expedition::handover::{self, Step};
+use crate::expedition::order::Doubt;
 use crate::expedition::write::{StockColumns, booked_event, change_event, record_orders, status_event};
 use crate::list::fields::event::EXPEDITION_CHANGE;
-use crate::list::fields::expedition::{ExpeditionStatus as Status, HandoverState};
+use crate::list::fields::expedition::ExpeditionStatus as Status;
 use crate::record::{FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;
@@ -43,42 +45,21 @@ pub(super) async fn write(
 /// (`expedition_handover_follows`). A call may still be under way whose order the warehouse has reported of: the next one waits for
 /// its end.
 async fn write_handovers(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
-    let is_new = |fold: &&Fold<'_>| {
-        fold.state.handover != fold.order.state.handover
-            || fold.known.internal_id != fold.had.internal_id
-            || fold.known.handover_error != fold.had.handover_error
-            || fold.known.contents_unknown != fold.had.contents_unknown
-    };
-    let changed: Vec<&Fold<'_>> = folds.iter().filter(is_new).collect();
-    if changed.is_empty() {
-        return Ok(());
+    let named = || folds.iter().filter(|fold| fold.known.internal_id != fold.had.internal_id);
+    if named().next().is_some() {
+        let ids: Vec<Uuid> = named().map(|fold| fold.order.id.get()).collect();
+        let internal: Vec<Option<&str>> = named().map(|fold| fold.known.internal_id.as_deref()).collect();
+        sqlx::query!(
+            "UPDATE expedition_handover h SET wms_internal_id = g.internal
+             FROM unnest($1::uuid[], $2::text[]) AS g (id, internal) WHERE h.id = ANY (ARRAY[g.id])",
+            &ids,
+            &internal as &[Option<&str>],
+        )
+        .execute(&mut *connection)
+        .await?;
     }
-    let ids: Vec<Uuid> = changed.iter().map(|fold| fold.order.id.get()).collect();
-    let states: Vec<Option<&str>> =
-        changed.iter().map(|fold| fold.state.handover.map(HandoverState::as_str)).collect();
-    let errors: Vec<Option<&str>> = changed.iter().map(|fold| fold.known.handover_error).collect();
-    let internal: Vec<Option<&str>> = changed.iter().map(|fold| fold.known.internal_id.as_deref()).collect();
-    let unknown: Vec<bool> = changed.iter().map(|fold| fold.known.contents_unknown).collect();
-    sqlx::query!(
-        "UPDATE expedition_handover h
-         SET handover_state = g.state, wms_internal_id = g.internal, handover_contents_unknown = g.unknown,
-             handover_since = CASE WHEN g.is_new THEN now() ELSE h.handover_since END,
-             handover_attempts = CASE WHEN g.is_new THEN 0 ELSE h.handover_attempts END,
-             handover_next_attempt_at = CASE WHEN g.is_new THEN NULL ELSE h.handover_next_attempt_at END,
-             handover_error = CASE WHEN g.is_new THEN g.error ELSE h.handover_error END
-         FROM (SELECT g.*, g.state IS DISTINCT FROM o.handover_state AS is_new
-               FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS g (id, state, error, internal, unknown)
-               JOIN expedition_handover o ON o.id = ANY (ARRAY[g.id])) AS g
-         WHERE h.id = ANY (ARRAY[g.id])",
-        &ids,
-        &states as &[Option<&str>],
-        &errors as &[Option<&str>],
-        &internal as &[Option<&str>],
-        &unknown,
-    )
-    .execute(connection)
-    .await
-    .map(|_| ())
+    let step = |fold: &Fold<'_>| Step::by_hand(fold.order, &fold.state, fold.known.handover_error);
+    handover::write(connection, &folds.iter().filter_map(step).collect::<Vec<_>>()).await
 }
 
 async fn write_strays(connection: &mut PgConnection, folds: &[Fold<'_>]) -> Result<(), sqlx::Error> {
@@ -158,7 +139,7 @@ fn audited(fold: &Fold<'_>) -> Value {
     };
     add("handover", json!(old.handover), json!(state.handover));
     add("wmsInternalId", json!(had.internal_id), json!(known.internal_id));
-    add("contentsUnknown", json!(had.contents_unknown), json!(known.contents_unknown));
+    add("contentsUnknown", json!(old.doubt == Doubt::Contents), json!(state.doubt == Doubt::Contents));
     add("cancel", Value::Null, json!(fold.cancel));
     let strays: BTreeSet<_> = fold.strays.iter().map(|stray| stray.number).collect();
     if !strays.is_empty() {
@@ -248,6 +229,10 @@ async fn write_orders(
              UPDATE expedition e
              SET status = g.status, canceling_from = g.canceling, errors = g.errors::jsonb, packed_at = g.packed,
                  sent_at = g.sent, delivered_at = g.delivered,
+                 -- what an order in doubt waited for that is given back
+                 waits_for_id = CASE WHEN is_waiting(g.status) THEN e.waits_for_id END,
+                 waits_quantity = CASE WHEN is_waiting(g.status) THEN e.waits_quantity END,
+                 reservation_paused = e.reservation_paused AND is_waiting(g.status),
                  expedited_completely = coalesce(g.complete, e.expedited_completely), version = e.version + g.raised::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id]) AND g.touched
              RETURNING e.id, e.version, CASE WHEN g.raised THEN e.changed_at ELSE clock_timestamp() END AS changed_at,

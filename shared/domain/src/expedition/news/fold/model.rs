@@ -26,6 +26,13 @@ fn moment(minute: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_800_000_000 + 60 * minute, 0).unwrap()
 }
 
+/// An order in doubt.
+fn doubted(status: Status, handover: Option<HandoverState>) -> Order {
+    let mut order = order(status, handover);
+    order.state.doubt = Doubt::Whether;
+    order
+}
+
 fn order(status: Status, handover: Option<HandoverState>) -> Order {
     let item = |place: usize, product: u128| Item {
         id: ExpeditionItemId::from_u128(100 + place as u128),
@@ -207,7 +214,7 @@ fn fold_all(mut order: Order, fixed: &Fixed, rows: &[Row], sizes: &[usize]) -> E
         left,
         internal_id: known.internal_id,
         strays,
-        contents_unknown: known.contents_unknown,
+        contents_unknown: order.state.doubt == Doubt::Contents,
     }
 }
 
@@ -262,8 +269,8 @@ proptest! {
             Just(None), Just(Some(HandoverState::Pending)), Just(Some(HandoverState::Sending)), Just(Some(HandoverState::Refused)),
         ],
     ) {
-        let order = order(Status::AwaitingProcessing, handover);
-        let fixed = Fixed { is_set_back: true, is_in_doubt: true, known_number: Some(1), ..fixed(Some(FLOOR)) };
+        let order = doubted(Status::AwaitingProcessing, handover);
+        let fixed = Fixed { is_set_back: true, known_number: Some(1), ..fixed(Some(FLOOR)) };
         let straight = fold_all(order.clone(), &fixed, &rows, &[1]);
         let mixed = fold_all(order, &fixed, &shuffled, &sizes);
         prop_assert_eq!(straight.handover, Some(HandoverState::Accepted));
@@ -334,13 +341,16 @@ fn news_of_an_order_in_doubt_are_its_acceptance_and_count_where_it_can_be_in_the
         (Status::Canceled, Some(Withdrawn), Some(2), lost, Some(Withdrawn), false),
         (Status::AwaitingProcessing, Some(Sending), Some(FLOOR + 1), lost, Some(Sending), false),
     ] {
-        let order = order(status, handover);
-        let fixed =
-            Fixed { is_set_back: true, is_in_doubt: true, known_number: Some(1), ..fixed(Some(FLOOR)) };
+        let order = doubted(status, handover);
+        let fixed = Fixed { is_set_back: true, known_number: Some(1), ..fixed(Some(FLOOR)) };
         let mut fold = Fold::new(&order, (Known::default(), fixed));
         let place = format!("{status} {handover:?} {number:?}");
         assert_eq!(one(&mut fold, &json!({"status": "take_out", "number": number})), expected, "{place}");
-        assert_eq!((fold.state.handover, fold.known.contents_unknown), (after, contents_unknown), "{place}");
+        assert_eq!(
+            (fold.state.handover, fold.state.doubt == Doubt::Contents),
+            (after, contents_unknown),
+            "{place}"
+        );
         let is_picked = fold.state.status == Status::TakeOut;
         assert_eq!(
             (is_picked, fold.strays.len()),
@@ -349,14 +359,14 @@ fn news_of_an_order_in_doubt_are_its_acceptance_and_count_where_it_can_be_in_the
         );
     }
     // its answer to what was asked
-    let on_hold = order(Status::OnHold, Some(Withdrawing));
-    let doubted = Fixed { is_in_doubt: true, known_number: None, ..fixed(Some(FLOOR)) };
-    let mut fold = Fold::new(&on_hold, (Known::default(), doubted.clone()));
+    let on_hold = doubted(Status::OnHold, Some(Withdrawing));
+    let fixed = fixed(Some(FLOOR));
+    let mut fold = Fold::new(&on_hold, (Known::default(), fixed.clone()));
     one(&mut fold, &json!({"cancel": "accepted", "number": 2})).unwrap();
-    assert_eq!((fold.state.handover, fold.known.contents_unknown), (Some(Withdrawn), false));
+    assert_eq!((fold.state.handover, fold.state.doubt == Doubt::Contents), (Some(Withdrawn), false));
     // what left by a number before the doubt does not leave again
-    let order = order(Status::AwaitingProcessing, Some(Accepted));
-    let fixed = Fixed { strays: [5].into(), ..doubted };
+    let order = doubted(Status::AwaitingProcessing, Some(Accepted));
+    let fixed = Fixed { strays: [5].into(), ..fixed };
     let mut fold = Fold::new(&order, (Known::default(), fixed));
     assert_eq!(one(&mut fold, &json!({"status": "delivered", "number": 5})), Err("contradiction"));
     assert!(fold.left.is_none() && fold.strays.is_empty());
