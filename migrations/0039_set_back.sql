@@ -49,7 +49,7 @@ CREATE TABLE set_back_step (
     done_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (epoch, step)
 );
-REVOKE ALL ON set_back_step FROM longshore_service;
+REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON set_back_step FROM longshore_service;
 
 -- The version below which none is given to what changes from now on: receivers keep the highest version that they saw, also of what
 -- was lost. `longshore-api restored` replaces this function and the next, and nothing else does.

@@ -103,11 +103,12 @@ pub fn served() -> &'static str {
     &TEXT
 }
 
-/// The document for programs: the examples of answers, which `/docs` shows, are left out, and equal answers are declared once.
+/// The document for programs: the examples of answers, which `/docs` shows, are left out, and equal answers and demands are declared once.
 fn told() -> &'static Value {
     static TOLD: LazyLock<Value> = LazyLock::new(|| {
         let mut told = document().clone();
         part::gather_answers(&mut told);
+        part::gather_security(&mut told);
         told
     });
     &TOLD

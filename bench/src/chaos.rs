@@ -32,6 +32,7 @@ mod plan;
 mod proxy;
 pub mod report;
 mod server;
+mod set_back;
 mod site;
 mod streams;
 pub mod table;
@@ -77,7 +78,7 @@ const ROOM: u64 = 384;
 const ROOM_A_MINUTE: u64 = 128;
 
 /// How long all work may take to finish after the last fault.
-const QUIET_WITHIN: Duration = Duration::from_mins(3);
+pub(crate) const QUIET_WITHIN: Duration = Duration::from_mins(3);
 
 /// Breaks everything for a while, waits until all work is done, and checks whether every promise was kept. It
 /// logs each step.
@@ -157,7 +158,7 @@ async fn on(
         minder.mind(seed, until),
         neighbour.flood(seed, until),
         orders::sell(&merchants, seed, until),
-        warehouses::trade(&warehouses, seed, until),
+        warehouses::trade(&warehouses, seed, 0, until),
         try_join_all(partners.iter().map(|partner| partner.work(seed, until))),
         hands.work(&plan.processes),
         hands.work(&plan.servers),
@@ -213,6 +214,7 @@ async fn on(
     for fault in &mut faults {
         fault.pause = silence(&moments, started, fault);
     }
+    checks.extend(set_back::act(site, &warehouses, seed, tell).await?);
     let mut psql = connect(site).await?;
     let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
     let duplicates = shops.iter().map(|(_, shop)| (shop.name.clone(), shop.book().duplicates()));

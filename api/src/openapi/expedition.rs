@@ -140,7 +140,7 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_inbound_receipts, &INBOUND, "Lists inbound receipts"),
         list(lost_order::list_lost_orders, &LOST_ORDER, "Lists orders that only a warehouse has"),
         operation(lost_order::dismiss_lost_order, "Dismisses an order that only a warehouse has")
-            .says("A later report of the order is kept again. 404 if it is not kept.")
+            .says("404 if it is not kept.")
             .done()
             .never(&[410]),
     ]

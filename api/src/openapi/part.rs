@@ -90,6 +90,29 @@ pub(super) fn gather_answers(document: &mut Value) {
     }
 }
 
+/// Says what most operations demand of the caller once, for the whole document.
+pub(super) fn gather_security(document: &mut Value) {
+    let demand = |operation: &Value| operation.get("security").cloned().unwrap_or_else(|| json!([]));
+    let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();
+    for operation in members(&mut document["paths"]).flat_map(members) {
+        let demanded = demand(operation);
+        times.entry(demanded.to_string()).or_insert((0, demanded)).0 += 1;
+    }
+    let Some((_, most)) = times.into_values().max_by_key(|(times, _)| *times) else { return };
+    let mut tell = |operation: &mut Value| {
+        let demanded = demand(operation);
+        if let Some(operation) = operation.as_object_mut() {
+            operation.remove("security");
+            if demanded != most {
+                operation.insert("security".to_owned(), demanded);
+            }
+        }
+    };
+    members(&mut document["paths"]).flat_map(members).for_each(&mut tell);
+    members(&mut document["webhooks"]).flat_map(members).filter(|one| one.is_object()).for_each(&mut tell);
+    document["security"] = most;
+}
+
 fn forget_examples(value: &mut Value) {
     if let Value::Object(members) = value {
         members.retain(|name, _| name != "example" && name != "examples");

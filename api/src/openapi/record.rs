@@ -166,20 +166,22 @@ const NESTED_NAME: &str = "ListNested";
 const FIELD_NAME: &str = "SortField";
 const ORDER_NAME: &str = "SortOrder";
 const KEY_NAME: &str = "SortKey";
+const SORT_NAME: &str = "ListSort";
+
+/// The default order of most lists.
+const USUAL: &str = "createdAt";
 
 /// The parameters of every list.
-pub(super) fn list_schemas() -> [(&'static str, Said); 8] {
+pub(super) fn list_schemas() -> [(&'static str, Said); 9] {
     let field = pattern(1..=255, r"^\w+(\.\w+)*$");
     let order = default(one_of(&["ASC", "DESC"]), "ASC");
     let key = object().required("field", named(FIELD_NAME)).optional("order", named(ORDER_NAME));
     [
         (KEY_NAME, key.into()),
+        (SORT_NAME, sorted(USUAL)),
         (FIELD_NAME, about(field, "A field, or a path to a field through single related records.")),
         (ORDER_NAME, about(order, "Null comes last in both. The last key of each list is `id`.")),
-        (
-            LIMIT_NAME,
-            about(integer(0..=LIMIT), "The page size. Without it, all matching records are returned."),
-        ),
+        (LIMIT_NAME, about(integer(0..=LIMIT), "The page size. Without it, all are returned.")),
         (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "How many matching records to skip.")),
         (
             AFTER_NAME,
@@ -196,16 +198,21 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 8] {
             NESTED_NAME,
             about(
                 default(boolean(), false),
-                "Whether to return related records instead of their ids. Of a related record that the caller may not see, the object has only its `id`.",
+                "Whether to return related records instead of their ids. One that the caller may not see has only its `id`.",
             ),
         ),
     ]
 }
 
+/// The keys of a list with this default order.
+fn sorted(default: &str) -> Said {
+    about(array(sort::KEYS, named(KEY_NAME)), &format!("Default: `{default}`."))
+}
+
 /// The body of a list operation.
 fn query(resource: &'static Resource, name: &str) -> Shape {
     let selectable: Vec<_> = resource.listed().map(|field| field.name).collect();
-    let order = format!("Default: `{}`.", resource.order);
+    let sort = if resource.order == USUAL { named(SORT_NAME) } else { sorted(resource.order) };
     let extra = resource.extras().fold(object().about("Conditions that are no fields."), |shape, field| {
         shape.optional(field.name, default(boolean(), false))
     });
@@ -216,7 +223,7 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
     };
     shape
         .optional("criteria", named(format!("{name}Criteria")))
-        .optional("sort", about(array(sort::KEYS, named(KEY_NAME)), &order))
+        .optional("sort", sort)
         .optional("limit", named(LIMIT_NAME))
         .optional("offset", named(OFFSET_NAME))
         .optional("after", named(AFTER_NAME))
@@ -311,7 +318,7 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
 fn any_criterion() -> Shape {
     let shape = object()
         .about(
-            "Conditions on a value at a dotted path, with the operators and values of its type. No operator matches null, not even `neq`, `nin` and `notLike`; to find missing values, use `null`. If the path passes through several related records, one of them must match.",
+            "Conditions on a value at a dotted path, with the operators and values of its type. No operator matches null, not even `neq`, `nin` and `notLike`. If the path passes through several related records, one of them must match.",
         )
         .members(1..=Operator::ALL.len());
     Operator::ALL.iter().fold(shape, |shape, operator| {

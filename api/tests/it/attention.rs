@@ -83,7 +83,7 @@ pub(crate) const RECOVERS: &str = "UPDATE webhook_lane SET failures = 0, failing
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_set_back_is_a_critical_line_until_it_is_mended(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let token = &world.api.user;
+    let token = &world.api.superadmin;
     assert_eq!(find(&world, token, "set_back").await, None);
     let begun = "INSERT INTO set_back (epoch, reason, since, until, seen_at)
                  SELECT 2, 'a test', at, at + interval '90 seconds', now() FROM (SELECT timestamptz '2026-01-31 12:30Z' AS at) AS t";

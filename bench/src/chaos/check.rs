@@ -225,6 +225,23 @@ pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow:
     Ok(checks)
 }
 
+/// What holds after Postgres was set back.
+pub(crate) async fn after_a_set_back(site: &Site, warehouses: &[Warehouse]) -> anyhow::Result<Vec<Check>> {
+    let mut psql = connect(site).await?;
+    let shops: Vec<_> =
+        warehouses.iter().map(|one| (one.tenant.organisation.get(), one.shops.as_slice())).collect();
+    let mut checks = vec![
+        warehouses::after_a_set_back(&mut psql, warehouses).await?,
+        webhooks::derived(&mut psql, &shops).await?,
+    ];
+    checks.extend(orders::rules(site, &mut psql).await?);
+    checks.push(panics(site)?);
+    for check in &mut checks {
+        check.name.insert_str(0, "after a set-back: ");
+    }
+    Ok(checks)
+}
+
 /// The flood of one organisation must not take from the share of another. While Postgres does not answer, the
 /// requests of any organisation pile up, and may exceed its own share.
 fn not_crowded_out(load: &Load, course: &Course) -> Check {

@@ -258,6 +258,10 @@ impl State {
         match (id, entity) {
             (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
                 *book.accepted.entry(id).or_default() += 1;
+                if content["type"] == "restored" {
+                    // what it knows may never have been
+                    book.fields.clear();
+                }
                 book.take(entity, &content["data"]);
                 book.signed.insert(id, signed);
                 book.moments.push((entity, Instant::now()));

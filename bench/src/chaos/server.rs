@@ -162,7 +162,7 @@ pub(crate) struct Postgres {
     pub(crate) disk: Disk,
     /// The folder of its data.
     home: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Postgres {
@@ -194,7 +194,7 @@ impl Postgres {
         });
         let url: Url = format!("postgres://longshore@127.0.0.1:{port}/longshore").parse()?;
         // from here on, dropping it unmounts the disk
-        let postgres = Self { server, port, url, disk, home, _folder: folder };
+        let postgres = Self { server, port, url, disk, home, folder };
         tokio::task::spawn_blocking(move || cluster.create(None)).await??;
         postgres.server.start().await?;
         let mut first = postgres.url.clone();
@@ -226,6 +226,31 @@ impl Postgres {
     /// Starts it if it is not running, and waits until it answers.
     pub(crate) async fn be_there(&self) -> anyhow::Result<()> {
         self.wait_for(&self.url).await
+    }
+
+    /// Copies its data, to which it can be [set back](Self::set_back).
+    pub(crate) async fn keep(&self) -> anyhow::Result<()> {
+        // fast: it ends with all that was committed
+        self.server.end("INT").await?;
+        copy(&self.data(), &self.kept()).await?;
+        self.be_there().await
+    }
+
+    /// Ends it without a clean shutdown, and starts it with the data that were kept.
+    pub(crate) async fn set_back(&self) -> anyhow::Result<()> {
+        self.server.end("QUIT").await?;
+        fs::remove_dir_all(self.data())?;
+        copy(&self.kept(), &self.data()).await?;
+        self.be_there().await
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    /// Beside its disk, which has no room for both.
+    fn kept(&self) -> PathBuf {
+        self.folder.path().join("kept")
     }
 
     /// Fills its disk.
@@ -277,6 +302,13 @@ impl Drop for Postgres {
             }
         }
     }
+}
+
+/// Copies a folder with its owners and rights.
+async fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().await?;
+    ensure!(copied.status.success(), "cp: {}", String::from_utf8_lossy(&copied.stderr));
+    Ok(())
 }
 
 /// Fills the disk of a file.

@@ -51,6 +51,8 @@ pub(crate) struct Site {
     // dropped in this order: what uses the servers first
     apis: Vec<Member>,
     workers: Vec<Member>,
+    /// How its programs are started.
+    pub(crate) service: Service,
     pub(crate) to_postgres: Proxy,
     pub(crate) to_redis: Proxy,
     pub(crate) redis: Redis,
@@ -89,9 +91,8 @@ impl Site {
             ("LONGSHORE_CONNECTIONS", "100000".to_owned()),
             ("LONGSHORE_ADDRESS_CONNECTIONS", "100000".to_owned()),
         ];
-        let programs = programs()?;
-        let mut migrate =
-            Service { programs: programs.clone(), environment: environment.clone() }.command("longshore-api");
+        let service = Service { programs: programs()?, environment };
+        let mut migrate = service.command("longshore-api");
         let migrated = migrate.arg("migrate").output().await?;
         ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
         let member = |role: Role, number: usize| {
@@ -101,9 +102,8 @@ impl Site {
             };
             let name = format!("{name} {number}");
             let address = format!("127.0.0.1:{}", free_port()?);
-            let mut environment = environment.clone();
-            environment.push((bind, address.clone()));
-            let service = Service { programs: programs.clone(), environment };
+            let mut service = service.clone();
+            service.environment.push((bind, address.clone()));
             let command = move || match role {
                 Role::Api => {
                     let mut api = service.command("longshore-api");
@@ -117,7 +117,7 @@ impl Site {
         };
         let apis = (1..=PROCESSES).map(|n| member(Role::Api, n)).collect::<anyhow::Result<Vec<_>>>()?;
         let workers = (1..=PROCESSES).map(|n| member(Role::Worker, n)).collect::<anyhow::Result<Vec<_>>>()?;
-        let site = Self { apis, workers, to_postgres, to_redis, redis, postgres, _folder: folder };
+        let site = Self { apis, workers, service, to_postgres, to_redis, redis, postgres, _folder: folder };
         site.be_ready().await?;
         Ok(site)
     }

@@ -199,12 +199,17 @@ pub(crate) async fn open_all(
     try_join_all(open).await
 }
 
-/// Runs the load of all of them until then.
-pub(crate) async fn trade(warehouses: &[Warehouse], seed: u64, until: Instant) -> anyhow::Result<()> {
-    try_join_all(warehouses.iter().map(|one| one.trade(seed, until))).await.map(drop)
+/// Runs the load of all of them until then. Orders of the same round have the same numbers, from 0 on.
+pub(crate) async fn trade(
+    warehouses: &[Warehouse],
+    seed: u64,
+    round: u64,
+    until: Instant,
+) -> anyhow::Result<()> {
+    try_join_all(warehouses.iter().map(|one| one.trade(seed, round, until))).await.map(drop)
 }
 
-/// When all is quiet: each reports what it has not reported yet.
+/// When all is quiet, each reports what it has not reported yet.
 pub(crate) async fn conclude(warehouses: &[Warehouse]) -> anyhow::Result<()> {
     try_join_all(warehouses.iter().map(Warehouse::report_all)).await.map(drop)
 }
@@ -231,6 +236,14 @@ impl Warehouse {
         self.system.misbehave_in_turn(how.turns(elsewhere));
         tokio::time::sleep(lasts).await;
         self.system.misbehave_in_turn(Vec::new());
+    }
+
+    /// Forgets what was answered: Postgres was set back. What it has reported it reports again.
+    pub(crate) fn lose_promises(&self) {
+        let mut book = self.book();
+        let reports = std::mem::take(&mut book.reports);
+        reports.into_values().for_each(|report| self.system.say(report));
+        *book = Book::default();
     }
 
     /// After the faults: what was overtaken arrives.
@@ -268,9 +281,15 @@ impl Warehouse {
         Ok(())
     }
 
-    async fn trade(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
-        let lot = |n: u64| StdRng::seed_from_u64(seed ^ ((900 + 10 * self.number + n) << 32));
-        let buyers = (0..BUYERS).map(|buyer| self.buy(lot(1 + buyer as u64), buyer, until));
-        tokio::try_join!(try_join_all(buyers), self.work(lot(0), until)).map(drop)
+    async fn trade(&self, seed: u64, round: u64, until: Instant) -> anyhow::Result<()> {
+        let buyers = (1..=BUYERS).map(async |buyer| {
+            self.buy(self.lot(seed, buyer as u64), &format!("{round}-{buyer}"), until).await
+        });
+        tokio::try_join!(try_join_all(buyers), self.work(self.lot(seed, 0), until)).map(drop)
+    }
+
+    /// The lot of its `n`th hand.
+    fn lot(&self, seed: u64, n: u64) -> StdRng {
+        StdRng::seed_from_u64(seed ^ ((900 + 10 * self.number + n) << 32))
     }
 }

@@ -298,10 +298,7 @@ pub(in crate::openapi) const LOST_ORDER: Described = Described {
     fields: &[
         ("expedition", "The id that the order had."),
         ("number", "The highest number of a hand-over that was reported."),
-        (
-            "report",
-            "The last report as it came. Of one of more than 16 KiB, only `id`, `number`, `status`, `at` and `cancel`.",
-        ),
+        ("report", "The last report; of one above 16 KiB, a few members."),
         ("createdAt", "When the first report came."),
         ("changedAt", "When the last report came."),
     ],

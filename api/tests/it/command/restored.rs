@@ -348,7 +348,7 @@ async fn what_is_killed_and_interrupted_at_every_step_is_done_once(
         assert_eq!(value, before[&name] + 1_000_000, "{name}");
     }
     for (what, expected) in [
-        ("SELECT version_floor()", 1_000_002),
+        ("SELECT version_floor()", 1_000_004),
         (steps, 7),
         ("SELECT count(*) FROM set_back WHERE epoch = 2 AND mended_at IS NOT NULL", 1),
         ("SELECT count(*) FROM event WHERE type = 'restored'", 2),
@@ -388,7 +388,7 @@ async fn a_set_back_that_nobody_saw_begins_an_epoch_once(_: PgPoolOptions, optio
     restored(&options, &["--since", "yesterday"]).await.ends_with(2);
 
     let first = restored(&options, &["--since", SINCE, "--ask-warehouses"]).await.ends_with(0).stdout;
-    let begins = format!("epoch 2: what was committed after {SINCE} may be lost\nversions: ");
+    let begins = format!("epoch 2: what was committed after {SINCE} may be lost\nnumbers: ");
     assert!(first.starts_with(&begins), "{first}");
     for said in [
         "\nwebhooks: 1 are sent the event `restored`\n",

@@ -26,6 +26,11 @@ impl World {
     async fn doubt(&self) -> doubt::Begun {
         let long_ago = Utc::now() - chrono::Duration::days(1);
         let mut connection = self.owner.acquire().await.unwrap();
+        sqlx::query("INSERT INTO set_back (epoch, reason, since) VALUES (2, 'a test', $1)")
+            .bind(long_ago)
+            .execute(&mut *connection)
+            .await
+            .unwrap();
         doubt::begin(&mut connection, long_ago, false).await.unwrap()
     }
 

@@ -39,7 +39,7 @@ pub(super) async fn all(
 }
 
 /// What holds of the rows, with any history.
-async fn rules(site: &Site, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
+pub(super) async fn rules(site: &Site, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
     let pool = PgPool::connect(site.postgres.url.as_str()).await?;
     let mut broken: HashMap<&str, Vec<String>> =
         invariants::broken(&pool).await?.into_iter().map(|broken| (broken.rule, broken.rows)).collect();

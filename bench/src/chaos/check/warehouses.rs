@@ -101,6 +101,50 @@ impl Books {
     }
 }
 
+/// After a set-back: what systems that keep the rules have is what is not canceled here, and as far.
+pub(super) async fn after_a_set_back(
+    psql: &mut PgConnection,
+    warehouses: &[Warehouse],
+) -> anyhow::Result<Check> {
+    let books = Books::read(psql, warehouses).await?;
+    let (mut of, mut found) = (0, Vec::new());
+    for (warehouse, ours) in warehouses.iter().zip(&books.0).filter(|(one, _)| one.keeps_rules()) {
+        let mut theirs = warehouse.system.book();
+        for order in ours {
+            of += 1;
+            let entry = theirs.remove(&order.id).unwrap_or_default();
+            let status = status_of(entry.stage);
+            let agrees = match status {
+                Some(status) => (order.status.as_str(), order.state.as_deref()) == (status, Some("accepted")),
+                None => is_away(order),
+            };
+            if !agrees {
+                found.push(format!("the WMS that {}: {order:?}, {entry:?}", warehouse.name));
+            }
+        }
+        // what is left was lost here
+        let lost: HashSet<Uuid> =
+            sqlx::query_scalar("SELECT expedition_id FROM wms_lost_order WHERE wms_id = $1")
+                .bind(warehouse.tenant.wms)
+                .fetch_all(&mut *psql)
+                .await?
+                .into_iter()
+                .collect();
+        let reported =
+            warehouse.book().reports.values().map(|report| report["expedition"].clone()).collect::<Vec<_>>();
+        for (id, entry) in theirs {
+            of += 1;
+            if reported.contains(&json!(id)) && !lost.contains(&id) {
+                found.push(format!(
+                    "the WMS that {} has reported on {id}, which is lost: {entry:?}",
+                    warehouse.name
+                ));
+            }
+        }
+    }
+    Ok(Check::new("what a warehouse has is what is not canceled", of, found))
+}
+
 /// The parcels of an order that were reported: number and tracking number.
 fn parcels(reports: &BTreeMap<String, Value>, order: Uuid) -> BTreeSet<String> {
     let reported = reports.values().filter(|report| report["expedition"] == json!(order));
@@ -122,6 +166,12 @@ fn status_of(stage: Stage) -> Option<&'static str> {
     }
 }
 
+/// Whether its warehouse does not have an order, once all is quiet.
+fn is_away(ours: &Ours) -> bool {
+    matches!(ours.status.as_str(), "on_hold" | "incorrect" | "canceled")
+        && matches!(ours.state.as_deref(), None | Some("refused" | "withdrawn"))
+}
+
 /// What differs between an order and what a WMS that keeps the rules has of it, once all is quiet and reported.
 fn difference(ours: &Ours, theirs: &Entry, parcels: &BTreeSet<String>) -> Option<&'static str> {
     let number = u64::try_from(ours.number.unwrap_or(0)).unwrap_or(0);
@@ -135,9 +185,7 @@ fn difference(ours: &Ours, theirs: &Entry, parcels: &BTreeSet<String>) -> Option
         return Some("it knows a number that was never called");
     }
     let Some(status) = status_of(theirs.stage) else {
-        let is_away = matches!(ours.status.as_str(), "on_hold" | "incorrect" | "canceled")
-            && matches!(ours.state.as_deref(), None | Some("refused" | "withdrawn"));
-        return (!is_away).then_some("it does not have the order");
+        return (!is_away(ours)).then_some("it does not have the order");
     };
     if (ours.status.as_str(), ours.state.as_deref(), number) != (status, Some("accepted"), theirs.number) {
         return Some("it has the order, and is further or less far");

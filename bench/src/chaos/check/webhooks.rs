@@ -114,7 +114,7 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
 
 /// Checks that a destination that keeps the highest version of each field, in any order of delivery, has the
 /// stored values.
-async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Check> {
+pub(super) async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Check> {
     let subscribed = subscribed(psql).await?;
     let stored: Vec<(Uuid, Value)> = sqlx::query_as(
         "SELECT id, to_jsonb(product) || jsonb_build_object('eshops',

@@ -19,7 +19,7 @@ const OPEN: usize = 10;
 
 impl Warehouse {
     /// Creates orders and operates on them until then.
-    pub(super) async fn buy(&self, mut lot: StdRng, buyer: usize, until: Instant) -> anyhow::Result<()> {
+    pub(super) async fn buy(&self, mut lot: StdRng, buyer: &str, until: Instant) -> anyhow::Result<()> {
         let mut orders: Vec<Uuid> = Vec::new();
         for turn in 0.. {
             if !pause(&mut lot, 0.05..0.4, until).await {
@@ -36,7 +36,16 @@ impl Warehouse {
         Ok(())
     }
 
-    async fn create(&self, lot: &mut StdRng, buyer: usize, turn: usize) -> anyhow::Result<Uuid> {
+    /// Operates on each of these orders.
+    pub(crate) async fn command_each(&self, seed: u64, orders: &[Uuid]) -> anyhow::Result<()> {
+        let mut lot = self.lot(seed, 1);
+        for order in orders {
+            self.command(&mut lot, *order).await?;
+        }
+        Ok(())
+    }
+
+    async fn create(&self, lot: &mut StdRng, buyer: &str, turn: usize) -> anyhow::Result<Uuid> {
         let count = lot.random_range(1..=2);
         let items: Vec<Value> = SKUS
             .choose_multiple(lot, count)

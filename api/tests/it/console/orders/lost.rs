@@ -71,7 +71,7 @@ async fn orders_that_only_the_warehouse_has_are_a_line_until_they_are_dismissed(
     api.delete(&admin, &of(first)).await.expect(204);
     api.delete(&admin, &of(first)).await.expect(404);
     // in the console
-    let mut browser = yard.browser(Role::Admin).await;
+    let browser = yard.browser(Role::Admin).await;
     let page = browser.open(&format!("/console/wms/{}", api.tenant.wms)).await.expect(200).text;
     assert!(page.contains(&expedition.to_string()) && page.contains("take_out"), "{page}");
     browser.act(&format!("/console/lost-order/{last}/dismiss"), &[]).await.expect(303);

@@ -53,6 +53,7 @@ pub(super) struct Given {
 const READ_ONLY: &[&str] = &[
     "organisation",
     "toHandOver",
+    "blockedBy",
     "blockedUntil",
     "blockedBy",
     "lastError",
