@@ -12,7 +12,8 @@
 //! - [`minder`]: operations on webhooks; [`neighbour`]: an organisation that floods the service; [`orders`]:
 //!   organisations that sell, from stocks that many want;
 //! - [`check`]: the invariants, checked after all faults have ended and all work is done; [`report`]: the
-//!   results.
+//!   results;
+//! - [`set_back`]: the last act, in which Postgres loses what was committed for a while.
 //!
 //! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures the effect. A new
 //! fault is a variant of `plan::Fault`, its place in a deck there, and its arm in `inject`; a new

@@ -181,7 +181,7 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 9] {
         (SORT_NAME, sorted(USUAL)),
         (FIELD_NAME, about(field, "A field, or a path to a field through single related records.")),
         (ORDER_NAME, about(order, "Null comes last in both. The last key of each list is `id`.")),
-        (LIMIT_NAME, about(integer(0..=LIMIT), "The page size. Without it, all are returned.")),
+        (LIMIT_NAME, about(integer(0..=LIMIT), "The page size; all without it.")),
         (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "How many matching records to skip.")),
         (
             AFTER_NAME,

@@ -93,11 +93,11 @@ def check_names(exported):
     assert not (missing := named - exported.keys()), f"no process exports {sorted(missing)}"
     unrecorded = set(re.findall(r"\blongshore:[\w:]+", queries)) - recorded
     assert not unrecorded, f"no rule records {sorted(unrecorded)}"
-    rows = re.findall(r"^\| (`longshore_[^|]*)", (ROOT / "docs/operating.md").read_text(), re.M)
+    rows = re.findall(r"^\| (`longshore_[^|]*)", (ROOT / "docs/runbook.md").read_text(), re.M)
     guide = set(re.findall(r"longshore_\w+", " ".join(rows)))
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported}
-    assert guide <= families, f"no process tells what docs/operating.md names: {sorted(guide - families)}"
-    assert families <= guide, f"docs/operating.md does not name {sorted(families - guide)}"
+    assert guide <= families, f"no process tells what docs/runbook.md names: {sorted(guide - families)}"
+    assert families <= guide, f"docs/runbook.md does not name {sorted(families - guide)}"
     for name, labels in re.findall(r"\b(longshore_\w+)\{([^}]*)\}", queries):
         unknown = set(re.findall(r"(\w+)\s*[=!]", labels)) - exported[name]
         assert not unknown, f"{name} has no label {sorted(unknown)}"

@@ -10,8 +10,9 @@ use super::sample::{Operation, Sample};
 use crate::product::MIGRATIONS;
 
 /// Members that are never compared: the version, and what the service stamps or observes by itself.
-const NEVER_COMPARED: [&str; 16] = [
+const NEVER_COMPARED: [&str; 17] = [
     "audits",
+    "blockedBy",
     "blockedUntil",
     "changedAt",
     "handover",

@@ -41,8 +41,10 @@ impl Backup {
     async fn make(depot: &Depot, options: &PgConnectOptions) -> Self {
         let at =
             sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&depot.place.world.owner).await.unwrap();
-        let (url, folder) = (options.to_url_lossy().to_string(), TempDir::new().unwrap());
-        let backup = Self { url, folder, at };
+        let mut url = options.to_url_lossy();
+        // of sqlx alone
+        url.set_query(None);
+        let backup = Self { url: url.to_string(), folder: TempDir::new().unwrap(), at };
         run(
             "pg_dump",
             &["--data-only", "--format=custom", "--file", &backup.file(), "--dbname", &backup.url],

@@ -110,9 +110,10 @@ pub(super) fn monitoring(test: &mut Test) -> anyhow::Result<()> {
 }
 
 /// The pages whose commands are run, besides those in the folders below.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README",
     "docs/operating",
+    "docs/runbook",
     "docs/security",
     "docs/scaling",
     "docs/command-line",

@@ -73,7 +73,7 @@ pub fn body(is_new: bool) -> impl Rule<Out = Edit> {
         let has_password = object.has("password");
         let ends_tokens = !is_new && object.nullable("tokens", boolean()).value().unwrap_or(false);
         if ends_tokens && !has_password {
-            object.refuse("tokens", "not_allowed", "belongs to a new password: send password, too");
+            object.refuse("tokens", "invalid", "belongs to a new password: send password, too");
         }
         Some(Edit {
             person: Person::members(object, is_new),

@@ -201,7 +201,10 @@ async fn news_of_an_order_in_doubt_are_its_acceptance(_: PgPoolOptions, options:
     .await
     .unwrap();
     set_back(&place, 1).await;
-    let sql = "UPDATE expedition_handover SET handover_in_doubt = true, handover_number = $1, handover_known_number = 1";
+    // what is in doubt is not due
+    let sql = "UPDATE expedition_handover
+               SET handover_in_doubt = true, handover_number = $1, handover_known_number = 1,
+                   handover_state = nullif(handover_state, 'pending'), handover_next_attempt_at = NULL";
     sqlx::query(sql).bind(FLOOR).execute(&place.world.owner).await.unwrap();
     let picked = |number: i32| json!({"status": "take_out", "number": number});
     let rows = [news("1", known, picked(1)), news("2", other, picked(2)), news("3", held, picked(2))];

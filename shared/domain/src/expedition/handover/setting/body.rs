@@ -53,7 +53,6 @@ pub(super) struct Given {
 const READ_ONLY: &[&str] = &[
     "organisation",
     "toHandOver",
-    "blockedBy",
     "blockedUntil",
     "blockedBy",
     "lastError",
