@@ -151,7 +151,10 @@ pub(super) async fn write(connection: &mut PgConnection, steps: &[Step]) -> Resu
     sqlx::query!(
         "UPDATE expedition_handover h
          SET handover_state = g.state, handover_since = now(), handover_attempts = 0, handover_error = g.error,
-             handover_next_attempt_at = CASE WHEN g.state IN ('pending', 'withdrawing') THEN greatest(now(), h.handover_in_call_until) END,
+             handover_next_attempt_at = CASE
+                 -- the call that was answered has ended
+                 WHEN g.state = 'pending' AND NOT g.by_hand THEN now()
+                 WHEN g.state IN ('pending', 'withdrawing') THEN greatest(now(), h.handover_in_call_until) END,
              handover_in_call_until = CASE WHEN g.state = 'withdrawing' OR g.by_hand THEN h.handover_in_call_until END,
              -- one that was asked back is handed over again: that of an order in doubt is the one that it is in now
              handover_wms_id = CASE WHEN g.state = 'pending' THEN (SELECT e.wms_id FROM expedition e WHERE e.id = h.id)
