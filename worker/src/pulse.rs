@@ -31,7 +31,7 @@ pub async fn raise(context: &WorkerContext) {
     match tokio::time::timeout(PATIENCE, set_back::watch(&services.db, &services.queues)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::debug!(error = %causes(&error), "the pulse of the database was not raised")
+            tracing::debug!(error = %causes(&error), "the pulse of the database was not raised");
         }
         Err(_) => tracing::debug!("the pulse of the database was not raised in time"),
     }

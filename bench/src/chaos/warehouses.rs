@@ -242,7 +242,9 @@ impl Warehouse {
     pub(crate) fn lose_promises(&self) {
         let mut book = self.book();
         let reports = std::mem::take(&mut book.reports);
-        reports.into_values().for_each(|report| self.system.say(report));
+        for report in reports.into_values() {
+            self.system.say(report);
+        }
         *book = Book::default();
     }
 

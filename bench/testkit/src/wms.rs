@@ -192,6 +192,7 @@ impl Wms {
     }
 
     /// Takes an order that no call hands over, as number 1: one that the service does not know any more. Returns the status of the answer.
+    #[must_use]
     pub fn take(&self, expedition: Uuid, order: Value) -> u16 {
         self.state().done(&Call { expedition, number: 1, order: Some(order) }).0
     }

@@ -1,6 +1,5 @@
 //! Operations on orders that their warehouse may have since a set-back (`docs/reference/orders.md#after-a-set-back`).
 
-use chrono::Utc;
 use http::Method;
 use longshore_domain::expedition::handover::doubt;
 use longshore_kernel::access::Role;
@@ -24,7 +23,7 @@ impl World {
 
     /// Puts every order in doubt that there is.
     async fn doubt(&self) -> doubt::Begun {
-        let long_ago = Utc::now() - chrono::Duration::days(1);
+        let long_ago = self.api.services.clock.now() - chrono::Duration::days(1);
         let mut connection = self.owner.acquire().await.unwrap();
         sqlx::query("INSERT INTO set_back (epoch, reason, since) VALUES (2, 'a test', $1)")
             .bind(long_ago)
@@ -64,20 +63,22 @@ async fn the_warehouse_is_asked_before_an_order_in_doubt_is_held_cancelled_or_se
         let (expected, becomes) = match (status, operation) {
             ("on_hold", "send") => (202, "awaiting_processing"),
             (
-                "on_hold" | "awaiting_reservation" | "waiting_for_goods" | "stock_ok" | "awaiting_processing",
+                "on_hold"
+                | "awaiting_reservation"
+                | "waiting_for_goods"
+                | "stock_ok"
+                | "awaiting_processing"
+                | "incorrect",
                 "rollback" | "cancel",
             )
-            | ("incorrect", "rollback" | "cancel")
-            | ("canceled", "cancel") => (202, status),
-            // still without a carrier
-            ("incorrect", "send") => (200, status),
+            | ("canceled" | "waiting_for_cancel", "cancel") => (202, status),
             ("take_out" | "completion", "cancel") => (202, "waiting_for_cancel"),
-            ("waiting_for_cancel", "cancel") => (202, status),
             ("canceled" | "waiting_for_cancel", "rollback" | "send")
                 if operation == "rollback" || status == "canceled" =>
             {
                 (409, status)
             }
+            // of incorrect ones, too: still without a carrier
             (_, "send") => (200, status),
             (_, _) => (409, status),
         };

@@ -195,8 +195,8 @@ impl Serves for Account {
         ];
         for how in Mischief::ALL {
             let (read, sent) = book.spoiled.get(&how).copied().unwrap_or_default();
-            figures.push((format!("{} (read)", how), read));
-            figures.push((format!("{} (sent)", how), sent));
+            figures.push((format!("{how} (read)"), read));
+            figures.push((format!("{how} (sent)"), sent));
         }
         let limited = Some(Limited { came: book.came.clone(), over: self.server.over() });
         super::Book { asked, odd, limited, figures }

@@ -312,7 +312,8 @@ async fn an_order_that_the_warehouse_has_under_an_id_that_is_lost_is_not_shipped
     let depot = Depot::new(&options).await;
     // made after the backup, and handed over; then Postgres was set back, and the e-shop pushed the order again
     let first = longshore_kernel::ids::random_id();
-    depot.system.take(first, json!({"eshop": depot.place.world.tenant.eshop, "orderNumber": "A-1"}));
+    let order = json!({"eshop": depot.place.world.tenant.eshop, "orderNumber": "A-1"});
+    assert_eq!(depot.system.take(first, order), 200);
     let second = depot.send("A-1").await;
     depot.drain().await;
     depot.must_be(second, "incorrect", Some("refused")).await;
