@@ -49,6 +49,10 @@ pub(super) fn with(template: &Value, id: Uuid, number: u64) -> Value {
     let mut order = template.clone();
     order["id"] = json!(id);
     order["orderNumber"] = json!(order_number(id));
+    if order["eshop"].is_null() {
+        // one that is read from a file need not have it, and every order has
+        order["eshop"] = json!(Uuid::from_u128(1));
+    }
     order["number"] = json!(number);
     for item in order["items"].as_array_mut().into_iter().flatten() {
         item["expedition"] = json!(id);
