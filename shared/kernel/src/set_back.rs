@@ -1,6 +1,6 @@
 //! Whether Postgres was set back, and outsiders know more than it (`docs/operating.md#after-a-restore`).
 //!
-//! A set-back is seen by the [pulse](super::pulse), and stays pending until `longshore-api restored` has mended it. Until then no call to
+//! A set-back is seen by the [pulse], and stays pending until `longshore-api restored` has mended it. Until then no call to
 //! a warehouse begins; everything else goes on.
 
 use std::time::Duration;
