@@ -55,7 +55,8 @@ BEGIN
     -- Not "= 'pending'": while there are few rows, the index of those seems as good as the key, and is read as a whole for each order.
     DELETE FROM expedition_handover h USING unnest(ids, olds) AS g (id, before)
     WHERE h.id = ANY (ARRAY[g.id]) AND g.before = 'awaiting_processing' AND coalesce(h.handover_state, '') = 'pending'
-      AND h.handover_number = handover_floor() + 1;
+      -- the first number: of an order that became due before the floor was raised, too
+      AND h.handover_number IN (1, handover_floor() + 1);
     UPDATE expedition_handover h
     SET handover_state = n.state, handover_since = now(), handover_attempts = 0,
         handover_number = h.handover_number - CASE WHEN n.state IS NULL THEN 1 ELSE 0 END,

@@ -1,8 +1,9 @@
 //! After Postgres was set back (`docs/operating.md#after-a-restore`): outsiders know more than the database does, and this lets them
 //! agree again.
 //!
-//! A set-back begins an *epoch* (`set_back`). Orders that warehouses may have are put in doubt, then each row of [`STEPS`] is a transaction, which records that it was done
-//! in this epoch, so it is safe to interrupt and to repeat. Until the last one was done, nothing is handed over to a warehouse.
+//! A set-back begins an *epoch* (`set_back`). Orders that warehouses may have are put in doubt, in batches that may be repeated. Then
+//! each row of [`STEPS`] is a transaction, which records that it was done in this epoch. So it is safe to interrupt and to repeat. Until the
+//! last one was done, nothing is handed over to a warehouse.
 
 mod report;
 mod versions;

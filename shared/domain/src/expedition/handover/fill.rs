@@ -143,7 +143,9 @@ async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
                ORDER BY h.handover_priority DESC, h.handover_created_at, h.id LIMIT $2 FOR NO KEY UPDATE OF e SKIP LOCKED
            ), gone AS (
                DELETE FROM expedition_handover h USING waiting w
-               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number = handover_floor() + 1
+               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending'
+                 -- as `expedition_handover_follows`
+                 AND h.handover_number IN (1, handover_floor() + 1)
                RETURNING h.id
            ), forgotten AS (
                -- its last number is remembered, as of an order that is no longer due
@@ -151,7 +153,8 @@ async fn empty_one(services: &Services, wms: WmsId) -> Result<u64, Problem> {
                SET handover_state = NULL, handover_since = now(), handover_attempts = 0, handover_number = h.handover_number - 1,
                    handover_next_attempt_at = NULL, handover_error = NULL
                FROM waiting w
-               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending' AND h.handover_number <> handover_floor() + 1
+               WHERE h.id = ANY (ARRAY[w.id]) AND h.handover_state = 'pending'
+                 AND h.handover_number NOT IN (1, handover_floor() + 1)
                RETURNING h.id
            )
            SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM forgotten) AS "orders!""#,
