@@ -58,7 +58,7 @@ mod tests {
     const OF_SERVICE: [&str; 4] = ["url", "token", "profile", "json"];
 
     /// Options of all lists.
-    const OF_LISTS: [&str; 3] = ["limit", "offset", "ids"];
+    const OF_LISTS: [&str; 4] = ["limit", "offset", "all", "ids"];
 
     /// The options of each command.
     type Options = BTreeMap<String, BTreeSet<String>>;
@@ -133,7 +133,7 @@ mod tests {
         for (command, options) in commands() {
             let alone = ["wms check", "completions", "man", "login", "logout"].contains(&command.as_str());
             assert!(alone || has(&options, &OF_SERVICE), "{command}");
-            let is_list = command.ends_with(" list") || ["audit", "job errors"].contains(&command.as_str());
+            let is_list = command.ends_with(" list") || ["audit", "job errors", "wms lost"].contains(&command.as_str());
             let is_whole = ["queue list", "attention list"].contains(&command.as_str());
             assert_eq!(has(&options, &OF_LISTS), is_list && !is_whole, "{command}");
         }
