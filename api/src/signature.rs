@@ -7,7 +7,7 @@ use longshore_http::extract::login;
 use longshore_http::extract::may::{MayRefresh, Permit, permit};
 use longshore_http::extract::{
     At, FileForm, FileUpload, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer,
-    Segment, WantsPage,
+    Segment, WaitFor, WantsPage,
 };
 use longshore_http::fixed::HowAsked;
 use longshore_kernel::access::Permission;
@@ -26,6 +26,8 @@ pub struct Inputs {
     pub once: bool,
     /// It supports `Prefer`.
     pub prefer: bool,
+    /// It supports `?wait=`.
+    pub wait: bool,
     /// It supports `If-Match`.
     pub if_match: bool,
     /// It supports `If-None-Match`.
@@ -105,6 +107,12 @@ impl Input for Once {
 impl Input for Prefer {
     fn tell(inputs: &mut Inputs) {
         inputs.prefer = true;
+    }
+}
+
+impl Input for WaitFor {
+    fn tell(inputs: &mut Inputs) {
+        inputs.wait = true;
     }
 }
 

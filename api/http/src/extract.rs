@@ -16,6 +16,7 @@ pub mod once;
 pub mod segment;
 pub mod stall;
 pub mod visitor;
+pub mod wait;
 
 pub use arriving::Arriving;
 pub use body::{JsonBody, OptionalJson};
@@ -30,3 +31,4 @@ pub use may::{May, permit};
 pub use once::{Once, run_once};
 pub use segment::Segment;
 pub use visitor::{At, RequestId};
+pub use wait::WaitFor;

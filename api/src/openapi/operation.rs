@@ -364,6 +364,9 @@ impl Operation {
         for (_, name) in asked.iter().filter(|(is_asked, _)| *is_asked) {
             built = built.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
         }
+        if self.inputs.wait {
+            built = built.parameter(shared::wait());
+        }
         built = match self.inputs.permission {
             Some(permission) => {
                 let roles = permission.roles().iter().map(|role| role.as_str());

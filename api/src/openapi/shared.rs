@@ -8,7 +8,7 @@ use longshore_kernel::input::Rule as _;
 use longshore_kernel::problem::{self, Kind};
 use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;
-use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::ComponentsBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
@@ -17,7 +17,7 @@ use super::example::PRODUCT;
 use super::record;
 use super::schema::{
     AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
-    boolean, exactly, id, identifier, named, object, one_of, or_null, pattern, text,
+    boolean, exactly, id, identifier, integer, named, object, one_of, or_null, pattern, text,
 };
 
 /// Name of the one security scheme.
@@ -155,6 +155,17 @@ const PARAMETERS: &[(&str, &str, Says, &str)] = &[
         "The `ETag` that the caller has. If it is current, the response is 304 without a body.",
     ),
 ];
+
+/// How long a request waits.
+pub(super) fn wait() -> Parameter {
+    ParameterBuilder::new()
+        .name("wait")
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some("Seconds to wait for the job to end."))
+        .schema(Some(integer(0..=60)))
+        .build()
+}
 
 /// Headers of a call: the key, the name, the purpose.
 pub(super) const WEBHOOK_HEADERS: &[(&str, &str, &str)] = &[

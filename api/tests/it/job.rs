@@ -3,6 +3,7 @@
 mod bulk;
 mod organisations;
 mod standing;
+mod wait;
 
 use http::Method;
 use longshore_domain::job::kind::JobState;

@@ -100,7 +100,7 @@ pub enum Wait {
 }
 
 /// The longest wait, in seconds (`docs/reference/jobs.md#waiting-for-a-job`).
-const LONGEST_WAIT: u64 = 60;
+pub(super) const LONGEST_WAIT: u64 = 60;
 
 impl Prefer {
     /// How long to wait, if the operation itself would wait for `default`.

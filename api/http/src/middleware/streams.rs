@@ -1,4 +1,4 @@
-//! Limits the streams that an account may have open at once (429): uploads line by line, and answers of
+//! Limits the streams that an account may have open at once (429): uploads line by line, waits for the end of a job, and answers of
 //! unknown length (lists without a limit, the progress of a job). Each holds a connection to Postgres, a
 //! buffer or a place for as long as its client wants.
 
@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::extract::Failure;
 use crate::extract::lines::is_upload;
 use crate::extract::may::token_in;
+use crate::extract::wait::is_waiting;
 
 /// When to try again, a guess: the end of a stream cannot be predicted.
 const RETRY: Duration = Duration::from_secs(5);
@@ -28,7 +29,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
         let caller = app.tokens.authenticate(token_in(shown.as_ref()?)?).await.ok()?;
         Some(caller.account())
     };
-    let upload = if is_upload(&request)
+    let held = if (is_upload(&request) || is_waiting(&request))
         && let Some(account) = account().await
     {
         match app.limits.streams.open(account) {
@@ -39,7 +40,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
         None
     };
     let response = next.run(request).await;
-    drop(upload);
+    drop(held);
     if response.body().size_hint().exact().is_some() {
         return response;
     }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::job::JOB;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, May, OptionalJson, WaitFor, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::services::Services;
 
@@ -21,11 +21,17 @@ pub async fn list_jobs(
     list::answer(&services, &JOB, may.scope(), body).await
 }
 
-/// `GET /api/job/{id}`.
+/// `GET /api/job/{id}`: with `?wait=`, when the job has ended, the time is over, or the process stops.
 pub async fn get_job(
     State(app): State<App>,
     may: May<permit::ReadJobs>,
+    WaitFor(time): WaitFor,
     Id(id): Id<JobId>,
 ) -> Result<Response, Failure> {
+    if !time.is_zero() {
+        // nobody waits for what is not there
+        view::job(&app, may.scope(), id).await?;
+        app.closing.run_until_cancelled(app.jobs.ended(id, time)).await;
+    }
     Ok(view::record(&app, &JOB, may.scope(), id).await?)
 }

@@ -100,7 +100,8 @@ async fn a_token_may_have_only_a_limited_number_of_streams(_: PgPoolOptions, opt
     };
     let refused = async {
         world.until("SELECT count(*) FROM job WHERE state = 'receiving'", 1).await;
-        let mut replies = vec![api.get(&api.user, &path).await];
+        let waiting = format!("{}?wait=1", path.trim_end_matches("/events"));
+        let mut replies = vec![api.get(&api.user, &path).await, api.get(&api.user, &waiting).await];
         for name in names() {
             replies.push(upload(name, Body::from("{}")).await);
         }

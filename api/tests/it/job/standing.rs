@@ -11,7 +11,7 @@ const LIST: &str = "/api/job/list";
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 
 /// Accepts a push of this many products; returns the job.
-async fn push(world: &World, rows: usize) -> Value {
+pub(super) async fn push(world: &World, rows: usize) -> Value {
     let products: Vec<Value> =
         (0..rows).map(|n| json!({"productSku": format!("P{n}"), "name": "Mug"})).collect();
     let body = json!({"eshop": world.api.tenant.eshop, "products": products});
