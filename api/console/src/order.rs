@@ -29,6 +29,7 @@ use super::live::{self, Parts};
 use super::piece::{self, full_time, none, number, state, time};
 use super::timeline::{self, Period};
 use super::visit::Visit;
+use super::wms::SET_BACK;
 
 /// `GET /console/order/{id}`.
 pub(super) async fn show(Id(id): Id<ExpeditionId>, visit: Visit<permit::Read>) -> Result<Response, Failure> {
@@ -173,6 +174,7 @@ fn handover(order: &Order, now: DateTime<Utc>) -> Markup {
     });
     html! {
         @if let Some(what) = what { (what) " " }
+        @if order.is_set_back { span.refused { (SET_BACK) } " " }
         @if let Some(doubt) = doubt { span.refused { (doubt) } }
         @if let Some(since) = order.handover_since { " " span.muted { "Since " (time(since, now)) "." } }
         @if let Some(error) = &order.handover_error { " " span.refused { (error) } }

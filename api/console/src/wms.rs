@@ -27,6 +27,10 @@ use super::piece::{
 use super::secret::former;
 use super::visit::Visit;
 
+/// Why no warehouse is called.
+pub(super) const SET_BACK: &str =
+    "Postgres was set back: nothing is handed over until longshore-api restored has run.";
+
 type Watching = Visit<permit::ReadWmsSettings>;
 
 /// What the page shows.
@@ -182,7 +186,7 @@ fn in_words(wms: &Wms, now: DateTime<Utc>) -> Markup {
                 @if wms.paused { " Its calls are paused." }
             },
             Course::Healthy if wms.set_back => {
-                strong { "Postgres was set back: nothing is handed over until longshore-api restored has run." }
+                strong { (SET_BACK) }
             },
             Course::Healthy => @match wms.held_until.filter(|until| *until > now) {
                 Some(until) => { strong { "Its system asked to be left alone." } " It is called again " (time(until, now)) "." },

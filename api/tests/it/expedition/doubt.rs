@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{STATUSES, World, must_be_wrong_status};
+use crate::console::Browser;
 use crate::product::MIGRATIONS;
 
 /// The floor where nothing was handed over before.
@@ -116,6 +117,16 @@ async fn an_order_in_doubt_is_not_deleted_and_lists_find_it(_: PgPoolOptions, op
     let refused = world.on(Method::DELETE, &order, "", Value::Null).await;
     must_be_wrong_status(refused, "on_hold");
     world.act(&order, "cancel", Value::Null).await.expect(202);
+    // its page says why the warehouse is not called, until somebody has mended that
+    let (browser, path) = (
+        Browser::new(&world.api, &world.api.user),
+        format!("/console/order/{}", order["id"].as_str().unwrap()),
+    );
+    for is_mended in [false, true] {
+        let page = browser.open(&path).await.expect(200).text;
+        assert_eq!(page.contains("until longshore-api restored has run"), !is_mended, "{page}");
+        world.execute("UPDATE set_back SET mended_at = now()").await;
+    }
     must_be_wrong_status(world.on(Method::DELETE, &order, "", Value::Null).await, "on_hold");
     world.report(&order, json!({"cancel": "refused", "force": true})).await.expect(200);
     assert_eq!(world.handover(&order).await["contentsUnknown"], true);

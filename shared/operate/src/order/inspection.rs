@@ -94,6 +94,8 @@ pub struct Order {
     /// Of one that the warehouse may have under a number that is not known, since a set-back: whether it does have it, maybe with other
     /// items or another address. Absent: it is not in doubt.
     pub contents_unknown: Option<bool>,
+    /// Whether its warehouse is not called since Postgres was set back, and that is not mended.
+    pub is_set_back: bool,
     /// Whether its reservation is paused.
     pub is_paused: bool,
     /// Who has a higher one is served first.
@@ -241,6 +243,8 @@ pub async fn find(db: &Database, scope: &Scope, id: ExpeditionId) -> Result<Opti
                   n.handover_since AS "handover_since?", n.handover_attempts AS "handover_attempts?",
                   n.handover_next_attempt_at, n.handover_error, n.wms_internal_id,
                   CASE WHEN n.handover_in_doubt THEN n.handover_contents_unknown END AS contents_unknown,
+                  coalesce(n.handover_state IN ('pending', 'sending', 'withdrawing'), false)
+                      AND EXISTS (SELECT FROM set_back WHERE mended_at IS NULL) AS "is_set_back!",
                   e.reservation_paused AS is_paused, e.priority, e.errors, p.product_sku AS "waits_for?",
                   k.marked_at IS NOT NULL AS "is_marked!", e.sum_of_quantity AS pieces, e.expedited_completely,
                   d.required_expedition_date AS required_date, d.tracking_number, e.packed_at, e.sent_at, e.delivered_at,
