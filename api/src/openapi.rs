@@ -109,6 +109,8 @@ fn told() -> &'static Value {
         let mut told = document().clone();
         part::gather_answers(&mut told);
         part::gather_security(&mut told);
+        part::gather_requests(&mut told);
+        part::gather_choices(&mut told);
         told
     });
     &TOLD

@@ -113,6 +113,53 @@ pub(super) fn gather_security(document: &mut Value) {
     document["security"] = most;
 }
 
+/// Declares the example of most requests once.
+pub(super) fn gather_requests(document: &mut Value) {
+    fn each(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+        let operations = members(&mut document["paths"]).flat_map(members);
+        let bodies = operations.filter_map(|operation| operation.get_mut("requestBody"));
+        bodies.flat_map(|body| members(&mut body["content"])).filter_map(Value::as_object_mut)
+    }
+    let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();
+    for example in each(document).filter_map(|content| content.get("example")) {
+        times.entry(example.to_string()).or_insert_with(|| (0, example.clone())).0 += 1;
+    }
+    let Some((_, most)) = times.into_values().max_by_key(|(times, _)| *times) else { return };
+    for content in each(document).filter(|content| content.get("example") == Some(&most)) {
+        content.remove("example");
+        content.insert("examples".to_owned(), json!({"usual": {"$ref": "#/components/examples/Usual"}}));
+    }
+    document["components"]["examples"] = json!({"Usual": {"value": most}});
+}
+
+/// Declares once each choice between an id and the record that `nested` returns instead.
+pub(super) fn gather_choices(document: &mut Value) {
+    fn take(value: &mut Value, found: &mut Map<String, Value>) {
+        let name = match value["oneOf"].as_array().map(Vec::as_slice) {
+            Some([id, record]) if id["$ref"] == "#/components/schemas/Id" => {
+                record["$ref"].as_str().and_then(|path| path.rsplit('/').next()?.strip_suffix("Listed"))
+            }
+            _ => None,
+        };
+        if let Some(name) = name.map(|name| format!("{name}OrId")) {
+            let reference = json!({"$ref": format!("#/components/schemas/{name}")});
+            found.insert(name, std::mem::replace(value, reference));
+            return;
+        }
+        match value {
+            Value::Object(members) => members.values_mut().for_each(|inner| take(inner, found)),
+            Value::Array(elements) => elements.iter_mut().for_each(|inner| take(inner, found)),
+            _ => {}
+        }
+    }
+    let mut found = Map::new();
+    let schemas = &mut document["components"]["schemas"];
+    take(schemas, &mut found);
+    if let Some(schemas) = schemas.as_object_mut() {
+        schemas.extend(found);
+    }
+}
+
 fn forget_examples(value: &mut Value) {
     if let Value::Object(members) = value {
         members.retain(|name, _| name != "example" && name != "examples");

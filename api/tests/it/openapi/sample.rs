@@ -46,6 +46,12 @@ pub struct Sample {
     goods: Goods,
 }
 
+/// The example of a body: most lists share one.
+pub fn example(document: &Value, content: &Value) -> Value {
+    let usual = &document["components"]["examples"]["Usual"]["value"];
+    if content["examples"]["usual"].is_object() { usual.clone() } else { content["example"].clone() }
+}
+
 impl Sample {
     pub async fn new(options: &PgConnectOptions) -> Self {
         let api = Api::new(options).await;
@@ -203,7 +209,7 @@ impl Sample {
                     names_record,
                     roles: roles.unwrap_or_default(),
                     bodies: bodies
-                        .map(|(media, c)| (media.clone(), c["schema"].clone(), c["example"].clone()))
+                        .map(|(media, c)| (media.clone(), c["schema"].clone(), example(&self.document, c)))
                         .collect(),
                     is_body_optional: operation["requestBody"].is_object()
                         && operation["requestBody"]["required"] != true,
