@@ -6,7 +6,7 @@ CREATE TABLE webhook (
     eshop_id uuid NOT NULL REFERENCES eshop,
     event text NOT NULL CONSTRAINT event_is_known CHECK (event IN (
         'organization_change', 'product_change', 'product_stock_change', 'stock_advice_status_change',
-        'expedition_status_change', 'expedition_booked_change', 'expedition_change', 'sync_finished', 'restored',
+        'expedition_status_change', 'expedition_booked_change', 'expedition_change', 'sync_finished', 'job_finished', 'restored',
         'test', '*')),
     destination text NOT NULL,
     active boolean NOT NULL,

@@ -85,6 +85,7 @@ impl Webhook {
         "expedition_booked_change",
         "expedition_change",
         "sync_finished",
+        "job_finished",
         "restored",
         "test",
     ];

@@ -2,7 +2,7 @@
 
 pub(super) use longshore_domain::webhook::event::example::{
     ESHOP, EXPEDITION, EXPEDITION_ITEM, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK, STOCK_ADVICE, SUPPLIER,
-    WAREHOUSE, WMS,
+    TOKEN, WAREHOUSE, WMS, job,
 };
 
 /// A webhook of the e-shop.
@@ -11,8 +11,6 @@ pub(super) const WEBHOOK: &str = "0192a1b2-7000-7000-8000-000000000007";
 pub(super) const DELIVERY: &str = "0192a1b2-7000-7000-8000-000000000008";
 /// An event.
 pub(super) const EVENT: &str = "0192a1b2-7000-7000-8000-00000000000a";
-/// An access token.
-pub(super) const TOKEN: &str = "0192a1b2-7000-7000-8000-00000000000b";
 /// The redelivery of the delivery.
 pub(super) const REDELIVERY: &str = "0192a1b2-7000-7000-8000-00000000000c";
 /// The item of the stock advice.

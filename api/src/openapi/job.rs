@@ -10,7 +10,7 @@ use longshore_kernel::input::Rule as _;
 use longshore_kernel::queue::Queue;
 use serde_json::json;
 
-use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};
+use super::example::{JOB as SYNC, job};
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
@@ -314,14 +314,5 @@ pub(super) const JOB: Described = Described {
         ("requestId", "The id of the request."),
     ],
     shapes: &[("waitsFor", waits_for)],
-    example: || {
-        json!({
-            "id": SYNC, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
-            "outcome": "partial",
-            "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "result": null, "connection": null, "waitsFor": null, "attempts": 1,
-            "error": null, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
-            "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": CREATED, "startedAt": CREATED, "attemptStartedAt": CREATED,
-            "finishedAt": CHANGED, "changedAt": CHANGED, "version": 3,
-        })
-    },
+    example: job,
 };

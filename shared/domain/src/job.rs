@@ -37,6 +37,7 @@ pub mod chunk;
 pub mod connection;
 pub mod control;
 pub mod dispatch;
+mod ending;
 mod entry;
 pub mod execution;
 pub mod failing;

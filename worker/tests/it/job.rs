@@ -8,6 +8,7 @@ mod bound;
 mod cancel_and_retry;
 pub(crate) mod claim;
 mod contention;
+mod finished;
 mod halving;
 mod leases;
 mod order;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_domain::job::chunk::{self, Claimed, Count};
 use longshore_domain::job::execution;
+use longshore_domain::job::item_error::ItemError;
 use longshore_domain::webhook::delivery::TESTS_A_MINUTE;
 use longshore_domain::webhook::event::{NAMES, TYPES, example};
 use longshore_kernel::change::Change;
@@ -56,7 +57,16 @@ async fn sync(world: &World) {
     let Claimed::Now(claim) = chunk::claim(&services.db.main, job, 0, false).await.unwrap() else { panic!() };
     let mut change = Change::begin(services).await.unwrap();
     let count = Count { changed: 2, unchanged: 0, failed: 1 };
-    assert_eq!(execution::complete(&mut change, &claim, count, &[]).await.unwrap(), Hold::Kept);
+    let refused = ItemError {
+        index: 2,
+        line: None,
+        key: Some("3".to_owned()),
+        code: "required",
+        message: "name is required".to_owned(),
+        payload: b"{}".to_vec(),
+        notice: false,
+    };
+    assert_eq!(execution::complete(&mut change, &claim, count, &[refused]).await.unwrap(), Hold::Kept);
     change.commit().await.unwrap();
 }
 

@@ -9,6 +9,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::dispatch;
+use super::ending::{self, Ending};
 use super::entry::to_i32;
 use super::item_error::CHUNK_FAILED;
 use super::kind::{JobKind, JobState, Shop, Unusable};
@@ -119,12 +120,9 @@ async fn end(
     .await?;
     super::fetching::forget_keys(tx, &ids).await?;
     record_control(tx, origin, "job.cancel", &ids, &states, JobState::Cancelled).await?;
-    let syncs = jobs.iter().filter(|job| job.kind().is_some_and(JobKind::is_sync));
-    let (of_syncs, before): (Vec<JobId>, Vec<JobState>) = syncs.map(|job| (job.id, job.state)).unzip();
-    if !of_syncs.is_empty() {
-        let recorded = super::execution::tell_ends(tx, origin, &of_syncs, &before).await?;
-        change.note(recorded);
-    }
+    let endings =
+        jobs.iter().filter_map(|job| Some(Ending { job: job.id, kind: job.kind()?, before: job.state }));
+    ending::tell(change, origin, endings).await?;
     for job in jobs {
         let Some(kind) = job.kind() else { continue };
         if job.sequence.is_some() {

@@ -3,22 +3,19 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 
 use super::chunk::{self, Claim, Count};
 use super::dispatch;
+use super::ending::{self, Ending};
 use super::item_error::{self, ItemError};
 use super::kind::JobState;
 use super::line;
-use crate::list::fields::event::SYNC_FINISHED;
 use longshore_kernel::cause::causes;
-use longshore_kernel::change::{Change, EndedJob, Recorded};
-use longshore_kernel::context::Origin;
+use longshore_kernel::change::{Change, EndedJob};
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::{JobId, OrganisationId};
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
-use longshore_kernel::record_change;
 use longshore_kernel::sqlstate::{is_contention, is_of_a_record, is_unreachable};
 
 /// What executing a chunk came to.
@@ -103,7 +100,7 @@ pub async fn complete(
     claim: &Claim,
     count: Count,
     errors: &[ItemError],
-) -> Result<Hold, sqlx::Error> {
+) -> Result<Hold, Problem> {
     if chunk::end(change.connection(), claim, count).await?.is_lost() {
         return Ok(Hold::Lost);
     }
@@ -117,7 +114,7 @@ pub(super) async fn advance(
     claim: &Claim,
     count: Count,
     errors: &[ItemError],
-) -> Result<Hold, sqlx::Error> {
+) -> Result<Hold, Problem> {
     let job = sqlx::query!(
         r#"UPDATE job
            -- a walk that failed counts as an item that was not foreseen
@@ -169,10 +166,9 @@ pub(super) async fn advance(
     if claim.source.is_some() && !claim.kind.as_ref().is_ok_and(|kind| kind.is_test()) {
         super::fetching::settle(change.connection(), claim.job).await?;
     }
-    if claim.kind.as_ref().is_ok_and(|kind| kind.is_sync()) {
-        let recorded =
-            tell_ends(change.connection(), &claim.origin, &[claim.job], &[JobState::Running]).await?;
-        change.note(recorded);
+    if let Ok(kind) = claim.kind {
+        ending::tell(change, &claim.origin, [Ending { job: claim.job, kind, before: JobState::Running }])
+            .await?;
     }
     if job.sequence.is_some() {
         note_next(change, claim.organisation, claim.source.as_deref());
@@ -186,39 +182,4 @@ pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Organisati
     if source.is_some() {
         dispatch::note(change, Queue::Partner, organisation);
     }
-}
-
-/// Sends `sync_finished` to the e-shop of each job, for every kind of end; their states before are given in their order.
-pub(super) async fn tell_ends(
-    tx: &mut PgConnection,
-    origin: &Origin,
-    jobs: &[JobId],
-    before: &[JobState],
-) -> Result<Recorded, sqlx::Error> {
-    let before: Vec<&str> = before.iter().map(|state| state.as_str()).collect();
-    record_change!(
-        tx,
-        origin,
-        "job.finish",
-        "job",
-        Some(SYNC_FINISHED),
-        "WITH ended AS (
-             SELECT job.id, version, changed_at, organisation_id, eshop_id, kind, state, e.was,
-                 jsonb_build_object('total', total, 'done', done,
-                     'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,
-                 CASE WHEN state <> 'succeeded' THEN NULL WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
-                      ELSE 'nothing' END AS outcome
-             FROM unnest($9::uuid[], $10::text[]) AS e (id, was) JOIN job ON job.id = e.id
-         ), changed AS (
-             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
-                    jsonb_build_object('state', jsonb_build_array(was, state)) AS changes,
-                    event_data(id, jsonb_build_object('organisation', organisation_id, 'eshop', eshop_id, 'kind', kind),
-                        '{state, progress, outcome}',
-                        jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
-             FROM ended
-         )",
-        jobs as &[JobId],
-        &before as &[&str],
-    )
-    .await
 }

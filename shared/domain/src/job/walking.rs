@@ -91,7 +91,7 @@ pub(crate) async fn accept_walks(
 
 /// Ends a step in the transaction of its changes, and leaves the next one. When the claim is lost, the caller
 /// drops the transaction, and nothing has changed.
-pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<Hold, sqlx::Error> {
+pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<Hold, Problem> {
     let changed = step.released + step.resent;
     let more = step.next.is_some();
     // chunks before their job, the usual order of locks

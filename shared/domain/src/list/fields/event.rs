@@ -38,6 +38,12 @@ pub const EXPEDITION_CHANGE: EventType =
 /// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
+/// A job ended.
+pub const JOB_FINISHED: EventType = EventType {
+    name: "job_finished",
+    when: "a job of the e-shop ended, or one of its organisation and no e-shop",
+    status: false,
+};
 /// Postgres was set back: what was heard may be of changes that are lost. Every webhook gets it.
 pub const RESTORED: EventType =
     EventType { name: "restored", when: "the service was restored from a backup", status: false };
@@ -55,6 +61,7 @@ pub const TYPES: &[EventType] = &[
     EXPEDITION_BOOKED_CHANGE,
     EXPEDITION_CHANGE,
     SYNC_FINISHED,
+    JOB_FINISHED,
     RESTORED,
     TEST,
 ];

@@ -20,6 +20,8 @@ pub const PRODUCT: &str = "0192a1b2-7000-7000-8000-000000000005";
 pub const PRODUCT_STOCK: &str = "0192a1b2-7000-7000-8000-000000000006";
 /// A job.
 pub const JOB: &str = "0192a1b2-7000-7000-8000-000000000009";
+/// An access token of the organisation.
+pub const TOKEN: &str = "0192a1b2-7000-7000-8000-00000000000b";
 /// A supplier of the organisation.
 pub const SUPPLIER: &str = "0192a1b2-7000-7000-8000-000000000020";
 /// A stock advice of the supplier.
@@ -74,6 +76,11 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
                 "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1,
             }},
         }),
+        "job_finished" => {
+            let mut job = job();
+            job["errors"] = json!([{"index": 2, "line": null, "key": "MUG-3", "code": "required"}]);
+            job
+        }
         // of no record: it has no version
         "restored" => {
             return json!({
@@ -84,6 +91,20 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
     };
     data["version"] = json!(3);
     data
+}
+
+/// A job that has ended.
+#[must_use]
+pub fn job() -> Value {
+    let (created, ended) = ("2026-01-31T12:00:00.000000+00:00", "2026-01-31T12:30:00.654321+00:00");
+    json!({
+        "id": JOB, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
+        "outcome": "partial", "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1},
+        "result": null, "connection": null, "waitsFor": null, "attempts": 1, "error": null,
+        "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
+        "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": created, "startedAt": created,
+        "attemptStartedAt": created, "finishedAt": ended, "changedAt": ended, "version": 3,
+    })
 }
 
 fn of_order(status: &str, changed: &Value, fields: &Value) -> Value {
