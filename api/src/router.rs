@@ -23,9 +23,12 @@ use crate::urls::{api, files, service};
 pub fn build(app: App) -> Router {
     let paths = Paths::new(routes().iter().map(|route| (route.method.clone(), route.path)));
     let (unknown, known) = (paths.clone(), paths.clone());
-    let api = api()
+    let api = api();
+    let csv =
+        accept::Csv::new(api.routes.iter().filter(|route| route.has_csv).map(|route| route.path).collect());
+    let api = api
         .router
-        .layer(from_fn(accept::layer))
+        .layer(from_fn_with_state(csv, accept::layer))
         .merge(files().router)
         .layer(from_fn_with_state(app.clone(), revocation::layer))
         .layer(from_fn_with_state(app.clone(), streams::layer))

@@ -6,8 +6,8 @@ use longshore_http::extract::body::DEFAULT_LIMIT;
 use longshore_http::extract::login;
 use longshore_http::extract::may::{MayRefresh, Permit, permit};
 use longshore_http::extract::{
-    At, FileForm, FileUpload, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer,
-    Segment, WaitFor, WantsPage,
+    At, FileForm, FileUpload, Id, Ids, IfMatch, IfNoneMatch, JsonBody, ListRequest, May, Once, OptionalJson,
+    Prefer, Segment, WaitFor, WantsPage,
 };
 use longshore_http::fixed::HowAsked;
 use longshore_kernel::access::Permission;
@@ -32,6 +32,8 @@ pub struct Inputs {
     pub if_match: bool,
     /// It supports `If-None-Match`.
     pub if_none_match: bool,
+    /// It answers with CSV where its caller wants that.
+    pub has_csv: bool,
 }
 
 /// The properties of a body other than its schema.
@@ -156,6 +158,13 @@ impl<F, const LIMIT: usize> Input for FileUpload<F, LIMIT> {
 impl Input for OptionalJson {
     fn tell(inputs: &mut Inputs) {
         inputs.body = Some(Body { required: false, limit: Some(DEFAULT_LIMIT) });
+    }
+}
+
+impl Input for ListRequest {
+    fn tell(inputs: &mut Inputs) {
+        OptionalJson::tell(inputs);
+        inputs.has_csv = true;
     }
 }
 

@@ -240,6 +240,8 @@ pub struct Route {
     pub path: &'static str,
     /// The full name of its handler.
     pub handler: &'static str,
+    /// Whether it answers with CSV where its caller wants that.
+    pub has_csv: bool,
 }
 
 impl Route {
@@ -282,9 +284,10 @@ macro_rules! methods {
     ($($name:ident $method:ident)*) => {$(
         /// Adds an operation. `If-Match` is refused if its handler does not read it.
         pub fn $name<T: 'static, I, H: Handler<T, App> + signature::Handler<I>>(mut self, path: &'static str, handler: H) -> Self {
-            self.routes.push(Route { method: Method::$method, path, handler: type_name::<H>() });
+            let (inputs, handled_by) = (H::inputs(), type_name::<H>());
+            self.routes.push(Route { method: Method::$method, path, handler: handled_by, has_csv: inputs.has_csv });
             let mut leads = on(MethodFilter::$method, handler);
-            if Method::$method != Method::GET && !H::inputs().if_match {
+            if Method::$method != Method::GET && !inputs.if_match {
                 leads = leads.route_layer(from_fn(unconditional::layer));
             }
             Self { router: self.router.route(path, leads), ..self }

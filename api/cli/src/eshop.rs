@@ -75,8 +75,8 @@ impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let organisation = Named::id_of(self.organisation.as_ref(), &self.part.client()?).await?;
         let mut query = ListQuery::new().equal("organisation", organisation).sort("name", Order::Ascending);
-        // a table has the name of the organisation; JSON is the record
-        if !self.part.is_json() {
+        // a table has the name of the organisation; JSON and CSV are the record
+        if !self.part.is_as_sent() {
             query = query.nested();
         }
         if let Some(name) = &self.name {

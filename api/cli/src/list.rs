@@ -29,6 +29,9 @@ pub(super) struct Part<const LIMIT: u32> {
     /// Show ids, too: for commands that take no name.
     #[arg(long)]
     ids: bool,
+    /// Print all records as CSV, with their own fields.
+    #[arg(long, conflicts_with_all = ["limit", "offset", "ids", "json"])]
+    csv: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -44,18 +47,22 @@ impl<const LIMIT: u32> Part<LIMIT> {
         self.ids
     }
 
-    /// Whether it is written as JSON, as the service sends it.
-    pub(super) fn is_json(&self) -> bool {
-        self.remote.json
+    /// Whether it is written as the service sends it, in JSON or CSV.
+    pub(super) fn is_as_sent(&self) -> bool {
+        self.remote.json || self.csv
     }
 
-    /// Asks for it. `None` where it is written as JSON already.
+    /// Asks for it. `None` where it is written as the service sends it, which has happened.
     pub(super) async fn ask<T>(
         &self,
         query: ListQuery,
         list: impl Fn(&Client, &ListQuery) -> Call<Page<T>>,
     ) -> anyhow::Result<Option<Value>> {
         let client = self.client()?;
+        if self.csv {
+            output::pieces(list(&client, &query).csv()).await?;
+            return Ok(None);
+        }
         let answer = if self.all {
             all(&client, query, list).await?
         } else {

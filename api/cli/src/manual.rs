@@ -58,7 +58,7 @@ mod tests {
     const OF_SERVICE: [&str; 4] = ["url", "token", "profile", "json"];
 
     /// Options of all lists.
-    const OF_LISTS: [&str; 4] = ["limit", "offset", "all", "ids"];
+    const OF_LISTS: [&str; 5] = ["limit", "offset", "all", "ids", "csv"];
 
     /// The options of each command.
     type Options = BTreeMap<String, BTreeSet<String>>;

@@ -145,8 +145,8 @@ impl List {
                 query.among("id", &ids)
             };
         }
-        // a table has the SKU of what an order waits for; JSON is the record
-        if !self.part.is_json() {
+        // a table has the SKU of what an order waits for; JSON and CSV are the record
+        if !self.part.is_as_sent() {
             query = query.nested();
         }
         let columns = [

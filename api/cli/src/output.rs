@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Stdout, Write};
 
+use longshore_client::Call;
 use serde_json::Value;
 
 use crate::table::is_shown;
@@ -47,6 +48,26 @@ pub(super) fn exact(bytes: &[u8]) -> io::Result<()> {
     }
     out.write_all(bytes)?;
     writeln!(out)
+}
+
+/// Writes the body of an answer of any length as it comes; on a terminal by its lines, with what could control it escaped. A reader that
+/// has closed standard output ends the command.
+pub(super) async fn pieces<T>(call: Call<T>) -> anyhow::Result<()> {
+    let mut pieces = call.pieces().await?;
+    let (mut out, mut rest) = (io::stdout(), Vec::new());
+    while let Some(piece) = pieces.next().await? {
+        if !out.is_terminal() {
+            out.write_all(&piece)?;
+            continue;
+        }
+        rest.extend_from_slice(&piece);
+        let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let lines: Vec<u8> = rest.drain(..end).collect();
+        out.write_all(escaped(&String::from_utf8_lossy(&lines).replace("\r\n", "\n")).as_bytes())?;
+    }
+    out.write_all(escaped(&String::from_utf8_lossy(&rest)).as_bytes())?;
+    out.flush()?;
+    Ok(())
 }
 
 /// JSON that means the same, in which no character controls a terminal.

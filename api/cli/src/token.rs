@@ -52,8 +52,8 @@ impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let organisation = Named::id_of(self.organisation.as_ref(), &self.part.client()?).await?;
         let mut query = ListQuery::new().equal("organisation", organisation);
-        // a table has names; JSON is the record
-        if !self.part.is_json() {
+        // a table has names; JSON and CSV are the record
+        if !self.part.is_as_sent() {
             query = query.nested();
         }
         let columns = [

@@ -146,8 +146,8 @@ impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let eshop = Named::id_of(self.eshop.as_ref(), &self.part.client()?).await?;
         let mut query = ListQuery::new().equal("eshop", eshop).equal("health", self.health);
-        // a table has the name of the e-shop; JSON is the record
-        if !self.part.is_json() {
+        // a table has the name of the e-shop; JSON and CSV are the record
+        if !self.part.is_as_sent() {
             query = query.nested();
         }
         let columns = [

@@ -27,13 +27,14 @@ const NDJSON: &str = "application/x-ndjson";
 
 /// A call of one operation, whose answer is a `T`.
 ///
-/// Nothing happens until one of its last four methods sends it:
+/// Nothing happens until one of its last five methods sends it:
 ///
 /// | method | repeats | other than 2xx | answer |
 /// | --- | --- | --- | --- |
 /// | [`send`](Call::send) | yes | [`Error::Problem`] | read as a `T` |
 /// | [`answer`](Call::answer) | yes | [`Error::Problem`] | its status, headers and body |
 /// | [`stream`](Call::stream) | yes | [`Error::Problem`] | its body can be read piece by piece |
+/// | [`pieces`](Call::pieces) | yes | [`Error::Problem`] | its headers, and its body piece by piece, without a time limit |
 /// | [`once`](Call::once) | no | is an answer | its status, headers and body |
 #[must_use = "a call does nothing until it is sent"]
 pub struct Call<T = serde_json::Value> {
@@ -88,6 +89,11 @@ impl<T> Call<T> {
     /// Asks for the job at once (`Prefer: respond-async`) instead of for its end.
     pub fn respond_async(self) -> Self {
         self.header("prefer", "respond-async")
+    }
+
+    /// Asks a list for CSV; read it by [`Call::pieces`].
+    pub fn csv(self) -> Self {
+        self.header("accept", "text/csv")
     }
 
     /// Sends a value as JSON.
@@ -174,6 +180,16 @@ impl<T> Call<T> {
                 }
             }
         }
+    }
+
+    /// The same, for a body of any length: it may take any time.
+    ///
+    /// # Errors
+    /// As [`Call::send`].
+    pub async fn pieces(self) -> Result<Pieces, Error> {
+        let (call, client) = (self.name(), self.client.clone());
+        let response = self.without_timeout().stream().await?;
+        Ok(Pieces { call, client, response })
     }
 
     /// Sends the call, and returns its answer, which is a success.
@@ -378,6 +394,30 @@ impl Answer {
                 reason: format!("status {status}"),
             },
         }
+    }
+}
+
+/// An answer whose body is read piece by piece; made by [`Call::pieces`].
+#[derive(Debug)]
+pub struct Pieces {
+    call: String,
+    client: Client,
+    response: Response,
+}
+
+impl Pieces {
+    /// Its headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if the body breaks off: what came is not all of it.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        self.response.chunk().await.map_err(|error| broken(error, self.call.clone(), &self.client))
     }
 }
 

@@ -24,7 +24,7 @@ pub use reqwest::{Method, StatusCode};
 pub use serde_json::Value;
 pub use uuid::Uuid;
 
-pub use self::call::{Answer, Call};
+pub use self::call::{Answer, Call, Pieces};
 pub use self::client::{Builder, Client};
 pub use self::error::{Error, Problem, Violation};
 pub use self::follow::{JobEvent, JobEvents};

@@ -155,7 +155,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/job/{id}/live", get(job::follow))
         .route("/console/job/{id}/cancel", get(job::control::ask_cancel).post(job::control::cancel))
         .route("/console/job/{id}/retry", get(job::control::ask_retry).post(job::control::retry))
-        .route("/console/job/{id}/errors.csv", get(job::csv::download))
+        .route("/console/job/{id}/errors.csv", get(job::csv::errors))
         .route("/console/failure", get(failure::show))
         .route("/console/failure/{key}/retry", get(failure::ask_retry).post(failure::retry))
         .route("/console/webhook", get(webhook::list::show))

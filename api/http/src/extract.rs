@@ -1,6 +1,7 @@
 //! Extractors: how input enters a handler. The service uses only its own, so that every rejection has the one
 //! error shape.
 
+pub mod accept;
 pub mod arriving;
 pub mod body;
 pub mod budget;
@@ -19,7 +20,7 @@ pub mod visitor;
 pub mod wait;
 
 pub use arriving::Arriving;
-pub use body::{JsonBody, OptionalJson};
+pub use body::{JsonBody, ListRequest, OptionalJson};
 pub use budget::Budget;
 pub use document::Document;
 pub use failure::Failure;

@@ -5,9 +5,11 @@
 //! - [`middleware`] gives each request its id, its log line, and every error its one shape; it holds callers to the limits.
 //! - [`limits`] has the limits of one caller: rate, streams, time, bytes.
 //! - [`paths`] has the paths of the service, for what is said of others.
+//! - [`download`] makes files of answers.
 //! - [`fixed`] serves what does not change while the process runs.
 
 pub mod app;
+pub mod download;
 pub mod extract;
 pub mod fixed;
 pub mod limits;

@@ -10,11 +10,13 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use longshore_domain::list::resource::Resource;
 use longshore_domain::list::stream::{Piece, Stream};
-use longshore_domain::list::{self, Listed};
-use longshore_http::extract::Failure;
+use longshore_domain::list::{self, Form, Listed};
+use longshore_http::download::download;
+use longshore_http::extract::{Failure, ListRequest};
 use longshore_kernel::access::Scope;
+use longshore_kernel::csv::write as csv;
+use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
-use serde_json::Value;
 
 use super::view;
 
@@ -26,11 +28,20 @@ pub async fn answer(
     services: &Services,
     resource: &'static Resource,
     scope: &Scope,
-    body: Option<Value>,
+    ListRequest { body, form }: ListRequest,
 ) -> Result<Response, Failure> {
-    match list::answer(services, resource, scope, body, READER_TIMEOUT).await? {
-        Listed::Whole(text) => Ok(view::json(text)),
-        Listed::Stream(first, stream) => Ok(send(first, stream)),
+    let answer = match list::answer(services, resource, scope, body, form, READER_TIMEOUT).await? {
+        Listed::Whole(text) => view::json(text),
+        Listed::Stream(first, stream) => send(first, stream),
+    };
+    Ok(in_form(form, &resource.name.replace(' ', "-"), answer)?)
+}
+
+/// An answer in its form: in JSON as it is, in CSV as a file with that name.
+pub fn in_form(form: Form, name: &str, answer: Response) -> Result<Response, Problem> {
+    match form {
+        Form::Json => Ok(answer),
+        Form::Csv => download(&format!("{name}.csv"), csv::MEDIA, answer.into_body()),
     }
 }
 

@@ -17,7 +17,7 @@ use longshore_domain::warehouse::warehouse::Warehouse;
 use longshore_domain::warehouse::wms::Wms;
 use longshore_http::app::App;
 use longshore_http::extract::may::Permit;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, ListRequest, May, Once, permit};
 use longshore_kernel::services::Services;
 
 use super::{list as lists, view};
@@ -103,7 +103,7 @@ pub async fn update<R: Resource>(
 pub async fn list<R: Resource>(
     State(services): State<Arc<Services>>,
     may: May<permit::Read>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    lists::answer(&services, R::RESOURCE, may.scope(), body).await
+    lists::answer(&services, R::RESOURCE, may.scope(), asked).await
 }

@@ -230,6 +230,16 @@ async fn the_refused_items_of_a_job_are_shown_with_it_and_listed(
     let all = as_user(&["job", "errors", &job, "--all", "--json"]).await.ends_with(0).json();
     assert_eq!(all["results"].as_array().map(Vec::len), Some(30));
     as_user(&["job", "errors", &job, "--all", "--limit", "5"]).await.ends_with(2);
+    let csv = as_user(&["job", "errors", &job, "--csv"]).await.ends_with(0).stdout;
+    assert!(csv.starts_with("index,line,key,code,message\r\n0,2,SKU-0,out_of_range,weight is too large\r\n"), "{csv}");
+    assert_eq!(csv.matches("\r\n").count(), 31);
+    let jobs = as_user(&["job", "list", "--state", "succeeded", "--csv"]).await.ends_with(0).stdout;
+    assert!(jobs.starts_with("id,kind,state,") && jobs.lines().nth(1).unwrap().starts_with(&job), "{jobs}");
+    let webhooks = as_user(&["webhook", "list", "--csv"]).await.ends_with(0).stdout;
+    assert!(webhooks.starts_with("id,") && webhooks.lines().count() == 1, "{webhooks}");
+    for others in ["--json", "--limit=5", "--offset=5", "--ids"] {
+        as_user(&["job", "list", "--csv", others]).await.ends_with(2);
+    }
     world.run(&world.api.user, &["job", "errors", &uuid::Uuid::from_u128(7).to_string()]).await.ends_with(3);
 }
 

@@ -237,10 +237,11 @@ async fn http_itself_is_answered_in_the_same_shape() {
         assert_eq!(reply.json()["detail"], detail, "{path}");
     }
 
-    let refused = [("accept", "text/csv")];
+    let refused = [("accept", "image/png")];
     let reply =
         api.call_with(&user, Method::POST, "/api/product/list", Value::Null, &refused).await.expect(406);
     assert_eq!(reply.json()["code"], "not_acceptable");
+    assert_eq!(reply.json()["detail"], "the Accept header must include application/json or text/csv");
     for accepted in ["*/*", "application/json", "text/html, application/json;q=0.1", ""] {
         let accepted = [("accept", accepted)];
         api.call_with(&user, Method::POST, "/api/product/list", Value::Null, &accepted).await.expect(200);

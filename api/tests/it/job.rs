@@ -148,6 +148,12 @@ async fn the_refused_items_of_a_job_are_listed_by_position(_: PgPoolOptions, opt
         let paging = json!({"returned": results.len(), "from": from, "to": to, "total": 4});
         assert_eq!(page, json!({"results": results, "paging": paging}), "{body}");
     }
+    let as_csv = [("accept", "text/csv")];
+    let (post, body) = (Method::POST, json!({"offset": 2}));
+    let file = world.api.call_with(&world.api.viewer, post, &path, body, &as_csv).await.expect(200);
+    assert_eq!(file.header("content-type"), Some("text/csv; charset=utf-8"));
+    let lines = "3,,sku 1,not_found,is not there\r\n4,,sku 0,not_found,is not there\r\n";
+    assert_eq!(file.text, format!("index,line,key,code,message\r\n{lines}"));
     for (body, violation) in [
         (json!({"limit": 10_001}), "limit out_of_range"),
         (json!({"limit": -1}), "limit out_of_range"),

@@ -1,5 +1,6 @@
 //! The list language and the look-up of records (`docs/reference/lists.md#request`).
 
+mod csv;
 mod cursor;
 pub(crate) mod fixture;
 mod nested;

@@ -53,6 +53,7 @@ use self::sql::Sql;
 use self::statement::Statement;
 use self::stream::{Piece, Stream};
 use longshore_kernel::access::Scope;
+use longshore_kernel::csv::write::{self as csv, Cell};
 use longshore_kernel::input::{
     Reader, Rule as _, Schema, array, boolean, custom, integer, object, one_of, text,
 };
@@ -81,10 +82,20 @@ const AT_ONCE: i64 = 250;
 /// Bytes of records that are gathered before the first of them is sent.
 const GATHERED: usize = 1024 * 1024;
 
+/// How a list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `{"results":[…],"paging":{…}}`.
+    Json,
+    /// A line of field names, and a line for each record (`docs/reference/lists.md#csv`).
+    Csv,
+}
+
 /// A list as it was asked for, checked against its resource.
 #[derive(Clone, Debug)]
 pub struct Request {
     resource: &'static Resource,
+    form: Form,
     criteria: Vec<Condition>,
     sort: Vec<sort::Key>,
     select: Vec<&'static Field>,
@@ -113,8 +124,13 @@ fn or_empty_object(value: Value) -> Value {
 }
 
 impl Request {
-    /// Reads the body of a list operation; without one, every record is asked for.
+    /// Reads the body of a list operation that is answered with JSON; without one, every record is asked for.
     pub fn read(resource: &'static Resource, body: Option<Value>) -> Result<Self, Problem> {
+        Self::read_for(Form::Json, resource, body)
+    }
+
+    /// The same for an answer in either form.
+    fn read_for(form: Form, resource: &'static Resource, body: Option<Value>) -> Result<Self, Problem> {
         let body = or_empty_object(body.unwrap_or_else(|| Value::Object(Map::new())));
         // the API document describes these from the fields of the resource
         let by_hand = Schema::Anything;
@@ -142,16 +158,21 @@ impl Request {
             let after = object.optional("after", text(1..=cursor::CHARACTERS));
             let count = object.optional_or("count", one_of(COUNTS), COUNTS[0]);
             let nested = object.optional_or("nested", boolean(), false);
-            let select = object.optional("select", select);
+            if nested && form == Form::Csv {
+                object.refuse("nested", "not_allowed", "cannot be combined with text/csv");
+            }
+            let select = object.optional("select", select).filter(|select| !select.is_empty());
             let mut request = Self {
                 resource,
+                form,
                 criteria: criteria.into_iter().chain(extra).flatten().collect(),
                 sort: sort::effective(resource, sort),
-                select: select.unwrap_or_else(|| select::all(resource)),
+                select: select.unwrap_or_else(|| select::unless_named(form, resource)),
                 limit,
                 offset,
                 after: None,
-                count,
+                // lines have no place for it
+                count: if form == Form::Csv { UNCOUNTED } else { count },
                 nested,
             };
             if let Some(after) = after {
@@ -279,7 +300,7 @@ pub async fn first_id(
 /// The answer of a list.
 #[derive(Debug)]
 pub enum Listed {
-    /// The whole answer, as JSON.
+    /// The whole answer.
     Whole(String),
     /// The first piece of an answer of any length, and the others.
     Stream(String, Stream),
@@ -292,9 +313,10 @@ pub async fn answer(
     resource: &'static Resource,
     scope: &Scope,
     body: Option<Value>,
+    form: Form,
     patience: Duration,
 ) -> Result<Listed, Problem> {
-    let request = Request::read(resource, body)?;
+    let request = Request::read_for(form, resource, body)?;
     // most lists are short: those need neither a cursor nor, without a limit, one of the few connections for streams
     let short = match request.limit {
         Some(limit) if limit > AT_ONCE => None,
@@ -304,7 +326,7 @@ pub async fn answer(
     if let Some((limit, most)) = short {
         let first = Request { limit: Some(limit), ..request.clone() };
         if let Some(page) = read(services, scope, &first, most, GATHERED).await? {
-            return Ok(Listed::Whole(envelope(&page, &first)));
+            return Ok(Listed::Whole(envelope(&page, &first)?));
         }
     }
     let pool = if request.limit.is_some() { &services.db.lists } else { &services.db.streams };
@@ -319,7 +341,7 @@ pub async fn answer(
 /// Answers a page, whole: `{"results":[…],"paging":{…}}`. For callers within the service.
 pub async fn page(services: &Services, scope: &Scope, request: &Request) -> Result<String, Problem> {
     let page = read(services, scope, request, i64::MAX, usize::MAX).await?.unwrap_or_default();
-    Ok(envelope(&page, request))
+    envelope(&page, request)
 }
 
 /// A page; nothing where there are more rows than `most`, or where they have more than `bytes`.
@@ -379,24 +401,48 @@ fn count(rows: &[Row]) -> i64 {
     i64::try_from(rows.len()).unwrap_or(i64::MAX)
 }
 
-fn envelope(page: &Page, request: &Request) -> String {
+fn envelope(page: &Page, request: &Request) -> Result<String, Problem> {
     let length: usize = page.rows.iter().map(|row| row.json.len() + 1).sum();
     let mut text = String::with_capacity(length + 256);
-    text.push_str(HEAD);
+    request.begin(&mut text);
     for (position, row) in page.rows.iter().enumerate() {
-        if position > 0 {
-            text.push(',');
-        }
-        text.push_str(&row.json);
+        request.push(&mut text, position == 0, &row.json)?;
     }
-    text.push_str(&tail(request.from(), count(&page.rows), page.total, page.next.as_deref()));
-    text
+    request.end(&mut text, count(&page.rows), page.total, page.next.as_deref());
+    Ok(text)
 }
 
-/// What an answer starts with.
-const HEAD: &str = "{\"results\":[";
+/// How an answer is put together.
+impl Request {
+    /// What it begins with.
+    fn begin(&self, text: &mut String) {
+        match self.form {
+            Form::Json => text.push_str("{\"results\":["),
+            Form::Csv => csv::line(text, self.select.iter().map(|field| Cell::text(Some(field.name)))),
+        }
+    }
 
-/// What an answer ends with.
+    /// A record, as JSON, behind the others.
+    fn push(&self, text: &mut String, is_first: bool, record: &str) -> Result<(), Problem> {
+        match self.form {
+            Form::Json => {
+                text.push_str(if is_first { "" } else { "," });
+                text.push_str(record);
+                Ok(())
+            }
+            Form::Csv => csv::record(text, record).map_err(Problem::internal),
+        }
+    }
+
+    /// What it ends with.
+    fn end(&self, text: &mut String, returned: i64, total: Total, next: Option<&str>) {
+        if self.form == Form::Json {
+            text.push_str(&tail(self.from(), returned, total, next));
+        }
+    }
+}
+
+/// What an answer in JSON ends with.
 fn tail(from: i64, returned: i64, total: Total, next: Option<&str>) -> String {
     let to = from.saturating_add(returned);
     let total_or_null = total.matches.map_or_else(|| "null".to_owned(), |matches| matches.to_string());

@@ -68,7 +68,7 @@ kinds! {
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "Method not allowed",
         "The path does not support this method. The Allow header lists the methods it supports.";
     NOT_ACCEPTABLE = "not_acceptable", 406, "Not acceptable",
-        "The Accept header excludes application/json, which is the only response type of this operation.";
+        "The Accept header excludes application/json, and for a list text/csv.";
     CONFLICT = "conflict", 409, "Conflict",
         "The change conflicts with the state of the record. The detail gives the reason.";
     REQUEST_IN_PROGRESS = "request_in_progress", 409, "Request in progress",

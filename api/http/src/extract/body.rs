@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, Request};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use longshore_domain::list::Form;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::json::{self, BYTE_ORDER_MARK};
 use longshore_kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
@@ -13,6 +14,7 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::Failure;
+use super::accept;
 use super::arriving::{self, Arriving};
 use super::budget::Budget;
 
@@ -39,6 +41,15 @@ impl OptionalJson {
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_ref().map(Value::to_string).unwrap_or_default().as_bytes())
     }
+}
+
+/// What a list operation is asked: its optional body, and the form of its answer (`Accept`).
+#[derive(Debug)]
+pub struct ListRequest {
+    /// The query.
+    pub body: Option<Value>,
+    /// How the list is to be written.
+    pub form: Form,
 }
 
 /// The body as it was sent, so that a refusal can contain the refused values; cheap to clone.
@@ -89,6 +100,16 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
         }
         must_be(&headers, &["application/json"])?;
         Ok(Self(Some(parse_within(&budget, &bytes)?).filter(|body| !body.is_null())))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for ListRequest {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let form = accept::form(request.headers());
+        let OptionalJson(body) = OptionalJson::from_request(request, state).await?;
+        Ok(Self { body, form })
     }
 }
 

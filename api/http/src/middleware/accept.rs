@@ -1,45 +1,30 @@
-//! `Accept`: operations of the API answer with JSON; a request that excludes it is refused (406). The header
-//! is optional.
+//! `Accept`: operations of the API answer with JSON, and lists with CSV, too. A request that excludes what its operation answers with is
+//! refused (406). The header is optional.
 
-use axum::extract::Request;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::HeaderMap;
-use http::header::ACCEPT;
+use longshore_domain::list::Form;
 use longshore_kernel::problem::{NOT_ACCEPTABLE, Problem};
 
 use crate::extract::Failure;
+use crate::extract::accept::{form, is_acceptable};
 
-/// Media ranges that include the types of answers.
-const INCLUDING_JSON: [&str; 5] =
-    ["*/*", "application/*", "application/json", "application/problem+json", "text/event-stream"];
+/// Paths of operations that answer with CSV, too.
+pub type Csv = Arc<HashSet<&'static str>>;
 
 /// Refuses a request that does not accept the answer.
-pub async fn layer(request: Request, next: Next) -> Response {
-    if is_acceptable(request.headers()) {
+pub async fn layer(State(csv): State<Csv>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let has_csv = path.is_some_and(|path| csv.contains(path.as_str()));
+    let headers = request.headers();
+    if is_acceptable(headers) || has_csv && form(headers) == Form::Csv {
         return next.run(request).await;
     }
-    Failure::from(Problem::new(&NOT_ACCEPTABLE, "the Accept header must include application/json"))
-        .into_response()
-}
-
-/// Whether the header includes the types of answers.
-#[must_use]
-pub fn is_acceptable(headers: &HeaderMap) -> bool {
-    let mut ranges = headers
-        .get_all(ACCEPT)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter(|range| !range.trim().is_empty())
-        .peekable();
-    ranges.peek().is_none() || ranges.any(accepts_json)
-}
-
-fn accepts_json(range: &str) -> bool {
-    let mut parts = range.split(';').map(str::trim);
-    let essence = parts.next().unwrap_or_default();
-    let refused =
-        parts.any(|p| p.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q <= 0.0));
-    !refused && INCLUDING_JSON.iter().any(|known| essence.eq_ignore_ascii_case(known))
+    let or_csv = if has_csv { " or text/csv" } else { "" };
+    let detail = format!("the Accept header must include application/json{or_csv}");
+    Failure::from(Problem::new(&NOT_ACCEPTABLE, detail)).into_response()
 }

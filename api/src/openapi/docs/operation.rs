@@ -148,7 +148,7 @@ fn headers(headers: &Value) -> Markup {
 fn contents(site: &Site, contents: &Value, is_open: bool) -> Markup {
     html! {
         @for (media, content) in members(contents) {
-            p { code { (media) } ": " (schema::kind(&content["schema"])) }
+            p { code { (media) } @if let Some(schema) = content.get("schema") { ": " (schema::kind(schema)) } }
             (schema::objects(site, &content["schema"], is_open))
             @for example in examples(site, content) {
                 details open { summary { "Example" } pre { code { (example) } } }

@@ -8,7 +8,7 @@ use longshore_domain::account::{admin, second_factor};
 use longshore_domain::list::fields::admin::ADMIN;
 use longshore_http::app::App;
 use longshore_http::extract::{
-    Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
+    Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, ListRequest, May, Once, permit,
 };
 use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::services::Services;
@@ -43,9 +43,9 @@ pub async fn get_admin(
 pub async fn list_admins(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadAdmins>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &ADMIN, may.scope(), body).await
+    list::answer(&services, &ADMIN, may.scope(), asked).await
 }
 
 /// `PUT /api/admin/{id}`: changes the given fields.

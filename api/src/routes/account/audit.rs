@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::audit::AUDIT;
-use longshore_http::extract::{Failure, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, ListRequest, May, permit};
 use longshore_kernel::services::Services;
 
 use crate::routes::list;
@@ -14,7 +14,7 @@ use crate::routes::list;
 pub async fn list_audit(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadAudit>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &AUDIT, may.scope(), body).await
+    list::answer(&services, &AUDIT, may.scope(), asked).await
 }

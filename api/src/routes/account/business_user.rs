@@ -8,7 +8,7 @@ use axum::response::Response;
 use longshore_domain::account::business_user;
 use longshore_domain::list::fields::business_user::BUSINESS_USER;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, ListRequest, May, Once, permit};
 use longshore_kernel::ids::BusinessUserId;
 use longshore_kernel::services::Services;
 
@@ -42,9 +42,9 @@ pub async fn get_business_user(
 pub async fn list_business_users(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadBusinessUsers>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &BUSINESS_USER, may.scope(), body).await
+    list::answer(&services, &BUSINESS_USER, may.scope(), asked).await
 }
 
 /// `PUT /api/business-user/{id}`: changes the given fields.

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::account::session;
 use longshore_domain::list::fields::session::SESSION;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, ListRequest, May, permit};
 use longshore_kernel::ids::SessionId;
 use longshore_kernel::services::Services;
 
@@ -16,9 +16,9 @@ use crate::routes::{list, view};
 pub async fn list_sessions(
     State(services): State<Arc<Services>>,
     may: May<permit::OwnAccount>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &SESSION, &session::scope(&may.caller), body).await
+    list::answer(&services, &SESSION, &session::scope(&may.caller), asked).await
 }
 
 /// `DELETE /api/session/{id}`: revokes its tokens.

@@ -8,7 +8,7 @@ use longshore_domain::account::person;
 use longshore_domain::account::token::issue;
 use longshore_domain::list::fields::token::ACCESS_TOKEN;
 use longshore_http::app::App;
-use longshore_http::extract::{At, Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use longshore_http::extract::{At, Failure, Id, JsonBody, ListRequest, May, Once, permit};
 use longshore_kernel::ids::TokenId;
 use longshore_kernel::services::Services;
 
@@ -42,9 +42,9 @@ pub async fn get_access_token(
 pub async fn list_access_tokens(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageTokens>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &ACCESS_TOKEN, may.scope(), body).await
+    list::answer(&services, &ACCESS_TOKEN, may.scope(), asked).await
 }
 
 /// `DELETE /api/access-token/{id}`: revokes it.

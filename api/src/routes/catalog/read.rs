@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::product::PRODUCT;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, IfNoneMatch, ListRequest, May, permit};
 use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
@@ -15,9 +15,9 @@ use crate::routes::{list, view};
 pub async fn list_products(
     State(services): State<Arc<Services>>,
     may: May<permit::Read>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &PRODUCT, may.scope(), body).await
+    list::answer(&services, &PRODUCT, may.scope(), asked).await
 }
 
 /// `GET /api/product/{id}`.

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::expedition::news::lost;
 use longshore_domain::list::fields::lost_order::LOST_ORDER;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, ListRequest, May, permit};
 use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
@@ -15,9 +15,9 @@ use crate::routes::{list, view};
 pub async fn list_lost_orders(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadWmsSettings>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &LOST_ORDER, may.scope(), body).await
+    list::answer(&services, &LOST_ORDER, may.scope(), asked).await
 }
 
 /// `DELETE /api/lost-order/{id}`: 204.

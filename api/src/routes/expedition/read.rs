@@ -9,7 +9,7 @@ use longshore_domain::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATI
 use longshore_domain::list::fields::movement::STOCK_MOVEMENT;
 use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, ListRequest, May, permit};
 use longshore_kernel::services::Services;
 
 use crate::routes::{list, view};
@@ -18,9 +18,9 @@ use crate::routes::{list, view};
 pub async fn list_expeditions(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadExpeditions>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &EXPEDITION, may.scope(), body).await
+    list::answer(&services, &EXPEDITION, may.scope(), asked).await
 }
 
 /// `GET /api/expedition/{id}`.
@@ -37,43 +37,43 @@ pub async fn get_expedition(
 pub async fn list_expedition_items(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadExpeditions>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &EXPEDITION_ITEM, may.scope(), body).await
+    list::answer(&services, &EXPEDITION_ITEM, may.scope(), asked).await
 }
 
 /// `POST /api/reservation/list`.
 pub async fn list_reservations(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadExpeditions>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &RESERVATION, may.scope(), body).await
+    list::answer(&services, &RESERVATION, may.scope(), asked).await
 }
 
 /// `POST /api/outbound-receipt/list`.
 pub async fn list_outbound_receipts(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadExpeditions>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &OUTBOUND_RECEIPT, may.scope(), body).await
+    list::answer(&services, &OUTBOUND_RECEIPT, may.scope(), asked).await
 }
 
 /// `POST /api/inbound-receipt/list`.
 pub async fn list_inbound_receipts(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadExpeditions>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &INBOUND_RECEIPT, may.scope(), body).await
+    list::answer(&services, &INBOUND_RECEIPT, may.scope(), asked).await
 }
 
 /// `POST /api/stock-movement/list`.
 pub async fn list_stock_movements(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadExpeditions>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &STOCK_MOVEMENT, may.scope(), body).await
+    list::answer(&services, &STOCK_MOVEMENT, may.scope(), asked).await
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::job::JOB;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, WaitFor, permit};
+use longshore_http::extract::{Failure, Id, ListRequest, May, WaitFor, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::services::Services;
 
@@ -16,9 +16,9 @@ use crate::routes::{list, view};
 pub async fn list_jobs(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadJobs>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &JOB, may.scope(), body).await
+    list::answer(&services, &JOB, may.scope(), asked).await
 }
 
 /// `GET /api/job/{id}`: with `?wait=`, when the job has ended, the time is over, or the process stops.

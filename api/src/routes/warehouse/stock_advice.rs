@@ -7,7 +7,7 @@ use axum::response::Response;
 use longshore_domain::list::fields::stock_advice::STOCK_ADVICE;
 use longshore_domain::warehouse::stock_advice::{create, end, receive};
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, ListRequest, May, Once, permit};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::StockAdviceId;
 use longshore_kernel::services::Services;
@@ -31,9 +31,9 @@ pub async fn create_stock_advice(
 pub async fn list_stock_advices(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadAdvices>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &STOCK_ADVICE, may.scope(), body).await
+    list::answer(&services, &STOCK_ADVICE, may.scope(), asked).await
 }
 
 /// `GET /api/stock-advice/{id}`.

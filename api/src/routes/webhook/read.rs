@@ -10,7 +10,7 @@ use longshore_domain::list::fields::delivery::DELIVERY;
 use longshore_domain::list::fields::subscription::WEBHOOK;
 use longshore_domain::webhook::delivery::search;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_http::extract::{Failure, Id, ListRequest, May, permit};
 use longshore_kernel::problem::{GONE, Problem};
 use longshore_kernel::services::Services;
 
@@ -20,9 +20,9 @@ use crate::routes::{list, view};
 pub async fn list_webhooks(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadWebhooks>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &WEBHOOK, may.scope(), body).await
+    list::answer(&services, &WEBHOOK, may.scope(), asked).await
 }
 
 /// `GET /api/eshop-webhook/{id}`.
@@ -38,9 +38,9 @@ pub async fn get_webhook(
 pub async fn list_deliveries(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadWebhooks>,
-    OptionalJson(body): OptionalJson,
+    asked: ListRequest,
 ) -> Result<Response, Failure> {
-    list::answer(&services, &DELIVERY, may.scope(), body).await
+    list::answer(&services, &DELIVERY, may.scope(), asked).await
 }
 
 /// `GET /api/webhook-delivery/{id}`.

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use longshore_api::routes::list::send;
 use longshore_domain::list::fields::product::PRODUCT;
 use longshore_domain::list::stream::{Piece, Stream};
-use longshore_domain::list::{self, Listed};
+use longshore_domain::list::{self, Form, Listed};
 use longshore_kernel::access::Scope;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn open(api: &Api, patience: Duration) -> (String, Stream) {
     let body = Some(json!({"select": ["id", "name", "eshops"]}));
-    match list::answer(&api.services, &PRODUCT, &Scope::Everything, body, patience).await.unwrap() {
+    match list::answer(&api.services, &PRODUCT, &Scope::Everything, body, Form::Json, patience).await.unwrap()
+    {
         Listed::Stream(first, stream) => (first, stream),
         Listed::Whole(text) => panic!("{} bytes", text.len()),
     }

@@ -1,16 +1,18 @@
 //! Items of a job that were refused, each with its reason and the item itself (`docs/reference/jobs.md#item-errors`).
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use longshore_kernel::access::Scope;
+use longshore_kernel::csv::write::{self as csv, Cell};
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, integer, object, one_of, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
 use crate::list::cursor::{CHARACTERS, Cursor};
-use crate::list::{COUNTS, LIMIT, NO_CURSOR, OFFSET, UNCOUNTED};
+use crate::list::{COUNTS, Form, LIMIT, NO_CURSOR, OFFSET, UNCOUNTED};
 
 /// One refused item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +147,7 @@ pub async fn list(
     scope: &Scope,
     job: JobId,
     body: Option<Value>,
+    form: Form,
 ) -> Result<String, Problem> {
     let Query { limit, mut offset, after, is_counted } =
         Reader::read(body.unwrap_or_else(|| json!({})), query())?;
@@ -165,6 +168,14 @@ pub async fn list(
     .await?
     .ok_or_else(|| Problem::not_found("job"))?;
     let results = page(services, job, limit, offset).await?;
+    if form == Form::Csv {
+        let mut text = String::new();
+        csv::line(&mut text, Listed::NAMES.map(|name| Cell::text(Some(name))));
+        for item in &results {
+            csv::line(&mut text, item.cells());
+        }
+        return Ok(text);
+    }
     let returned = i64::try_from(results.len()).map_err(Problem::internal)?;
     let to = offset.saturating_add(returned);
     let next = (returned > 0 && to < total).then(|| Cursor::write(&of, to, "[]"));
@@ -173,16 +184,43 @@ pub async fn list(
     Ok(json!({"results": results, "paging": paging}).to_string())
 }
 
+/// An item error as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    index: i32,
+    line: Option<i64>,
+    key: Option<String>,
+    code: String,
+    message: String,
+}
+
+impl Listed {
+    /// Its members, in their order.
+    const NAMES: [&str; 5] = ["index", "line", "key", "code", "message"];
+
+    fn cells(&self) -> [Cell<'_>; 5] {
+        let Self { index, line, key, code, message } = self;
+        [
+            Cell::integer(Some(*index)),
+            Cell::integer(*line),
+            Cell::text(key.as_deref()),
+            Cell::text(Some(code)),
+            Cell::text(Some(message)),
+        ]
+    }
+}
+
 /// The first refused items of a job that its caller may see.
 ///
 /// # Errors
 /// Those of the database.
-pub async fn first(services: &Services, job: JobId, limit: i64) -> Result<Vec<Value>, Problem> {
+pub async fn first(services: &Services, job: JobId, limit: i64) -> Result<Vec<Listed>, Problem> {
     page(services, job, limit, 0).await
 }
 
-async fn page(services: &Services, job: JobId, limit: i64, offset: i64) -> Result<Vec<Value>, Problem> {
-    let rows = sqlx::query!(
+async fn page(services: &Services, job: JobId, limit: i64, offset: i64) -> Result<Vec<Listed>, Problem> {
+    let found = sqlx::query_as!(
+        Listed,
         "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 ORDER BY index LIMIT $2 OFFSET $3",
         job.get(),
         limit,
@@ -190,10 +228,5 @@ async fn page(services: &Services, job: JobId, limit: i64, offset: i64) -> Resul
     )
     .fetch_all(&services.db.main)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(
-            |e| json!({"index": e.index, "line": e.line, "key": e.key, "code": e.code, "message": e.message}),
-        )
-        .collect())
+    Ok(found)
 }

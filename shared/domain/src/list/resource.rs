@@ -135,6 +135,17 @@ pub enum Kind {
     Many(&'static Link, &'static Resource),
 }
 
+impl Kind {
+    /// Whether it is one value.
+    #[must_use]
+    pub fn is_scalar(&self) -> bool {
+        !matches!(
+            self,
+            Self::Ids | Self::Texts | Self::Json | Self::Object(_) | Self::Rows(..) | Self::Many(..)
+        )
+    }
+}
+
 /// How related rows are found.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {

@@ -1,7 +1,8 @@
-//! The returned fields (`docs/reference/lists.md#select`): exactly the requested ones, in any order.
+//! The returned fields (`docs/reference/lists.md#select`): exactly the requested ones, in their order.
 
 use serde_json::Value;
 
+use super::Form;
 use super::resource::{Field, Resource, Shown};
 use longshore_kernel::input::{self, Reader, Rule as _};
 
@@ -19,14 +20,25 @@ pub(super) fn read(
         }
         found
     });
-    let named = input::array(count, field).apply(reader, value)?;
-    if named.is_empty() {
-        return Some(all(resource));
+    let mut fields: Vec<&'static Field> = Vec::new();
+    for named in input::array(count, field).apply(reader, value)? {
+        if !fields.iter().any(|field| std::ptr::eq(*field, named)) {
+            fields.push(named);
+        }
     }
-    Some(resource.listed().filter(|f| named.iter().any(|n| std::ptr::eq(*n, *f))).collect())
+    Some(fields)
 }
 
-/// Every field that a list shows where nothing is selected.
+/// What a list shows where nothing is selected: every field, or in a line of cells every one that is a cell.
+pub(super) fn unless_named(form: Form, resource: &'static Resource) -> Vec<&'static Field> {
+    let fields = all(resource).into_iter();
+    match form {
+        Form::Json => fields.collect(),
+        Form::Csv => fields.filter(|field| field.kind.is_scalar()).collect(),
+    }
+}
+
+/// Every field that a record within another shows.
 pub(super) fn all(resource: &'static Resource) -> Vec<&'static Field> {
     resource.listed().filter(|field| field.shown != Shown::OnRequest).collect()
 }

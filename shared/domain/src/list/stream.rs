@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::nested::Row;
 use super::statement::End;
-use super::{GATHERED, HEAD, Request, Sql, Statement, refused, tail};
+use super::{GATHERED, Request, Sql, Statement, refused};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::{Pool, Transaction};
 use longshore_kernel::problem::Problem;
@@ -109,14 +109,9 @@ impl From<sqlx::Error> for Broken {
 
 /// Reads and passes on, until that is no longer possible.
 async fn produce(mut source: Source, sender: mpsc::Sender<Result<Piece, Problem>>, patience: Duration) {
-    let mut writer = Writer {
-        piece: HEAD.to_owned(),
-        size: GATHERED,
-        returned: 0,
-        sent: 0,
-        sender: sender.clone(),
-        patience,
-    };
+    let mut piece = String::new();
+    source.request.begin(&mut piece);
+    let mut writer = Writer { piece, size: GATHERED, returned: 0, sent: 0, sender: sender.clone(), patience };
     let ended = tokio::select! {
         ended = source.write(&mut writer) => ended,
         // also while Postgres looks for the next row
@@ -174,7 +169,8 @@ impl Source {
         let (request, returned) = (&self.request, writer.returned);
         let total = self.statement.total(&mut self.tx, request, returned, &self.end).await?;
         let next = self.end.next(request, returned);
-        writer.end(&tail(request.from(), returned, total, next.as_deref())).await
+        request.end(&mut writer.piece, returned, total, next.as_deref());
+        writer.end().await
     }
 
     /// Rows that go to the reader while they come.
@@ -184,7 +180,7 @@ impl Source {
         while let Some(row) = rows.try_next().await? {
             found += 1;
             if self.end.takes(&row)? {
-                writer.row(&self.statement.shape.read(&row)?).await?;
+                writer.row(&self.request, &self.statement.shape.read(&row)?).await?;
             }
         }
         Ok(found)
@@ -203,7 +199,7 @@ impl Source {
         }
         shape.expand(connection, &self.scope, &mut rows).await?;
         for row in &rows {
-            writer.row(row).await?;
+            writer.row(&self.request, row).await?;
         }
         Ok(found.len())
     }
@@ -228,11 +224,8 @@ struct Writer {
 }
 
 impl Writer {
-    async fn row(&mut self, row: &Row) -> Result<(), Broken> {
-        if self.returned > 0 {
-            self.piece.push(',');
-        }
-        self.piece.push_str(&row.json);
+    async fn row(&mut self, request: &Request, row: &Row) -> Result<(), Broken> {
+        request.push(&mut self.piece, self.returned == 0, &row.json)?;
         self.returned += 1;
         self.sent += row.json.len();
         if self.piece.len() < self.size {
@@ -243,9 +236,8 @@ impl Writer {
         self.send(Piece::More(piece)).await
     }
 
-    async fn end(&mut self, tail: &str) -> Result<(), Broken> {
-        let mut piece = std::mem::take(&mut self.piece);
-        piece.push_str(tail);
+    async fn end(&mut self) -> Result<(), Broken> {
+        let piece = std::mem::take(&mut self.piece);
         self.send(Piece::Last(piece)).await
     }
 

@@ -2,6 +2,7 @@ use longshore_domain::job::control;
 use longshore_domain::job::item_error;
 use longshore_domain::job::kind::JobKind::ProductDeactivate;
 use longshore_domain::job::payload::ROWS_PER_CHUNK;
+use longshore_domain::list::Form;
 use longshore_domain::partner::push::Push::Products;
 use longshore_kernel::migration::MIGRATIONS;
 use longshore_kernel::quota::Quotas;
@@ -75,7 +76,8 @@ async fn a_refused_row_is_reported_with_its_line_even_after_a_retry(
     control::retry(&world.services, &world.context, job).await.unwrap();
     world.drain().await;
     assert_eq!(world.error_lines(job).await, lines);
-    let answer = item_error::list(&world.services, world.context.scope(), job, None).await.unwrap();
+    let answer =
+        item_error::list(&world.services, world.context.scope(), job, None, Form::Json).await.unwrap();
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     let last = &answer["results"][4];
     assert_eq!(last["index"], 1_001);

@@ -6,6 +6,7 @@ use longshore_domain::job::control;
 use longshore_domain::job::item_error::{self, KEPT};
 use longshore_domain::job::kind::DeactivateProducts;
 use longshore_domain::job::kind::JobKind::ProductDeactivate;
+use longshore_domain::list::Form;
 use longshore_domain::partner::push::Push::Products;
 use longshore_kernel::ids::ProductId;
 use longshore_kernel::migration::MIGRATIONS;
@@ -58,7 +59,13 @@ async fn item_errors_above_the_limit_are_only_counted(_: PgPoolOptions, options:
     let all = i64::from(KEPT) + 1_500;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 0, all]));
     assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, i64::from(KEPT));
-    let page = item_error::list(&world.services, &world.context.caller.scope, job, Some(json!({"limit": 1})));
+    let page = item_error::list(
+        &world.services,
+        &world.context.caller.scope,
+        job,
+        Some(json!({"limit": 1})),
+        Form::Json,
+    );
     let page: Value = serde_json::from_str(&page.await.unwrap()).unwrap();
     assert_eq!(page["paging"]["total"], KEPT);
     // a retry runs the items whose errors are kept; new errors are kept, and the rest remains counted
