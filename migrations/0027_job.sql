@@ -205,6 +205,8 @@ CREATE TABLE job_item_error (
     key text,
     code text NOT NULL,
     message text NOT NULL,
+    -- the field that it is about, as in `items[0].quantity`; null where it is about none
+    field text,
     -- a remark on an item that was taken (a rounded weight): neither counted as failed nor tried again
     notice boolean NOT NULL DEFAULT false,
     -- the item as it came (bytes: it may not be JSON), for a retry

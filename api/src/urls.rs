@@ -198,6 +198,7 @@ pub fn api() -> Table {
         .put("/api/job/cancel/{id}", control::cancel_job)
         .put("/api/job/retry/{id}", control::retry_job)
         .post("/api/job/{id}/error/list", item_error::list_item_errors)
+        .post("/api/job/{id}/error/group", item_error::group_item_errors)
         .get("/api/job/{id}/events", events::follow_job)
         .get("/api/job/activity/{span}", activity::read_job_activity)
         .get("/api/worker/activity/{span}", activity::read_worker_activity)
@@ -219,6 +220,7 @@ pub fn files() -> Table {
     Table::default()
         .get("/api/product/{id}/{image}", image::get_product_image)
         .get("/api/expedition/{id}/invoice", order_invoice::get_expedition_invoice)
+        .get("/api/job/{id}/refused", item_error::get_refused_rows)
 }
 
 /// The operations of the service itself, except those of the document.

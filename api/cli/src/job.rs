@@ -30,10 +30,12 @@ const SAID_AFTER: Duration = Duration::from_secs(3);
 pub(super) enum JobCommand {
     /// List jobs, the newest first.
     List(List),
-    /// Show the state of a job, what it waits for, how long it took, and the first items that it refused.
+    /// Show the state of a job, what it waits for, how long it took, why it refused items, and the first of these.
     Show(One),
     /// List the items that a job refused, and why.
     Errors(Errors),
+    /// Print the rows that a job refused as they were sent, each with its line, code and message: repair them and send them again.
+    Refused(One),
     /// Show the progress of a job until it ends; the exit status shows the result.
     Watch(One),
     /// Cancel a job; completed work stays.
@@ -104,8 +106,13 @@ impl JobCommand {
                 show(&job)?;
                 let failed = job["progress"]["failed"].as_u64().unwrap_or(0);
                 if failed > 0 {
+                    groups(&client, id).await?;
                     refused(&client, id, failed).await?;
                 }
+                Ok(Exit::Done)
+            }
+            Self::Refused(One { id, remote }) => {
+                output::pieces(remote.client()?.refused_rows(id)).await?;
                 Ok(Exit::Done)
             }
             Self::Errors(errors) => errors.run().await,
@@ -179,6 +186,20 @@ impl Errors {
 /// Where the refused items of a job are.
 fn errors_of(job: Uuid) -> String {
     format!("/api/job/{job}/error/list")
+}
+
+/// Writes why items of a job were refused, and how many for each reason.
+async fn groups(client: &Client, job: Uuid) -> anyhow::Result<()> {
+    let groups = remote::json(&client.item_error_groups(job).answer().await?)?;
+    let rows = table::rows(&groups["results"], &["count", "code", "field", "example.message"]);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut out = stdout();
+    writeln!(out)?;
+    table::write(&mut out, &["refused", "code", "field", "example"], &rows)?;
+    writeln!(out)?;
+    Ok(())
 }
 
 /// Writes the first refused items of a job, and how many more there are.

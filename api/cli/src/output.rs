@@ -51,9 +51,12 @@ pub(super) fn exact(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes the body of an answer of any length as it comes; on a terminal by its lines, with what could control it escaped. A reader that
-/// has closed standard output ends the command.
+/// has closed standard output ends the command. If it has not all rows, that goes to standard error.
 pub(super) async fn pieces<T>(call: Call<T>) -> anyhow::Result<()> {
     let mut pieces = call.pieces().await?;
+    if let Some(rows) = pieces.headers().get("longshore-rows").and_then(|rows| rows.to_str().ok()) {
+        writeln!(io::stderr(), "{rows} rows: the others are not kept")?;
+    }
     let (mut out, mut rest) = (io::stdout(), Vec::new());
     while let Some(piece) = pieces.next().await? {
         if !out.is_terminal() {

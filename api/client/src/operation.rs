@@ -74,6 +74,16 @@ impl Client {
         self.list("/api/job/list", query)
     }
 
+    /// Why items of a job were refused, counted by code and field.
+    pub fn item_error_groups(&self, job: Uuid) -> Call<Value> {
+        self.post(format!("/api/job/{job}/error/group")).without_idempotency_key()
+    }
+
+    /// The refused rows of a job as they were sent; read it by [`Call::pieces`].
+    pub fn refused_rows(&self, job: Uuid) -> Call<()> {
+        self.get(format!("/api/job/{job}/refused")).header("accept", "*/*")
+    }
+
     /// Reads a job.
     pub fn job(&self, id: Uuid) -> Call<Job> {
         self.get(format!("/api/job/{id}"))

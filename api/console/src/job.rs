@@ -2,16 +2,16 @@
 
 pub(super) mod bulk;
 pub(super) mod control;
-pub(super) mod csv;
 mod deed;
+pub(super) mod file;
 pub(super) mod list;
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_domain::job::chunk::ChunkState;
-use longshore_domain::job::inspection::{self, Chunk, ERRORS, Inspection, Job, Reason, Wanted};
-use longshore_domain::job::item_error::KEPT;
+use longshore_domain::job::inspection::{self, Chunk, ERRORS, Inspection, Job, Wanted};
+use longshore_domain::job::item_error::{Group, KEPT};
 use longshore_domain::job::kind::JobState;
 use longshore_domain::list::fields::job::outcome;
 use longshore_domain::webhook::delivery::outcome::{SentAgain, sentence};
@@ -33,8 +33,8 @@ use super::piece::{
 };
 use super::visit::Visit;
 
-/// The reason of the refused items that are shown, in an address.
-const REASON: &str = "reason";
+/// The group of the refused items that are shown, in an address.
+const GROUP: &str = "group";
 
 /// `GET /console/job/{id}`.
 pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
@@ -66,7 +66,7 @@ pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
 async fn find(visit: &Visit<permit::ReadJobs>, id: JobId) -> Result<Inspection, Problem> {
     let asked = &visit.asked;
     let after = asked.among("after", |text| text.parse().ok())?;
-    let wanted = Wanted { reason: asked.text(REASON)?, after };
+    let wanted = Wanted { group: asked.text(GROUP)?, after };
     let found = inspection::inspect(visit.db(), visit.scope(), id, &wanted).await?;
     found.ok_or_else(|| Problem::not_found("job"))
 }
@@ -87,6 +87,7 @@ fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<U
     let may = visit.can(Permission::WriteJobs);
     vec![
         ("standing".into(), standing(found, may, now)),
+        ("groups".into(), groups(&visit.asked, found)),
         ("timeline".into(), timeline(found, now)),
         ("attempts".into(), attempts(found, now)),
         ("refused".into(), refused(&visit.asked, found)),
@@ -257,11 +258,11 @@ fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Why items were refused, each reason with its items, and the items of a page.
+/// The refused items of a page.
 fn refused(asked: &Asked, found: &Inspection) -> Markup {
     let job = &found.job;
     let here = format!("/console/job/{}", job.id);
-    if found.reasons.is_empty() {
+    if found.groups.is_empty() {
         return html! {};
     }
     let shown = found.refused.get(..ERRORS).unwrap_or(&found.refused);
@@ -272,10 +273,10 @@ fn refused(asked: &Asked, found: &Inspection) -> Markup {
         section aria-labelledby="refused-title" {
             header.title {
                 h2 #refused-title { "Refused items" }
-                a.button href={(here) "/errors.csv"} download="" { "Download all (CSV)" }
+                a.button href={(here) "/errors.csv"} download="" { "Download all reasons (CSV)" }
             }
             @if job.failed > KEPT { p.muted { "The first " (number(KEPT)) " of " (number(job.failed)) " are kept." } }
-            (reasons(asked, &here, &found.reasons))
+            @if asked.get(GROUP).is_some() { p { a href={(asked.address(&here, &of_group(), &[])) "#refused"} { "All reasons" } } }
             div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
                 table {
                     thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Reason" } th { "Value" } } }
@@ -297,28 +298,45 @@ fn refused(asked: &Asked, found: &Inspection) -> Markup {
     }
 }
 
-fn reasons(asked: &Asked, here: &str, reasons: &[Reason]) -> Markup {
-    let without: Vec<&str> = OF_PAGE.into_iter().chain([REASON]).collect();
-    let chosen = asked.get(REASON);
+/// Parameters that another group has others of.
+fn of_group() -> Vec<&'static str> {
+    OF_PAGE.into_iter().chain([GROUP]).collect()
+}
+
+/// Why items were refused: each reason leads to its items.
+fn groups(asked: &Asked, found: &Inspection) -> Markup {
+    if found.groups.is_empty() {
+        return html! {};
+    }
+    let here = format!("/console/job/{}", found.job.id);
+    let chosen = asked.get(GROUP);
+    let address = |group: &Group| asked.address(&here, &of_group(), &[(GROUP, &group.name)]) + "#refused";
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Reasons, table" {
-            table {
-                thead { tr { th.number { "Items" } th { "Code" } th { "Reason" } } }
-                tbody {
-                    @for reason in reasons {
-                        tr {
-                            td.number { (number(reason.items)) }
-                            td { code { (reason.code) } }
-                            td.text {
-                                a href={(asked.address(here, &without, &[(REASON, &reason.key)])) "#refused"}
-                                    aria-current=[(chosen == Some(reason.key.as_str())).then_some("true")] { (reason.message) }
+        section aria-labelledby="groups-title" {
+            header.title {
+                h2 #groups-title { "Why items were refused" }
+                @if found.job.failed > 0 { a.button href={(here) "/refused"} download="" { "Download refused rows" } }
+            }
+            div.scroll tabindex="0" role="region" aria-label="Reasons, table" {
+                table {
+                    thead { tr { th.number { "Items" } th { "Code" } th { "Field" } th { "Example" } } }
+                    tbody {
+                        @for group in &found.groups {
+                            tr {
+                                td.number { (number(group.count)) }
+                                td { code { (group.code) } }
+                                td { @match &group.field { Some(field) => code { (field) }, None => (none()) } }
+                                td.text {
+                                    a href=(address(group)) aria-current=[(chosen == Some(group.name.as_str())).then_some("true")] {
+                                        (group.example.message)
+                                    }
+                                }
                             }
                         }
                     }
                 }
             }
         }
-        @if chosen.is_some() { p { a href={(asked.address(here, &without, &[])) "#refused"} { "All reasons" } } }
     }
 }
 

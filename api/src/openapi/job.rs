@@ -79,6 +79,27 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100})))
             .answers(200, "The item errors, ordered by position.", named("ItemErrorPage"), Some(errors)),
+        operation(item_error::group_item_errors, "Counts the item errors of a job by code and field")
+            .schema(
+                "ItemErrorGroup",
+                object()
+                    .required("code", any_text())
+                    .required("field", or_null(any_text()))
+                    .required("count", any_integer())
+                    .required("example", named("ItemError"))
+                    .explain(&[("field", "Such as `items[].quantity`.")]),
+            )
+            .schema(
+                "ItemErrorGroups",
+                object()
+                    .required("results", array_of(named("ItemErrorGroup")))
+                    .required("kept", any_integer())
+                    .required("refused", any_integer()),
+            )
+            .answers(200, "The largest groups.", named("ItemErrorGroups"), None),
+        operation(item_error::get_refused_rows, "Reads the refused rows of a job")
+            .says("As they were sent, with `_line`, `_code` and `_message`. `Longshore-Rows: 10000 of 12345` if not all are kept.")
+            .answers_as(200, "The rows.", "application/x-ndjson", any_text(), None),
         operation(events::follow_job, "Streams the progress of a job")
             .says(
                 "Sends server-sent events: `progress` at once and after each change, and `end` as the last one. The data of each event is a `Job`.",

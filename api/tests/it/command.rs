@@ -206,8 +206,9 @@ async fn the_refused_items_of_a_job_are_shown_with_it_and_listed(
     let job = world.sync().await;
     let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::raw_sql(
-        "INSERT INTO job_item_error (job_id, index, line, key, code, message, payload)
-         SELECT id, n, n + 2, 'SKU-' || n, 'out_of_range', 'weight is too large', '' FROM job, generate_series(0, 29) AS n;
+        "INSERT INTO job_item_error (job_id, index, line, key, code, message, field, payload)
+         SELECT id, n, n + 2, 'SKU-' || n, 'out_of_range', 'weight is too large', 'weight', '{\"weight\": 1e9}'
+         FROM job, generate_series(0, 29) AS n;
          UPDATE job SET state = 'succeeded', total = 31, done = 31, changed = 1, failed = 30, chunks_open = 0, attempts = 3,
              started_at = now() - interval '12 minutes', attempt_started_at = now() - interval '3 seconds', finished_at = now()",
     )
@@ -218,6 +219,7 @@ async fn the_refused_items_of_a_job_are_shown_with_it_and_listed(
 
     let shown = as_user(&["job", "show", &job]).await.ends_with(0).stdout;
     assert!(shown.contains("\nran        3 s, 12 min since its first start (3 attempts)\n"), "{shown}");
+    assert!(shown.contains("\n\nREFUSED  CODE          FIELD   EXAMPLE\n30       out_of_range  weight  weight is too large\n\n"), "{shown}");
     assert!(shown.contains("  SKU-19  out_of_range  weight is too large\n"), "{shown}");
     assert!(shown.ends_with(&format!("\n… and 10 more: longshore job errors {job} --all\n")), "{shown}");
     let watched = as_user(&["job", "watch", &job]).await.ends_with(5).stdout;
@@ -230,8 +232,15 @@ async fn the_refused_items_of_a_job_are_shown_with_it_and_listed(
     let all = as_user(&["job", "errors", &job, "--all", "--json"]).await.ends_with(0).json();
     assert_eq!(all["results"].as_array().map(Vec::len), Some(30));
     as_user(&["job", "errors", &job, "--all", "--limit", "5"]).await.ends_with(2);
+    let refused = as_user(&["job", "refused", &job]).await.ends_with(0);
+    let first = r#"{"_line":2,"_code":"out_of_range","_message":"weight is too large","weight":1e9}"#;
+    assert_eq!((refused.stdout.lines().count(), refused.stdout.lines().next()), (30, Some(first)));
+    assert_eq!(refused.stderr, "");
     let csv = as_user(&["job", "errors", &job, "--csv"]).await.ends_with(0).stdout;
-    assert!(csv.starts_with("index,line,key,code,message\r\n0,2,SKU-0,out_of_range,weight is too large\r\n"), "{csv}");
+    assert!(
+        csv.starts_with("index,line,key,code,message\r\n0,2,SKU-0,out_of_range,weight is too large\r\n"),
+        "{csv}"
+    );
     assert_eq!(csv.matches("\r\n").count(), 31);
     let jobs = as_user(&["job", "list", "--state", "succeeded", "--csv"]).await.ends_with(0).stdout;
     assert!(jobs.starts_with("id,kind,state,") && jobs.lines().nth(1).unwrap().starts_with(&job), "{jobs}");

@@ -91,6 +91,8 @@ async fn a_job_of_another_organisation_is_not_found(_: PgPoolOptions, options: P
             (Method::GET, format!("/api/job/{job}")),
             (Method::GET, format!("/api/job/{job}/events")),
             (Method::POST, format!("/api/job/{job}/error/list")),
+            (Method::POST, format!("/api/job/{job}/error/group")),
+            (Method::GET, format!("/api/job/{job}/refused")),
             (Method::PUT, format!("/api/job/cancel/{job}")),
             (Method::PUT, format!("/api/job/retry/{job}")),
         ] {
@@ -106,6 +108,126 @@ async fn a_job_of_another_organisation_is_not_found(_: PgPoolOptions, options: P
     world.api.get(&world.api.user, "/api/job/latest").await.expect(400);
     world.api.get("lsh_nonsense", &format!("/api/job/{organisations}")).await.expect(401);
     world.api.get(&world.api.superadmin, &format!("/api/job/{foreign}")).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn refused_items_are_counted_by_code_and_field_with_an_example(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let job = accept(&world, &world.api.user).await;
+    world
+        .execute(
+            "INSERT INTO job_item_error (job_id, index, line, key, code, message, field, notice, payload)
+             SELECT id, n, n + 2, 'sku ' || n, CASE WHEN n < 10 THEN 'required' ELSE 'malformed_row' END, 'is wrong: ' || n,
+                    CASE WHEN n < 10 THEN 'items[' || n || '].productSku' END, n = 12, ''
+             FROM job, generate_series(3, 12) AS n;
+             UPDATE job SET total = 20, done = 20, failed = 20",
+        )
+        .await;
+    let path = format!("/api/job/{job}/error/group");
+    let groups = world.api.post(&world.api.viewer, &path, Value::Null).await.expect(200).json();
+    let example = |index: i32, code: &str| json!({"index": index, "line": index + 2, "key": format!("sku {index}"), "code": code, "message": format!("is wrong: {index}")});
+    let results = [
+        json!({"code": "required", "field": "items[].productSku", "count": 7, "example": example(3, "required")}),
+        json!({"code": "malformed_row", "field": null, "count": 2, "example": example(10, "malformed_row")}),
+    ];
+    assert_eq!(groups, json!({"results": results, "kept": 9, "refused": 20}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn refused_rows_are_given_back_as_they_were_sent(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let sync = json!({"eshop": world.api.tenant.eshop, "products": [{"productSku": "1"}]});
+    let sync = world
+        .api
+        .post(&world.api.user, "/api/partner-integration/eshop/sync/products", sync)
+        .await
+        .expect(200);
+    let job = sync.json()["id"].as_str().unwrap().to_owned();
+    world
+        .execute(
+            r#"INSERT INTO job_item_error (job_id, index, line, key, code, message, notice, payload)
+               SELECT id, n.*
+               FROM job, (VALUES
+                   (1, 3::bigint, 'A', 'required', 'name is required', false, '{"productSku": "A",  "weight": 1.50, "weight": 2}'::bytea),
+                   (2, 4, 'B', 'notice', 'weight was rounded', true, '{}'),
+                   (4, NULL, NULL, 'malformed_row', 'must be a JSON object', false, '["č"'::text::bytea)) AS n;
+               UPDATE job SET total = 9, done = 5, failed = 5"#,
+        )
+        .await;
+    let path = format!("/api/job/{job}/refused");
+    let rows = world.api.get(&world.api.viewer, &path).await.expect(200);
+    assert_eq!(rows.header("content-type"), Some("application/x-ndjson"));
+    assert_eq!(rows.header("longshore-rows"), Some("2 of 5"));
+    assert_eq!(
+        rows.text,
+        concat!(
+            r#"{"_line":3,"_code":"required","_message":"name is required","productSku":"A","weight":1.50,"weight":2}"#,
+            "\n",
+            r#"{"_line":null,"_code":"malformed_row","_message":"must be a JSON object","_row":"[\"č\""}"#,
+            "\n"
+        )
+    );
+    // a few at a time: however many, however large
+    world
+        .execute(
+            r#"DELETE FROM job_item_error;
+               INSERT INTO job_item_error (job_id, index, code, message, payload)
+               SELECT id, n, 'required', 'name is required',
+                      convert_to(format('{"productSku": "%s", "name": "%s"}', n, repeat('x', CASE WHEN n % 1000 = 7 THEN 900000 ELSE 40 END)), 'UTF8')
+               FROM job, generate_series(0, 9999) AS n;
+               UPDATE job SET total = 10000, done = 10000, failed = 10000"#,
+        )
+        .await;
+    let started = std::time::Instant::now();
+    let rows = world.api.get(&world.api.user, &path).await.expect(200);
+    let took = started.elapsed();
+    assert_eq!(rows.header("longshore-rows"), None);
+    for (number, line) in rows.text.lines().enumerate() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(row["productSku"], number.to_string());
+    }
+    assert_eq!(rows.text.lines().count(), 10_000);
+    assert!(took.as_secs() < 20, "{took:?}");
+    println!("10,000 refused rows of {} bytes took {took:?}", rows.text.len());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn rows_of_a_chunk_that_failed_are_given_back_too(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let sync = json!({"eshop": world.api.tenant.eshop, "products": [{"productSku": "1"}, {"productSku": "2", "name": "Mug"}]});
+    let sync = world
+        .api
+        .post(&world.api.user, "/api/partner-integration/eshop/sync/products", sync)
+        .await
+        .expect(200);
+    let bulk = accept(&world, &world.api.user).await;
+    world
+        .execute(
+            "UPDATE job_chunk SET state = 'failed';
+             INSERT INTO job_item_error (job_id, index, key, code, message, payload)
+             SELECT id, n, CASE WHEN kind = 'product.sync' THEN (n + 1)::text ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff' END, 'chunk_failed', 'why', ''
+             FROM job, generate_series(0, 1) AS n WHERE kind = 'product.sync' OR n = 0",
+        )
+        .await;
+    let rows = async |job: &str| {
+        world.api.get(&world.api.user, &format!("/api/job/{job}/refused")).await.expect(200).text
+    };
+    let reason = r#""_line":null,"_code":"chunk_failed","_message":"why""#;
+    assert_eq!(
+        rows(sync.json()["id"].as_str().unwrap()).await,
+        format!("{{{reason},\"productSku\":\"1\"}}\n{{{reason},\"productSku\":\"2\",\"name\":\"Mug\"}}\n")
+    );
+    assert_eq!(rows(&bulk).await, format!("{{{reason},\"id\":\"ffffffff-ffff-ffff-ffff-ffffffffffff\"}}\n"));
+    // without the chunk, what is known of a row is left
+    world.execute("UPDATE job_chunk SET payload = NULL").await;
+    assert!(
+        rows(sync.json()["id"].as_str().unwrap())
+            .await
+            .starts_with(&format!("{{{reason},\"productSku\":\"1\"}}\n"))
+    );
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -52,6 +52,7 @@ pub mod mark;
 pub mod name;
 pub mod payload;
 pub mod receiving;
+pub mod refused;
 pub mod retention;
 mod room;
 pub mod row;

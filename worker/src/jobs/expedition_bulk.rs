@@ -57,6 +57,7 @@ async fn execute(
                 key: Some(id.to_string()),
                 code: refused.code,
                 message: refused.message,
+                field: None,
                 payload: id.get().as_bytes().to_vec(),
                 notice: false,
             })

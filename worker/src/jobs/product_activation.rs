@@ -55,6 +55,7 @@ async fn execute(
                 key: Some(id.to_string()),
                 code: "not_found",
                 message: "there is no such product".to_owned(),
+                field: None,
                 payload: id.get().as_bytes().to_vec(),
                 notice: false,
             })

@@ -28,10 +28,11 @@ const LEAST: u64 = 1024;
 const LEVEL: CompressionLevel = CompressionLevel::Fastest;
 
 /// Media types that compress well.
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 10] = [
     "application/json",
     "application/openmetrics-text",
     "application/problem+json",
+    "application/x-ndjson",
     "image/svg+xml",
     "text/css",
     "text/csv",

@@ -19,6 +19,7 @@ use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use super::{rate, request_id};
+use crate::download;
 use crate::extract::once::REPLAYED;
 use crate::paths::Paths;
 
@@ -63,6 +64,7 @@ pub fn of(origins: &Origins, paths: &Paths) -> Option<Arc<CorsLayer>> {
             PREFERENCE_APPLIED,
             REPLAYED,
             request_id::HEADER,
+            download::ROWS,
             rate::STANDING,
             rate::POLICY,
         ])

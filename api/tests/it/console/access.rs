@@ -194,6 +194,7 @@ async fn records_of_a_foreign_organisation_are_not_found(_: PgPoolOptions, optio
         (format!("/console/job/{theirs}"), 404),
         (format!("/console/job/{theirs}/retry"), 404),
         (format!("/console/job/{theirs}/errors.csv"), 404),
+        (format!("/console/job/{theirs}/refused"), 404),
         (format!("/console/webhook/{hook}"), 404),
         (format!("/console/webhook/{hook}/test"), 404),
         (format!("/console/webhook/{hook}/redeliver-all"), 404),

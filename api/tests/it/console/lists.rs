@@ -279,14 +279,15 @@ async fn refused_items_are_grouped_by_reason_and_each_reason_leads_to_its_items(
     let api = &world.api;
     let id = job(&world, &api.tenant, "succeeded", None).await;
     sqlx::query(
-        r#"INSERT INTO job_item_error (job_id, index, line, key, code, message, payload)
+        r#"INSERT INTO job_item_error (job_id, index, line, key, code, message, field, payload)
            SELECT $1, n, n + 2, 'ORDER-' || n, 'unknown_reference',
                   format('items[%s].productSku must be a product of the e-shop: none has the SKU "X-%s"', n % 2, n),
+                  format('items[%s].productSku', n % 2),
                   convert_to(format('{"items": [{"productSku": "X-%s"}, {"productSku": "X-%s"}]}', n, n), 'UTF8')
            FROM generate_series(0, 119) AS n
            UNION ALL
            SELECT $1, n, n + 2, 'ORDER-' || n, 'invalid_length', 'deliveryCountry must be an ISO 3166-1 code, such as GB',
-                  '{"deliveryCountry": "England"}'
+                  'deliveryCountry', '{"deliveryCountry": "England"}'
            FROM generate_series(120, 122) AS n"#,
     )
     .bind(id)
@@ -305,7 +306,13 @@ async fn refused_items_are_grouped_by_reason_and_each_reason_leads_to_its_items(
         page.split("aria-label=\"Reasons, table\"").nth(1).unwrap().split("</table>").next().unwrap();
     assert_eq!(reasons.matches("<tr>").count(), 1 + 2, "{reasons}");
     let (unknown, country) = (reasons.find(">120<").unwrap(), reasons.find(">3<").unwrap());
-    assert!(unknown < country && reasons.contains("items[…].productSku must be"), "{reasons}");
+    assert!(
+        unknown < country
+            && reasons.contains(">items[].productSku<")
+            && reasons.contains("the SKU &quot;X-0&quot;"),
+        "{reasons}"
+    );
+    assert!(page.find("Why items were refused").unwrap() < page.find("Timeline").unwrap());
     // a page of 50, and the next
     assert!(page.contains(">ORDER-49<") && !page.contains(">ORDER-50<"), "{page}");
     let next = next_page(&page).unwrap();
@@ -314,7 +321,7 @@ async fn refused_items_are_grouped_by_reason_and_each_reason_leads_to_its_items(
     let last = browser.open(&next_page(&page).unwrap()).await.expect(200).text;
     assert!(last.contains(">ORDER-122<") && next_page(&last).is_none(), "{last}");
     // the items of one reason
-    let link = reasons[..reasons.find("deliveryCountry").unwrap()].rsplit("href=\"").next().unwrap();
+    let link = reasons[..reasons.find("deliveryCountry must").unwrap()].rsplit("href=\"").next().unwrap();
     let link = link.split('"').next().unwrap().replace("&amp;", "&");
     let page = browser.open(link.split('#').next().unwrap()).await.expect(200).text;
     assert!(
@@ -324,8 +331,12 @@ async fn refused_items_are_grouped_by_reason_and_each_reason_leads_to_its_items(
     // what is wrong is not put right by a retry
     assert!(page.contains("<a class=\"button\" href=\"") && page.contains("Retry refused items"), "{page}");
     assert!(!page.contains("button primary"), "{page}");
+    let rows = browser.open(&format!("{here}/refused")).await.expect(200);
+    assert!(rows.header("content-disposition").unwrap().contains(&format!("job-{id}-refused.ndjson")));
+    assert_eq!((rows.text.lines().count(), rows.header("longshore-rows")), (123, None));
     let file = browser.open(&format!("{here}/errors.csv")).await.expect(200).text;
-    let row = "120,122,ORDER-120,invalid_length,\"deliveryCountry must be an ISO 3166-1 code, such as GB\",England";
+    let row =
+        "120,122,ORDER-120,invalid_length,\"deliveryCountry must be an ISO 3166-1 code, such as GB\",England";
     assert!(file.lines().any(|line| line == row), "{file}");
 }
 

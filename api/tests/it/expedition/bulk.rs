@@ -39,6 +39,7 @@ pub(super) async fn work(world: &World, job: &Value) {
             key: Some(ids[refused.position].to_string()),
             code: refused.code,
             message: refused.message,
+            field: None,
             payload: ids[refused.position].get().as_bytes().to_vec(),
             notice: false,
         };

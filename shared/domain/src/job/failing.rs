@@ -104,6 +104,7 @@ fn items(claim: &Claim, (code, message): (&'static str, &str)) -> Result<Vec<Ite
         key: Some(id.to_string()),
         code,
         message: message.to_owned(),
+        field: None,
         payload: id.as_bytes().to_vec(),
         notice: false,
     });

@@ -8,6 +8,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::chunk::ChunkState;
+use super::item_error::{self, Group, PLACES};
 use super::kind::{JobKind, JobState};
 use super::payload::{unpack_ids, unpack_rows};
 use super::waiting::{self, Ahead, WaitsFor};
@@ -22,10 +23,6 @@ const CHUNKS: i64 = 50;
 const DEEDS: i64 = 50;
 /// Refused items of a page.
 pub const ERRORS: usize = 50;
-/// Reasons that are shown, the most frequent ones.
-const REASONS: i64 = 50;
-/// Values and numbers in a message, which do not distinguish reasons.
-const VALUES: &str = r#""[^"]*"|[0-9]+"#;
 /// Of an item that is larger than this, the refused value is not looked for.
 const LOOKED_INTO: i32 = 16 * 1024;
 /// Characters of a refused value that are shown.
@@ -171,24 +168,11 @@ pub struct Refused {
     pub value: Option<String>,
 }
 
-/// Items that were refused for the same reason: their messages differ at most in values and numbers.
-#[derive(Clone, Debug)]
-pub struct Reason {
-    /// Names it in addresses.
-    pub key: String,
-    /// Why, for programs.
-    pub code: String,
-    /// Why, for people, with `…` for every value and number.
-    pub message: String,
-    /// How many items.
-    pub items: i64,
-}
-
 /// Which refused items are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Those refused for this [`Reason`]; of any without one.
-    pub reason: Option<String>,
+    /// Those of the [`Group`] with this name; of any without one.
+    pub group: Option<String>,
     /// Behind this position.
     pub after: Option<i32>,
 }
@@ -217,8 +201,8 @@ pub struct Inspection {
     pub chunks: Vec<Chunk>,
     /// What was done to it, the newest first.
     pub deeds: Vec<Deed>,
-    /// Why items were refused, the most frequent reason first.
-    pub reasons: Vec<Reason>,
+    /// Why items were refused, the largest group first.
+    pub groups: Vec<Group>,
     /// Refused items that are wanted, by position; one more than [`ERRORS`] says that there are more.
     pub refused: Vec<Refused>,
     /// What it still has to do, where it keeps it.
@@ -240,16 +224,16 @@ pub async fn inspect(
             None => Ok(None),
         }
     };
-    let (ahead, count, chunks, deeds, reasons, refused, payload) = tokio::try_join!(
+    let (ahead, count, chunks, deeds, groups, refused, payload) = tokio::try_join!(
         ahead,
         count_chunks(db, id),
         chunks(db, id),
         deeds(db, id),
-        reasons(db, id),
+        item_error::groups(db, id, true),
         refused(db, id, wanted, ERRORS + 1),
         payload(db, &job),
     )?;
-    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, reasons, refused, payload }))
+    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, groups, refused, payload }))
 }
 
 /// The job alone.
@@ -326,22 +310,6 @@ async fn deeds(db: &Database, job: JobId) -> Result<Vec<Deed>, Problem> {
     Ok(found)
 }
 
-/// Why items of a job were refused.
-async fn reasons(db: &Database, job: JobId) -> Result<Vec<Reason>, Problem> {
-    let found = sqlx::query_as!(
-        Reason,
-        r#"SELECT md5(e.code || ' ' || e.same) AS "key!", e.code AS "code!", e.same AS "message!", count(*) AS "items!"
-           FROM (SELECT code, regexp_replace(message, $2::text, '…', 'g') AS same, index FROM job_item_error WHERE job_id = $1) AS e
-           GROUP BY e.code, e.same ORDER BY count(*) DESC, min(e.index) LIMIT $3"#,
-        job.get(),
-        VALUES,
-        REASONS,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found)
-}
-
 /// Refused items of a job. The caller must have access to the job.
 pub async fn refused(
     db: &Database,
@@ -353,12 +321,12 @@ pub async fn refused(
         "SELECT index, line, key, code, message, CASE WHEN length(payload) <= $6 THEN payload END AS payload
          FROM job_item_error
          WHERE job_id = $1 AND index > $2
-           AND ($3::text IS NULL OR md5(code || ' ' || regexp_replace(message, $4::text, '…', 'g')) = $3)
+           AND ($3::text IS NULL OR md5(concat_ws(' ', code, regexp_replace(field, $4::text, '[]', 'g'))) = $3)
          ORDER BY index LIMIT $5",
         job.get(),
         wanted.after.unwrap_or(-1),
-        wanted.reason.as_deref(),
-        VALUES,
+        wanted.group.as_deref(),
+        PLACES,
         i64::try_from(limit).map_err(Problem::internal)?,
         LOOKED_INTO,
     )

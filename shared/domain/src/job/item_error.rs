@@ -6,6 +6,7 @@ use sqlx::PgConnection;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::csv::write::{self as csv, Cell};
+use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::input::{Reader, Rule, integer, object, one_of, text};
 use longshore_kernel::problem::Problem;
@@ -27,6 +28,8 @@ pub struct ItemError {
     pub code: &'static str,
     /// Why, for people.
     pub message: String,
+    /// The field that it is about, as in `items[0].quantity`.
+    pub field: Option<String>,
     /// The item as it came.
     pub payload: Vec<u8>,
     /// The item was accepted: this is only a notice.
@@ -46,6 +49,9 @@ pub const CHUNK_FAILED: (&str, &str) = (
 
 /// Characters of a key that are kept.
 const KEY_LENGTH: usize = 255;
+
+/// Characters of a field that are kept: a caller chooses the names of unknown ones.
+const FIELD_LENGTH: usize = 255;
 
 /// Item errors of a job that are kept. Further errors are only counted, in `progress.failed`.
 pub const KEPT: i32 = 10_000;
@@ -96,15 +102,19 @@ async fn insert(tx: &mut PgConnection, job: JobId, errors: &[ItemError]) -> Resu
         .collect();
     let codes: Vec<&str> = errors.iter().map(|e| e.code).collect();
     let messages: Vec<String> = errors.iter().map(|e| clean(&e.message)).collect();
+    let fields: Vec<Option<String>> = errors
+        .iter()
+        .map(|e| e.field.as_deref().map(|field| clean(field).chars().take(FIELD_LENGTH).collect()))
+        .collect();
     let notices: Vec<bool> = errors.iter().map(|e| e.notice).collect();
     let payloads: Vec<&[u8]> = errors.iter().map(|e| e.payload.as_slice()).collect();
     sqlx::query!(
-        "INSERT INTO job_item_error (job_id, index, key, code, message, payload, notice, line)
+        "INSERT INTO job_item_error (job_id, index, key, code, message, payload, notice, line, field)
          SELECT $1, e.*
-         FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bool[], $8::bigint[]) AS e
+         FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bool[], $8::bigint[], $9::text[]) AS e
          ON CONFLICT (job_id, index) DO UPDATE
          SET key = excluded.key, code = excluded.code, message = excluded.message, payload = excluded.payload,
-             notice = excluded.notice, line = excluded.line",
+             notice = excluded.notice, line = excluded.line, field = excluded.field",
         job.get(),
         &indexes,
         &keys as &[Option<String>],
@@ -113,6 +123,7 @@ async fn insert(tx: &mut PgConnection, job: JobId, errors: &[ItemError]) -> Resu
         &payloads as &[&[u8]],
         &notices,
         &lines as &[Option<i64>],
+        &fields as &[Option<String>],
     )
     .execute(tx)
     .await?;
@@ -187,11 +198,16 @@ pub async fn list(
 /// An item error as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    index: i32,
-    line: Option<i64>,
-    key: Option<String>,
-    code: String,
-    message: String,
+    /// Its position in the job, from 0.
+    pub index: i32,
+    /// Its line in the file that it came in, from 1.
+    pub line: Option<i64>,
+    /// What it calls itself.
+    pub key: Option<String>,
+    /// Why, for programs.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
 }
 
 impl Listed {
@@ -229,4 +245,87 @@ async fn page(services: &Services, job: JobId, limit: i64, offset: i64) -> Resul
     .fetch_all(&services.db.main)
     .await?;
     Ok(found)
+}
+
+/// How many groups there are at most: the largest ones.
+const GROUPS: i64 = 50;
+
+/// Places in the path of a field, which do not distinguish groups.
+pub(super) const PLACES: &str = r"\[[0-9]+\]";
+
+/// Item errors with the same code about the same field, whatever its place in an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// Names it in addresses.
+    #[serde(skip)]
+    pub name: String,
+    /// Why, for programs.
+    pub code: String,
+    /// The field, as in `items[].quantity`.
+    pub field: Option<String>,
+    /// How many.
+    pub count: i64,
+    /// The first of them.
+    pub example: Listed,
+}
+
+/// How many items of a job were refused, and of how many the reason is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Refused items that are kept.
+    pub kept: i64,
+    /// Refused items.
+    pub refused: i64,
+}
+
+/// Why items of a job were refused: `{"results", "kept", "refused"}`, the largest group first.
+pub async fn grouped(services: &Services, scope: &Scope, job: JobId) -> Result<String, Problem> {
+    let Kept { kept, refused } =
+        kept(&services.db, scope, job).await?.ok_or_else(|| Problem::not_found("job"))?;
+    let results = groups(&services.db, job, false).await?;
+    Ok(json!({"results": results, "kept": kept, "refused": refused}).to_string())
+}
+
+/// How many items of a job were refused, if it is in the scope.
+pub(super) async fn kept(db: &Database, scope: &Scope, job: JobId) -> Result<Option<Kept>, Problem> {
+    let found = sqlx::query_as!(
+        Kept,
+        r#"SELECT (SELECT count(*) FROM job_item_error e WHERE e.job_id = j.id AND NOT e.notice) AS "kept!",
+                  j.failed::bigint AS "refused!"
+           FROM job j
+           WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
+             AND in_eshop($3, j.eshop_id)"#,
+        job.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// The groups of the item errors of a job, with notices where they are wanted. The caller must have access to the job.
+pub(super) async fn groups(db: &Database, job: JobId, notices: bool) -> Result<Vec<Group>, Problem> {
+    let found = sqlx::query!(
+        r#"SELECT g.name AS "name!", g.code AS "code!", g.field, g.count AS "count!", e.index, e.line, e.key, e.message
+           FROM (SELECT md5(concat_ws(' ', e.code, e.field)) AS name, e.code, e.field, count(*) AS count, min(e.index) AS first
+                 FROM (SELECT code, regexp_replace(field, $4::text, '[]', 'g') AS field, index FROM job_item_error
+                       WHERE job_id = $1 AND (NOT notice OR $2)) AS e
+                 GROUP BY e.code, e.field ORDER BY count(*) DESC, min(e.index) LIMIT $3) AS g
+           JOIN job_item_error e ON e.job_id = $1 AND e.index = ANY (ARRAY[g.first])
+           ORDER BY g.count DESC, g.first"#,
+        job.get(),
+        notices,
+        GROUPS,
+        PLACES,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    let groups = found.into_iter().map(|found| {
+        let code = found.code.clone();
+        let example =
+            Listed { index: found.index, line: found.line, key: found.key, code, message: found.message };
+        Group { name: found.name, code: found.code, field: found.field, count: found.count, example }
+    });
+    Ok(groups.collect())
 }

@@ -29,8 +29,8 @@ pub struct ReadRows<'c, R> {
     errors: Vec<ItemError>,
 }
 
-/// Why a row is refused: for programs, and for people.
-type Refusal = (&'static str, String);
+/// Why a row is refused: for programs, for people, and the field that it is about.
+type Refusal = (&'static str, String, Option<String>);
 
 impl<'c, R> ReadRows<'c, R> {
     /// Unpacks the rows of a chunk and validates each.
@@ -57,7 +57,7 @@ impl<'c, R> ReadRows<'c, R> {
                         || "an earlier row of this sync".to_owned(),
                         |line| format!("the row in line {line}"),
                     );
-                    Err((repeated, format!("{first} has the same {key_member}")))
+                    Err((repeated, format!("{first} has the same {key_member}"), Some(key_member.to_owned())))
                 }
                 (Ok(value), None) => read(value).map_err(|violations| broken(claim, &violations)),
                 (Err(refusal), _) => Err(refusal),
@@ -114,8 +114,8 @@ impl<'c, R> ReadRows<'c, R> {
             }
             let sentences: Vec<String> =
                 notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
-            let key = item.clone().or(key);
-            let notice = error(claim, position, body, key, ("notice", sentences.join("; ")));
+            let (key, field) = (item.clone().or(key), notices.first().map(|notice| notice.field.clone()));
+            let notice = error(claim, position, body, key, ("notice", sentences.join("; "), field));
             errors.push(ItemError { notice: true, ..notice });
         }
         Outcome { count, errors }
@@ -133,7 +133,7 @@ pub(super) fn all_refused(
     let refused = rows.enumerate().map(|(position, (remarks, body))| {
         let value = value(&remarks, &body);
         let key = key(key_member, &value, &remarks);
-        error(claim, position, &body, key, (code, message.to_owned()))
+        error(claim, position, &body, key, (code, message.to_owned(), None))
     });
     Ok(refused.collect())
 }
@@ -146,16 +146,22 @@ fn key(member: &str, value: &Result<Value, Refusal>, remarks: &Remarks) -> Optio
 
 /// The member that identifies a row, and the code of one that an earlier row of the job is the same as.
 fn key_of(claim: &Claim) -> (&'static str, &'static str) {
-    match claim.kind {
-        Ok(JobKind::ExpeditionSync) => ("orderNumber", "already_taken"),
-        Ok(JobKind::ExpeditionNews) => ("id", "duplicate"),
-        _ => ("productSku", "duplicate"),
+    let kind = claim.kind.as_ref().ok().copied();
+    (key_member(kind), if kind == Some(JobKind::ExpeditionSync) { "already_taken" } else { "duplicate" })
+}
+
+/// The member that identifies a row of such a job.
+pub(super) fn key_member(kind: Option<JobKind>) -> &'static str {
+    match kind {
+        Some(JobKind::ExpeditionSync) => "orderNumber",
+        Some(JobKind::ExpeditionNews) => "id",
+        _ => "productSku",
     }
 }
 
 /// A row as a JSON object.
 fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
-    let malformed = |reason: &str| Err(("malformed_row", reason.to_owned()));
+    let malformed = |reason: &str| Err(("malformed_row", reason.to_owned(), None));
     if let Some(reason) = &remarks.refused {
         return malformed(reason);
     }
@@ -165,8 +171,10 @@ fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
     match json::parse(body) {
         Ok(value) if value.is_object() => Ok(value),
         Ok(_) => malformed("must be a JSON object"),
-        Err(unread @ Unread::Repeated(_)) => Err((REPEATED_KEY, unread.to_string())),
-        Err(unread) => malformed(&unread.to_string()),
+        Err(unread) => match (unread.to_string(), unread) {
+            (message, Unread::Repeated(path)) => Err((REPEATED_KEY, message, Some(path))),
+            (message, _) => malformed(&message),
+        },
     }
 }
 
@@ -178,7 +186,8 @@ fn broken(claim: &Claim, violations: &[Violation]) -> Refusal {
         _ => "invalid_data",
     };
     let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    (code, sentences.join("; "))
+    let field = violations.first().map(|first| first.property_path.clone()).filter(|path| !path.is_empty());
+    (code, sentences.join("; "), field)
 }
 
 fn error(
@@ -186,8 +195,8 @@ fn error(
     position: usize,
     body: &[u8],
     key: Option<String>,
-    (code, message): Refusal,
+    (code, message, field): Refusal,
 ) -> ItemError {
     let (index, line) = (claim.index(position), claim.lines.of(position));
-    ItemError { index, line, key, code, message, payload: body.to_vec(), notice: false }
+    ItemError { index, line, key, code, message, field, payload: body.to_vec(), notice: false }
 }

@@ -94,6 +94,7 @@ fn killer(claim: &Claim, message: String) -> Result<ItemError, Problem> {
         key,
         code: CODE,
         message,
+        field: None,
         payload: payload.unwrap_or_default(),
         notice: false,
     })

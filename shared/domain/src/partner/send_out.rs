@@ -324,6 +324,7 @@ pub async fn record(
             key: Some(wanted.product_sku.clone()),
             code: "refused_by_partner",
             message: format!("the partner refused {} pieces in {}: {why}", wanted.pieces, wanted.warehouse),
+            field: None,
             payload: wanted.item.clone().into_bytes(),
             notice: false,
         })

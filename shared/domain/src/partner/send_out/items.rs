@@ -177,6 +177,7 @@ pub async fn found(
                 "the partner has {} pieces in {}, but {} were sent; the available quantity is sent again",
                 drift.pieces, drift.warehouse, drift.taken
             ),
+            field: None,
             payload: drift.item.clone().into_bytes(),
             notice: true,
         });

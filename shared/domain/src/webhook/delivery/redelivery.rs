@@ -128,6 +128,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) ->
             key: Some(id.to_string()),
             code,
             message: message.to_owned(),
+            field: None,
             payload: id.get().as_bytes().to_vec(),
             notice: false,
         });

@@ -1,11 +1,11 @@
-//! The refused items of a job as CSV, any number of them, read in pages.
+//! The refused items of a job as files: their reasons as CSV, and their rows as they were sent. Any number of them, read in pages.
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use longshore_domain::job::inspection::{self, Refused, Wanted};
-use longshore_http::download::download;
+use longshore_http::download::{self, download};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::csv::write::{self as csv, Cell};
 use longshore_kernel::ids::JobId;
@@ -40,6 +40,14 @@ pub(crate) async fn errors(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) ->
     });
     let body = Body::from_stream(futures::StreamExt::chain(head, pages));
     Ok(download(&format!("job-{id}-errors.csv"), csv::MEDIA, body)?)
+}
+
+/// `GET /console/job/{id}/refused`.
+pub(crate) async fn refused_rows(
+    Id(id): Id<JobId>,
+    visit: Visit<permit::ReadJobs>,
+) -> Result<Response, Failure> {
+    Ok(download::refused_rows(visit.db(), visit.scope(), id).await?)
 }
 
 fn lines(items: &[Refused]) -> String {
