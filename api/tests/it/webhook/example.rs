@@ -63,6 +63,7 @@ async fn sync(world: &World) {
         key: Some("3".to_owned()),
         code: "required",
         message: "name is required".to_owned(),
+        field: Some("name".to_owned()),
         payload: b"{}".to_vec(),
         notice: false,
     };

@@ -95,7 +95,7 @@ async fn records(tx: &mut PgConnection, ids: &[JobId]) -> Result<Vec<(JobId, Str
     let heard = sqlx::query!(
         r#"SELECT j.id AS "id: JobId",
                   (SELECT coalesce(json_agg(e), '[]') FROM (
-                       SELECT index, line, key, code FROM job_item_error
+                       SELECT index, line, key, code, field AS "propertyPath" FROM job_item_error
                        WHERE job_id = j.id AND NOT notice ORDER BY index LIMIT $2) AS e)::text AS "errors!"
            FROM job j
            WHERE j.id = ANY ($1) AND EXISTS (

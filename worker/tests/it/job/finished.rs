@@ -36,8 +36,7 @@ async fn a_job_is_told_as_it_is_shown_with_its_first_item_errors(
     let [data] = <[Value; 1]>::try_from(told(&world).await).unwrap();
     let shown = list::find(&world.services.db.main, &JOB, &Scope::Everything, job).await.unwrap();
     let mut expected: Value = serde_json::from_str(&shown.unwrap().json).unwrap();
-    let error =
-        |n: i32| json!({"index": n, "line": 3 + 2 * n, "key": format!("P{n}"), "code": "unknown_product"});
+    let error = |n: i32| json!({"index": n, "line": 3 + 2 * n, "key": format!("P{n}"), "code": "unknown_product", "propertyPath": "productSku"});
     expected["errors"] = (1..=20).map(error).collect();
     assert_eq!(data, expected);
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'job.finish'").await, 1);

@@ -78,7 +78,7 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
         }),
         "job_finished" => {
             let mut job = job();
-            job["errors"] = json!([{"index": 2, "line": null, "key": "MUG-3", "code": "required"}]);
+            job["errors"] = json!([{"index": 2, "line": null, "key": "MUG-3", "code": "required", "propertyPath": "name"}]);
             job
         }
         // of no record: it has no version
