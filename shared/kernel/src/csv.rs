@@ -1,5 +1,7 @@
-//! CSV (RFC 4180), as lists are written in it (`docs/reference/lists.md#csv`).
+//! CSV, the text form of spreadsheets (RFC 4180).
 //!
-//! - [`write`](mod@write) makes lines of records and texts.
+//! - [`read`] takes what partners send apart (`docs/reference/syncs.md#csv`);
+//! - [`write`](mod@write) makes lines of records and texts (`docs/reference/lists.md#csv`).
 
+pub mod read;
 pub mod write;

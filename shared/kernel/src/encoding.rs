@@ -1,5 +1,7 @@
 //! What came instead of UTF-8, in words for its sender.
 
+pub mod charset;
+
 use std::fmt;
 
 /// What bytes look like that are not UTF-8.

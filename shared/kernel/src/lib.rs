@@ -3,7 +3,7 @@
 //! | for | modules |
 //! | --- | --- |
 //! | callers and their requests | [`access`], [`context`], [`idempotency`], [`precondition`], [`proxy`], [`origin`], [`refusals`] |
-//! | input | [`input`], [`json`], [`csv`], [`unfold`], [`echo`], [`amount`], [`country`], [`currency`] |
+//! | input | [`input`], [`json`], [`csv`], [`encoding`], [`unfold`], [`echo`], [`amount`], [`country`], [`currency`] |
 //! | answers | [`answer`], [`problem`], [`refused`], [`cause`] |
 //! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`place`], [`figure`] |
 //! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`], [`pulse`], [`set_back`] |
