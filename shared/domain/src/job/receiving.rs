@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 use std::borrow::Cow;
 use uuid::Uuid;
@@ -21,6 +22,8 @@ use super::line;
 use super::name::hash_of;
 use super::payload::{ROWS_PER_CHUNK, Rows};
 use super::room;
+use super::row::csv::CsvForm;
+use super::row::form::CSV;
 use super::row_lines::RowLines;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -84,6 +87,8 @@ pub struct Receiving<'s> {
     gathering: Gathering,
     chunks: i32,
     total: i32,
+    /// What is added to the parameters of the job.
+    form: Value,
     leftover: Leftover,
 }
 
@@ -228,8 +233,14 @@ impl<'s> Receiving<'s> {
             gathering: Gathering::of(stored_kind),
             chunks: 0,
             total: 0,
+            form: json!({}),
             leftover,
         })
+    }
+
+    /// Says that the rows are those of a file of CSV, in the form that was found by its end.
+    pub fn of_csv(&mut self, form: &CsvForm) {
+        self.form = json!({ CSV: form });
     }
 
     /// Takes one row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; a row that is no JSON becomes an item
@@ -313,11 +324,13 @@ impl<'s> Receiving<'s> {
             "UPDATE job
              SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
                  chunks_open = $3, acceptance = nextval('acceptance'), accepted_at = clock_timestamp(), changed_at = now(),
+                 parameters = parameters || $4,
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
              WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id.get(),
             self.total,
             self.chunks,
+            self.form,
         )
         .execute(&mut *tx)
         .await?;

@@ -1,5 +1,6 @@
 //! The rows of a chunk, read and refused one by one, whatever their [`form`]; used by all syncs.
 
+pub mod csv;
 pub mod form;
 
 use std::collections::{HashMap, HashSet};
@@ -7,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::csv::IGNORED;
 use self::form::{Form, Notice, Remarks};
 use super::chunk::{Claim, Count};
 use super::execution::Outcome;
@@ -20,6 +22,7 @@ use longshore_kernel::problem::Violation;
 #[derive(Debug)]
 pub struct ReadRows<'c, R> {
     claim: &'c Claim,
+    form: Form,
     /// All of them, each with the remarks about it.
     stored: Vec<(Remarks, Bytes)>,
     /// Rows that follow the rules.
@@ -59,7 +62,7 @@ impl<'c, R> ReadRows<'c, R> {
                     );
                     Err((repeated, format!("{first} has the same {key_member}"), Some(key_member.to_owned())))
                 }
-                (Ok(value), None) => read(value).map_err(|violations| broken(claim, &violations)),
+                (Ok(value), None) => read(value).map_err(|violations| broken(claim, &form, &violations)),
                 (Err(refusal), _) => Err(refusal),
             };
             match row {
@@ -70,7 +73,7 @@ impl<'c, R> ReadRows<'c, R> {
                 Err(refusal) => errors.push(error(claim, position, body, key, refusal)),
             }
         }
-        Ok(Self { claim, stored, good, named, errors })
+        Ok(Self { claim, form, stored, good, named, errors })
     }
 
     /// Adds what reading the good rows did to them.
@@ -98,11 +101,11 @@ impl<'c, R> ReadRows<'c, R> {
         changed: usize,
         refused: impl IntoIterator<Item = (usize, Vec<Violation>)>,
     ) -> Outcome {
-        let Self { claim, stored, named, mut errors, .. } = self;
+        let Self { claim, form, stored, named, mut errors, .. } = self;
         for (good, violations) in refused {
             let Some((position, key)) = named.get(good) else { continue };
             let Some((_, body)) = stored.get(*position) else { continue };
-            errors.push(error(claim, *position, body, key.clone(), broken(claim, &violations)));
+            errors.push(error(claim, *position, body, key.clone(), broken(claim, &form, &violations)));
         }
         let [changed, failed] = [changed, errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
         let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
@@ -112,8 +115,10 @@ impl<'c, R> ReadRows<'c, R> {
             if notices.is_empty() || refused.contains(&claim.index(position)) {
                 continue;
             }
-            let sentences: Vec<String> =
-                notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
+            let sentences: Vec<String> = notices
+                .iter()
+                .map(|notice| format!("{} {}", form.column(&notice.field), notice.message))
+                .collect();
             let (key, field) = (item.clone().or(key), notices.first().map(|notice| notice.field.clone()));
             let notice = error(claim, position, body, key, ("notice", sentences.join("; "), field));
             errors.push(ItemError { notice: true, ..notice });
@@ -163,13 +168,16 @@ pub(super) fn key_member(kind: Option<JobKind>) -> &'static str {
 fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
     let malformed = |reason: &str| Err(("malformed_row", reason.to_owned(), None));
     if let Some(reason) = &remarks.refused {
-        return malformed(reason);
+        return Err((remarks.code.unwrap_or("malformed_row"), reason.clone(), None));
     }
     if json::weight(body) > HEAVIEST_ROW {
         return malformed("has too many values");
     }
     match json::parse(body) {
-        Ok(value) if value.is_object() => Ok(value),
+        Ok(Value::Object(mut members)) => {
+            members.retain(|name, _| !name.starts_with(IGNORED));
+            Ok(Value::Object(members))
+        }
         Ok(_) => malformed("must be a JSON object"),
         Err(unread) => match (unread.to_string(), unread) {
             (message, Unread::Repeated(path)) => Err((REPEATED_KEY, message, Some(path))),
@@ -179,13 +187,17 @@ fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
 }
 
 /// Why a row that breaks rules is refused: all of them, in one sentence. One about an order has the code of the first.
-fn broken(claim: &Claim, violations: &[Violation]) -> Refusal {
+fn broken(claim: &Claim, form: &Form, violations: &[Violation]) -> Refusal {
     let is_of_order = matches!(claim.kind, Ok(JobKind::ExpeditionSync | JobKind::ExpeditionNews));
     let code = match violations {
         [first, others @ ..] if is_of_order || others.is_empty() => first.code,
         _ => "invalid_data",
     };
-    let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    let sentence = |violation: &Violation| {
+        let property_path = form.column(&violation.property_path).into_owned();
+        Violation { property_path, ..violation.clone() }.to_string()
+    };
+    let sentences: Vec<String> = violations.iter().map(sentence).collect();
     let field = violations.first().map(|first| first.property_path.clone()).filter(|path| !path.is_empty());
     (code, sentences.join("; "), field)
 }

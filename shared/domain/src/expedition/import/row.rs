@@ -89,10 +89,13 @@ impl Row {
     }
 }
 
-/// A row that takes over an order.
+/// A row: one that takes over an order, or cancels it.
 #[must_use]
 pub fn schema() -> Schema {
-    Object::schema(|object| Body::members(object, false, members))
+    Object::schema(|object| {
+        Body::members(object, false, members);
+        object.optional("cancel", boolean());
+    })
 }
 
 fn members(object: &mut Object<'_>, body: &mut Body) {

@@ -3,20 +3,28 @@
 //! Whatever the form, a row that was read is one of a push, as JSON, with remarks about it. A form that comes is a
 //! [`Form`], with how it is written and read here, and nowhere else.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::csv::CsvForm;
 use crate::job::chunk::Claim;
 
 /// Begins an entry with remarks: no JSON text begins with this byte.
 const MARK: u8 = 0x01;
 
+/// Name of the parameter of a job that has its [`CsvForm`].
+pub(in crate::job) const CSV: &str = "csv";
+
 /// How the rows of a job are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As a caller sent them, whatever it is.
     Pushed,
+    /// As those of a file of CSV that a caller sent are made: [`CsvForm`].
+    Csv(CsvForm),
     /// As a partner's code made them: [`Row::stored`].
     Pulled,
 }
@@ -25,13 +33,25 @@ impl Form {
     /// That of the rows of a chunk.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
-        if claim.source.is_some() { Self::Pulled } else { Self::Pushed }
+        if claim.source.is_some() { Self::Pulled } else { Self::of_parameters(&claim.parameters) }
+    }
+
+    /// That of the rows that a caller sent, by the parameters of their job.
+    #[must_use]
+    pub fn of_parameters(parameters: &Value) -> Self {
+        let csv = parameters.get(CSV).and_then(|csv| CsvForm::deserialize(csv).ok());
+        csv.map_or(Self::Pushed, Self::Csv)
     }
 
     /// Reads a stored row: the remarks about it, and the row.
     #[must_use]
-    pub fn read(self, entry: Bytes) -> (Remarks, Bytes) {
-        if self == Self::Pulled
+    pub fn read(&self, entry: Bytes) -> (Remarks, Bytes) {
+        if let Self::Csv(form) = self
+            && let Some((item, (code, reason))) = form.refusal(&entry)
+        {
+            return (Remarks { item, notices: Vec::new(), refused: Some(reason), code: Some(code) }, entry);
+        }
+        if *self == Self::Pulled
             && entry.first() == Some(&MARK)
             && let Some(end) = entry.iter().position(|byte| *byte == b'\n')
             && let Ok(remarks) = serde_json::from_slice(entry.get(1..end).unwrap_or_default())
@@ -40,13 +60,19 @@ impl Form {
         }
         (Remarks::default(), entry)
     }
+
+    /// What the property path of a rule is called in the form.
+    #[must_use]
+    pub fn column<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        if matches!(self, Self::Csv(_)) { CsvForm::column(path) } else { path.into() }
+    }
 }
 
 /// What is stored with a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remarks {
-    /// The partner's own id of the item, which identifies a row without a SKU.
+    /// The partner's own id of the item, which identifies a row without a SKU; or what a row calls itself that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
     /// Notices, which are recorded if the row is accepted.
@@ -55,6 +81,9 @@ pub struct Remarks {
     /// Why the row cannot be validated; it becomes an item error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The same for programs, if it is not `malformed_row`.
+    #[serde(skip)]
+    pub code: Option<&'static str>,
 }
 
 /// A notice about an accepted row, recorded beside the item errors of the job without counting as one.
