@@ -4,6 +4,8 @@
 //! Lines end with CR, LF or both, and are counted as an editor counts them; a blank one is no record. A text that is read as a
 //! whole, or in pieces of any size, has the same records, which are those of every other reader that is as strict.
 
+use super::write::{MARK, is_marked};
+
 /// The bytes that may be between two cells.
 pub const DELIMITERS: [u8; 4] = *b",;\t|";
 
@@ -416,24 +418,10 @@ impl Records {
     }
 }
 
-/// Whether a text is a number of people: a sign, digits, and others behind a point or a comma.
-#[must_use]
-pub fn is_number(text: &str) -> bool {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let (whole, places) = digits.split_once(['.', ',']).unwrap_or((digits, "0"));
-    [whole, places].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Whether a program might take a text for a formula, or for one behind apostrophes: it is written with one more before it.
-#[must_use]
-pub fn is_like_a_formula(text: &str) -> bool {
-    text.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text)
-}
-
-/// What a cell says: what is like a formula was written with an apostrophe before it.
+/// What a cell says: a text that a program could take for a formula was written with a mark before it.
 #[must_use]
 pub fn said(cell: &str) -> &str {
-    cell.strip_prefix('\'').filter(|text| is_like_a_formula(text)).unwrap_or(cell)
+    cell.strip_prefix(MARK).filter(|text| is_marked(text)).unwrap_or(cell)
 }
 
 #[cfg(test)]

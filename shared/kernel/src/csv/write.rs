@@ -82,8 +82,9 @@ pub fn is_marked(text: &str) -> bool {
     (bare.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text)) || bare == CLEARED
 }
 
-/// `^[+-]?\d+([.,]\d+)?$`.
-fn is_number(text: &str) -> bool {
+/// Whether a text is a number of people: `^[+-]?\d+([.,]\d+)?$`.
+#[must_use]
+pub fn is_number(text: &str) -> bool {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     match unsigned.split_once(['.', ',']) {
@@ -94,7 +95,12 @@ fn is_number(text: &str) -> bool {
 
 /// Appends a line with these cells.
 pub fn line<'t>(text: &mut String, cells: impl IntoIterator<Item = Cell<'t>>) {
-    let mut line = Line::begin(text);
+    line_by(text, ',', cells);
+}
+
+/// The same with another delimiter between the cells.
+pub fn line_by<'t>(text: &mut String, delimiter: char, cells: impl IntoIterator<Item = Cell<'t>>) {
+    let mut line = Line { delimiter, ..Line::begin(text) };
     for cell in cells {
         line.cell(&cell);
     }
@@ -115,18 +121,19 @@ pub fn record(text: &mut String, json: &str) -> Result<(), serde_json::Error> {
 /// A line on its way into a text.
 struct Line<'l> {
     text: &'l mut String,
+    delimiter: char,
     began: usize,
     is_first: bool,
 }
 
 impl<'l> Line<'l> {
     fn begin(text: &'l mut String) -> Self {
-        Self { began: text.len(), text, is_first: true }
+        Self { began: text.len(), text, delimiter: ',', is_first: true }
     }
 
     fn cell(&mut self, cell: &Cell<'_>) {
         if !std::mem::take(&mut self.is_first) {
-            self.text.push(',');
+            self.text.push(self.delimiter);
         }
         match cell {
             Cell::Empty => {}
@@ -137,7 +144,7 @@ impl<'l> Line<'l> {
 
     fn push_text(&mut self, text: &str) {
         let mark = if is_marked(text) { "'" } else { "" };
-        if !text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n')) {
+        if !text.contains([self.delimiter, '"', '\r', '\n']) {
             self.text.extend([mark, text]);
             return;
         }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use longshore_kernel::csv::read::{Record, is_number, said};
+use longshore_kernel::csv::read::{Record, said};
+use longshore_kernel::csv::write::is_number;
 use longshore_kernel::input::{Reader, Schema};
 use longshore_kernel::json::REPEATED_KEY;
 use longshore_kernel::problem::{MALFORMED_BODY, Problem, Violation};
@@ -356,7 +357,7 @@ fn kind(schema: &Schema) -> Kind {
 
 #[cfg(test)]
 mod tests {
-    use longshore_kernel::csv::read::is_like_a_formula;
+    use longshore_kernel::csv::write::is_marked;
     use longshore_kernel::input::{Member, Object, array, boolean, int32, object, or_null, text};
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -587,7 +588,7 @@ mod tests {
                 made(&all)
             };
             let (form, first) = table(lines);
-            let protected = |cell: String| if is_like_a_formula(&cell) { format!("'{cell}") } else { cell };
+            let protected = |cell: String| if is_marked(&cell) { format!("'{cell}") } else { cell };
             let cells = |(row, _): &Made| {
                 form.cells(row).into_iter().map(|line| line.into_iter().map(protected).collect::<Vec<_>>()).collect::<Vec<_>>()
             };
