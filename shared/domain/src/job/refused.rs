@@ -155,9 +155,8 @@ impl Row<'_> {
     /// key where it has one.
     fn write(&self, lines: &mut String, Item { line, key, code, message, .. }: &Item) {
         let mut push = |name: &str, value: &str| {
-            let name = json!(name);
             lines.push_str(if lines.is_empty() || lines.ends_with('\n') { "{" } else { "," });
-            lines.push_str(&format!("{name}:{value}"));
+            lines.extend([&*json!(name).to_string(), ":", value]);
         };
         push("_line", &json!(line).to_string());
         push("_code", &json!(code).to_string());
