@@ -25,7 +25,7 @@ pub(super) enum OrderCommand {
     Send(One),
     /// Cancel an order, unless the warehouse has begun with it.
     Cancel(Cancel),
-    /// Import orders, one JSON object a line, and follow the job to its end; the exit status shows the result.
+    /// Import orders, one JSON object a line or a file of CSV, and follow the job to its end; the exit status shows the result.
     Import(Import),
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Cancel {
 
 #[derive(Args, Debug)]
 pub(super) struct Import {
-    /// File of orders, one JSON object a line; `-` for standard input.
+    /// File of orders, one JSON object a line, or CSV if its name ends with `.csv`; `-` for standard input.
     file: PathBuf,
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]

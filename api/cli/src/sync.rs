@@ -16,15 +16,15 @@ use crate::{Exit, Usage, read};
 /// What can be synced.
 #[derive(Debug, Subcommand)]
 pub(super) enum SyncCommand {
-    /// Sync products, one JSON object a line, and follow the job to its end; the exit status shows the result.
+    /// Sync products, one JSON object a line or a file of CSV, and follow the job to its end; the exit status shows the result.
     Products(Products),
-    /// Sync stocks, one JSON object a line, and follow the job to its end; the exit status shows the result.
+    /// Sync stocks, one JSON object a line or a file of CSV, and follow the job to its end; the exit status shows the result.
     Stocks(Stocks),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Products {
-    /// File of products, one JSON object a line; `-` for standard input.
+    /// File of products, one JSON object a line, or CSV if its name ends with `.csv`; `-` for standard input.
     file: PathBuf,
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]
@@ -41,7 +41,7 @@ pub(super) struct Products {
 
 #[derive(Args, Debug)]
 pub(super) struct Stocks {
-    /// File of stocks, one JSON object with `productSku` and `quantity` a line; `-` for standard input.
+    /// File of stocks, one JSON object with `productSku` and `quantity` a line, or CSV if its name ends with `.csv`; `-` for standard input.
     file: PathBuf,
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]

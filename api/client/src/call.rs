@@ -112,7 +112,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Sends rows as a stream (`application/x-ndjson`), without a time limit.
+    /// Sends rows as a stream (`application/x-ndjson`, unless [`header`](Call::header) gives another `content-type`), without a time limit.
     pub fn rows(mut self, rows: Rows) -> Self {
         self.body = Body::Rows(rows);
         self.timeout = None;

@@ -62,9 +62,26 @@ pub struct Replay {
     pub event: Option<String>,
 }
 
-/// The header of rows of an e-shop. It is no line of the file that they come from.
-fn header(eshop: Uuid) -> Value {
-    json!({ "eshop": eshop, "line": 0 })
+impl Client {
+    /// Sends rows of an e-shop, with this beside it in their header. That is no line of the file that they come from; of a file of
+    /// CSV, it is the query.
+    fn push(&self, path: &str, eshop: Uuid, beside: Option<(&'static str, Value)>, rows: Rows) -> Call<Job> {
+        let mut header = json!({ "eshop": eshop });
+        if let Some((name, value)) = beside {
+            header[name] = value;
+        }
+        if !rows.is_csv() {
+            header["line"] = json!(0);
+            return self.post(path).rows(rows.with_header(header));
+        }
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let members =
+            header.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), text(value)));
+        // only its query is of interest
+        let url = reqwest::Url::parse_with_params("http://localhost/", members);
+        let query = url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();
+        self.post(format!("{path}?{query}")).header("content-type", "text/csv").rows(rows)
+    }
 }
 
 /// Jobs.
@@ -109,22 +126,16 @@ impl Client {
 
 /// Syncs and bulk operations. Each is a job, which [`Client::follow_job`] and [`Client::job_ended`] follow.
 impl Client {
-    /// Syncs products of an e-shop, one JSON object with a `productSku` a line. `inventory` is the partner's
+    /// Syncs products of an e-shop, one JSON object with a `productSku` a line, or a file of CSV. `inventory` is the partner's
     /// inventory, where it has several.
     pub fn sync_products(&self, eshop: Uuid, inventory: Option<&str>, rows: Rows) -> Call<Job> {
-        let mut header = header(eshop);
-        if let Some(inventory) = inventory {
-            header["inventoryId"] = json!(inventory);
-        }
-        self.post(SYNC_PRODUCTS).rows(rows.with_header(header))
+        self.push(SYNC_PRODUCTS, eshop, inventory.map(|inventory| ("inventoryId", json!(inventory))), rows)
     }
 
     /// Syncs stocks of an e-shop in a warehouse, one JSON object with `productSku` and `quantity` (pieces) a
-    /// line. `warehouse` is its id, or the partner's id of it.
+    /// line, or a file of CSV. `warehouse` is its id, or the partner's id of it.
     pub fn sync_stocks(&self, eshop: Uuid, warehouse: &str, rows: Rows) -> Call<Job> {
-        let mut header = header(eshop);
-        header["warehouseId"] = json!(warehouse);
-        self.post(SYNC_STOCKS).rows(rows.with_header(header))
+        self.push(SYNC_STOCKS, eshop, Some(("warehouseId", json!(warehouse))), rows)
     }
 
     /// Makes a worker fetch the products of an e-shop from its partner.
@@ -161,14 +172,10 @@ impl Client {
         self.put(format!("/api/expedition/{id}/cancel")).json(&json!({ "reason": reason }))
     }
 
-    /// Imports orders of an e-shop, one JSON object with an `orderNumber` a line. `send` says whether new ones are sent, where
+    /// Imports orders of an e-shop, one JSON object with an `orderNumber` a line, or a file of CSV. `send` says whether new ones are sent, where
     /// their rows do not say it.
     pub fn import_orders(&self, eshop: Uuid, send: Option<bool>, rows: Rows) -> Call<Job> {
-        let mut header = header(eshop);
-        if let Some(send) = send {
-            header["send"] = json!(send);
-        }
-        self.post(IMPORT_ORDERS).rows(rows.with_header(header))
+        self.push(IMPORT_ORDERS, eshop, send.map(|send| ("send", json!(send))), rows)
     }
 }
 

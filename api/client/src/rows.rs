@@ -20,11 +20,12 @@ const PIECE: usize = 64 * 1024;
 /// Pieces that are read ahead of the connection.
 const AHEAD: usize = 2;
 
-/// Rows to send as NDJSON: one JSON object a line, of any length. They are read piece by piece while they are
+/// Rows to send as NDJSON, one JSON object a line, or as CSV, of any length. They are read piece by piece while they are
 /// sent, and never held as a whole.
 pub struct Rows {
     header: Bytes,
     source: Source,
+    is_csv: bool,
     progress: Arc<dyn Fn(u64) + Send + Sync>,
 }
 
@@ -49,7 +50,7 @@ impl fmt::Debug for Rows {
 }
 
 impl Rows {
-    /// The rows in a file. A call that sends them may be repeated, unless the file is a pipe.
+    /// The rows in a file, which are CSV if its name ends with `.csv`. A call that sends them may be repeated, unless the file is a pipe.
     ///
     /// # Errors
     /// [`Error::Rows`] when the file does not exist or cannot be opened.
@@ -59,13 +60,15 @@ impl Rows {
             Error::Rows(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
         };
         let metadata = std::fs::metadata(&path).map_err(named)?;
-        if metadata.is_file() {
+        let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        let rows = if metadata.is_file() {
             let size = metadata.len();
-            return Ok(Self::new(Source::File { path, size }));
-        }
-        // a pipe can be read only once
-        let file = File::open(&path).map_err(named)?;
-        Ok(Self::from_reader(file))
+            Self::new(Source::File { path, size })
+        } else {
+            // a pipe can be read only once
+            Self::from_reader(File::open(&path).map_err(named)?)
+        };
+        Ok(Self { is_csv, ..rows })
     }
 
     /// The rows of a reader, such as standard input. A call that sends them is not repeated, because they can
@@ -82,7 +85,7 @@ impl Rows {
     }
 
     fn new(source: Source) -> Self {
-        Self { header: Bytes::new(), source, progress: Arc::new(|_| {}) }
+        Self { header: Bytes::new(), source, is_csv: false, progress: Arc::new(|_| {}) }
     }
 
     /// Calls this with the number of bytes of rows that were read so far. A call that is repeated begins at 0
@@ -107,6 +110,10 @@ impl Rows {
     pub(crate) fn with_header(mut self, header: impl fmt::Display) -> Self {
         self.header = format!("{header}\n").into();
         self
+    }
+
+    pub(crate) fn is_csv(&self) -> bool {
+        self.is_csv
     }
 
     pub(crate) fn is_repeatable(&self) -> bool {

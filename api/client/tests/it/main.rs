@@ -194,6 +194,16 @@ async fn rows_are_streamed_with_progress_and_sent_again_only_from_where_they_can
     }
     assert_eq!(service.counts_by("idempotency-key").into_values().collect::<Vec<_>>(), [2]);
 
+    // those of CSV have their header in the query
+    service.forget();
+    let csv = folder.path().join("rows.CSV");
+    std::fs::write(&csv, "productSku;quantity\n").unwrap();
+    client.sync_stocks(JOB, "W 1&2", Rows::from_file(&csv).unwrap()).send().await.unwrap();
+    let receipt = &service.receipts()[0];
+    assert_eq!(receipt.header("content-type"), Some("text/csv"));
+    assert_eq!(receipt.query, Some(format!("eshop={JOB}&warehouseId=W+1%262")));
+    assert_eq!(receipt.body, "productSku;quantity\n");
+
     service.forget();
     service.answer_all(busy());
     let once = Rows::from_reader(io::Cursor::new(rows.clone()));
