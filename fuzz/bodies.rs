@@ -14,23 +14,26 @@ use longshore_domain::catalog::product::rules;
 use longshore_domain::expedition::body::{Body as OrderBody, Detail};
 use longshore_domain::expedition::{create, edit, import, news, progress};
 use longshore_domain::job::payload::LONGEST_ROW;
+use longshore_domain::job::row::csv::columns::Columns;
 use longshore_domain::list::Request as ListRequest;
 use longshore_domain::list::fields::eshop::ESHOP;
 use longshore_domain::list::fields::job::JOB;
 use longshore_domain::list::fields::product::PRODUCT;
 use longshore_domain::partner::baselinker::answer::{self, Unanswered};
 use longshore_domain::partner::baselinker::{product, release};
+use longshore_domain::partner::push;
 use longshore_domain::webhook::schedule;
-use longshore_http::extract::{IfMatch, Lines, Once, Prefer};
+use longshore_http::extract::{CsvRows, IfMatch, Lines, Once, Prefer};
 use longshore_http::limits::Stall;
 use longshore_http::middleware::accept;
 use longshore_kernel::access::Scope;
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::crypto::sha256;
+use longshore_kernel::csv::read::{Record, is_like_a_formula};
 use longshore_kernel::destination;
 use longshore_kernel::encoding::Foreign;
 use longshore_kernel::ids::{EshopId, OrganisationId};
-use longshore_kernel::input::Reader;
+use longshore_kernel::input::{Reader, Rule as _};
 use longshore_kernel::json;
 use serde_json::Value;
 use url::{Host, Url};
@@ -40,11 +43,12 @@ use uuid::Uuid;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its file and of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("list_request", list_request),
     ("product_body", product_body),
     ("order_body", order_body),
     ("ndjson_lines", ndjson_lines),
+    ("csv", csv),
     ("request_headers", request_headers),
     ("retry_after", retry_after),
     ("destination", destination),
@@ -307,5 +311,57 @@ pub fn baselinker(data: &[u8]) {
             }
             Err(broken) => assert!(!broken.message.is_empty()),
         }
+    }
+}
+
+/// A file of CSV, of products or orders, in pieces of any size: its rows are objects within their length, and each makes the cells
+/// that make it.
+pub fn csv(data: &[u8]) {
+    let Some((how, body)) = data.split_first() else { return };
+    let charset = ["utf-8", "windows-1250", "windows-1252", "iso-8859-2", "utf-16"][usize::from(how % 5)];
+    let size = usize::from(how / 5) + 1;
+    let (header, row) = if how % 2 == 0 {
+        (push::product_header().schema(), rules::schema_of_sync_row())
+    } else {
+        (push::expedition_header().schema(), import::schema())
+    };
+    let pieces: Vec<_> = body.chunks(size).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
+    let request = Request::post(format!("/?eshop=1&charset={charset}"));
+    let request = request.body(Body::from_stream(stream::iter(pieces))).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let read = runtime.block_on(async {
+        let (header, mut csv) = CsvRows::of(request, &header, row.clone()).unwrap();
+        assert_eq!(header["eshop"], "1");
+        csv.begin().await?;
+        let (mut rows, mut last) = (Vec::new(), 0);
+        while let Some((row, line)) = csv.next().await? {
+            assert!(row.len() <= LONGEST_ROW && line > last);
+            last = line;
+            rows.push(row);
+        }
+        Ok((rows, csv.form().unwrap().clone()))
+    });
+    let (rows, form) = match read {
+        Ok(read) => read,
+        Err(problem) => {
+            let problem: longshore_kernel::problem::Problem = problem;
+            assert_eq!(problem.kind().status, 400, "{problem}");
+            return;
+        }
+    };
+    let names: Record = form.names.iter().collect();
+    for text in rows {
+        let read = json::parse(&text);
+        assert!(read.is_err() || read.is_ok_and(|row| row.is_object()));
+        let mut columns = Columns::new(&row, u8::try_from(form.delimiter).unwrap(), &names).unwrap();
+        let mut again = Vec::new();
+        for line in form.cells(&text) {
+            let protected = |cell: String| if is_like_a_formula(&cell) { format!("'{cell}") } else { cell };
+            let mut line: Record = line.into_iter().map(protected).collect();
+            again.extend(columns.push(&mut line).unwrap());
+        }
+        again.extend(columns.rest().unwrap());
+        assert_eq!(again.len(), 1);
+        assert_eq!(again[0].0, text);
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Operation {
     headers: Vec<&'static str>,
     /// Schemas of path parameters that are not identifiers.
     parameters: BTreeMap<&'static str, Said>,
+    /// Parameters of its query, which all may be absent, with examples.
+    query: Vec<(&'static str, Said, Option<Value>)>,
     /// Statuses that it never answers, although similar operations do.
     never: BTreeSet<u16>,
     /// Whether it is an alias of another operation with the same handler.
@@ -78,6 +80,7 @@ pub(super) fn operation<I, H: Handler<I>>(_: H, summary: impl Into<String>) -> O
         errors: BTreeSet::new(),
         headers: Vec::new(),
         parameters: BTreeMap::new(),
+        query: Vec::new(),
         never: BTreeSet::new(),
         is_alias: false,
         schemas: Vec::new(),
@@ -269,6 +272,12 @@ impl Operation {
         self
     }
 
+    /// Adds a parameter of its query, which may be absent.
+    pub(super) fn query(mut self, name: &'static str, schema: Said, example: Option<Value>) -> Self {
+        self.query.push((name, schema, example));
+        self
+    }
+
     /// Whether it belongs to the API itself, rather than to the operation of the service.
     fn is_api(&self) -> bool {
         self.route.path.starts_with("/api/")
@@ -352,6 +361,17 @@ impl Operation {
                     .parameter_in(ParameterIn::Path)
                     .required(Required::True)
                     .schema(Some(schema))
+                    .build(),
+            );
+        }
+        for (name, schema, example) in &self.query {
+            built = built.parameter(
+                ParameterBuilder::new()
+                    .name(*name)
+                    .parameter_in(ParameterIn::Query)
+                    .required(Required::False)
+                    .example(example.clone())
+                    .schema(Some(schema.clone()))
                     .build(),
             );
         }

@@ -8,15 +8,19 @@ use longshore_domain::expedition::{import, news};
 use longshore_domain::partner::pull;
 use longshore_domain::partner::push::{self, Push};
 use longshore_domain::warehouse::stock::sync as stock;
+use longshore_http::extract::csv::CSV;
 use longshore_http::extract::document::MOST_ROWS;
 use longshore_http::extract::lines::NDJSON;
+use longshore_kernel::encoding::charset::Charset;
+use longshore_kernel::input::{Member, Rule, Schema};
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, ESHOP, EXPEDITION, WAREHOUSE, WMS};
 use super::job::JOB;
 use super::operation::{JSON, Operation, operation};
 use super::schema::{
-    Said, Shape, about, array, array_of, body_of, boolean, bytes, either, members, named, one_of,
+    Said, Shape, about, accepted, any_text, array, array_of, body_of, bytes, either, members, named, one_of,
+    text,
 };
 use super::{catalog, expedition, record};
 use crate::routes::partner::sync;
@@ -81,7 +85,8 @@ pub(super) fn operations() -> Vec<Operation> {
             "{}\n{}\n",
             json!({"eshop": ESHOP}),
             json!({"productSku": "8590000000017", "name": "Harbour mug", "weight": 320}),
-        )))),
+        ))))
+        .takes_csv(&push::product_header(), "productSku;name;weight\n8590000000017;Harbour mug;320\n"),
         pushes(
             operation(sync::sync_product_stocks,
                 "Syncs stocks",
@@ -102,15 +107,20 @@ pub(super) fn operations() -> Vec<Operation> {
             "{}\n{}\n",
             json!({"eshop": ESHOP, "warehouseId": WAREHOUSE}),
             json!({"productSku": "8590000000017", "quantity": 120}),
-        )))),
+        ))))
+        .takes_csv(&push::stock_header(), "productSku;quantity\n8590000000017;120\n"),
         pushes(
             operation(sync::sync_expeditions, "Imports orders"),
             "Matches orders by `orderNumber` in the e-shop. Creates new orders and sends them; a row that was already taken changes nothing. An order that is `on_hold` or `incorrect` gets the fields of its row; a later one is refused as an item error. The rows are executed in their order.",
         )
-        .schema("ExpeditionRow", order.optional("cancel", boolean()))
+        .schema("ExpeditionRow", order)
         .schema("ExpeditionSync", orders)
         .form(JSON, named("ExpeditionSync"), Some(json!({"eshop": ESHOP, "expeditions": [expedition::row()]})))
-        .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"eshop": ESHOP}), expedition::row())))),
+        .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"eshop": ESHOP}), expedition::row()))))
+        .takes_csv(
+            &push::expedition_header(),
+            "orderNumber;value;currency;item.productSku;item.quantity\nA-1;29,80;EUR;8590000000017;2\n",
+        ),
         sends_rows(operation(sync::sync_news, "Reports what a warehouse did"))
             .says(
                 "Takes reports about orders of a wms, in their order. Each has an `id` that is unique in the wms and takes effect once: sending it again changes nothing, so a request can be repeated until it is answered. The order of reports does not matter: an earlier status changes nothing but times. A report that is not possible becomes an item error of the job.",
@@ -188,6 +198,33 @@ const OF_REPORTED_ITEM: &[(&str, &str)] = &[
     ("lot", "The lot that they were taken from."),
     ("serialNumbers", "Their serial numbers."),
 ];
+
+impl Operation {
+    /// It takes a file of CSV, with what is in the header of NDJSON in the query.
+    fn takes_csv(self, header: &impl Rule, example: &'static str) -> Self {
+        let Schema::Object(members) = header.schema() else { return self };
+        let charsets: Vec<&str> = Charset::names().collect();
+        let of_member = |operation: Self, member: Member| {
+            let schema = match &member.schema {
+                Schema::OrNull(schema) => &**schema,
+                schema => schema,
+            };
+            let example = match member.name {
+                "eshop" => Some(json!(ESHOP)),
+                "warehouseId" => Some(json!(WAREHOUSE)),
+                _ => None,
+            };
+            operation.query(member.name, accepted(schema), example)
+        };
+        members
+            .into_iter()
+            .fold(self, of_member)
+            .query("delimiter", text(1..=3), None)
+            .query("charset", one_of(&charsets), None)
+            .says("Or send `text/csv` of any length: its first line names the fields, and the query has what the first line of NDJSON has.")
+            .form(CSV, any_text(), Some(json!(example)))
+    }
+}
 
 fn pushes(operation: Operation, says: &str) -> Operation {
     sends_rows(operation.says(says))

@@ -10,6 +10,7 @@ mod catalog;
 mod command;
 mod console;
 mod corpus;
+mod csv;
 mod doctor;
 mod edit;
 mod errors;

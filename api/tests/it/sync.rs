@@ -149,7 +149,7 @@ async fn an_unreadable_document_is_a_client_error(_: PgPoolOptions, options: PgC
         assert_eq!(reply.status.as_u16(), 400, "{}: {}", String::from_utf8_lossy(body), reply.text);
         assert_eq!(reply.json()["code"], "malformed_body");
     }
-    for content_type in ["text/csv", "application/xml", "application/json-seq", ""] {
+    for content_type in ["text/tab-separated-values", "application/xml", "application/json-seq", ""] {
         let reply = send(&world, PRODUCTS, content_type, stream(&world, 1), &[]).await.expect(415);
         assert_eq!(reply.json()["code"], "unsupported_media_type");
     }

@@ -1,7 +1,7 @@
 //! NDJSON bodies, read line by line in constant memory, from clients that may be slow, broken or hostile.
 //!
 //! Such an upload may take any time, so it is limited otherwise than other requests: [`crate::middleware`] counts it
-//! as a stream, and ends it with its token. [`Lines::are_sent`] and [`is_upload`] say for all of them what it is.
+//! as a stream, and ends it with its token. [`Lines::are_sent`] and [`is_upload`] say for all of them what it is, those of CSV included.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::arriving::Arriving;
 use super::body::must_be;
+use super::csv::CSV;
 use crate::limits::Stall;
 
 /// The media type of a stream of rows.
@@ -26,7 +27,7 @@ const JSON: &str = "application/json";
 
 /// All media types of a sync; some programs use the other names for NDJSON.
 pub const TYPES: &[&str] =
-    &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
+    &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines", CSV];
 
 /// The paths of the operations that take rows line by line, each with `POST`.
 pub const PATHS: &[&str] = &[
@@ -40,6 +41,31 @@ pub const PATHS: &[&str] = &[
 #[must_use]
 pub fn is_upload(request: &Request) -> bool {
     PATHS.contains(&request.uri().path()) && Lines::are_sent(request.headers()).unwrap_or(false)
+}
+
+/// The form of the rows of a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// One document of JSON.
+    Document,
+    /// A row of JSON a line.
+    Lines,
+    /// A file of CSV.
+    Csv,
+}
+
+impl Rows {
+    /// The one that a request names.
+    ///
+    /// # Errors
+    /// It names another media type.
+    pub fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        Ok(match must_be(headers, TYPES)? {
+            JSON => Self::Document,
+            CSV => Self::Csv,
+            _ => Self::Lines,
+        })
+    }
 }
 
 /// The lines of a body.
@@ -56,12 +82,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Whether the body of a sync has lines; otherwise it is one document.
+    /// Whether the body of a sync has lines, of NDJSON or CSV; otherwise it is one document.
     ///
     /// # Errors
     /// It is neither.
     pub fn are_sent(headers: &HeaderMap) -> Result<bool, Problem> {
-        Ok(must_be(headers, TYPES)? != JSON)
+        Ok(Rows::of(headers)? != Rows::Document)
     }
 
     /// Reads the decompressed body of a request.

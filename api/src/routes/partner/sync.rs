@@ -1,22 +1,26 @@
-//! The sync operations. The push form contains rows, as JSON or as NDJSON of any length; the pull form
+//! The sync operations. The push form contains rows, as JSON, or as NDJSON or CSV of any length; the pull form
 //! names what the worker should fetch.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use longshore_domain::job::receiving::{Gathering, RENEWAL, Receiving};
+use longshore_domain::catalog::product::rules;
+use longshore_domain::expedition::import;
+use longshore_domain::job::receiving::{Gathering, RENEWAL, Receiving, Target};
 use longshore_domain::partner::pull;
 use longshore_domain::partner::push::{self, Push};
+use longshore_domain::warehouse::stock::sync as stock;
 use longshore_http::app::App;
 use longshore_http::extract::body::Sent;
+use longshore_http::extract::lines::{NDJSON, Rows};
 use longshore_http::extract::once::Answered;
-use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
+use longshore_http::extract::{Budget, CsvRows, Document, Failure, Lines, May, Once, Prefer, permit};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::context::Context;
 use longshore_kernel::idempotency::{self, Claimed};
-use longshore_kernel::input::{Reader, integer, object};
+use longshore_kernel::input::{Reader, Rule as _, Schema, integer, object};
 use longshore_kernel::json;
-use longshore_kernel::problem::{MALFORMED_BODY, Problem};
+use longshore_kernel::problem::{MALFORMED_BODY, Problem, UNSUPPORTED_MEDIA_TYPE};
 use serde_json::{Value, json};
 
 use crate::routes::job::answer::{Patience, answer, answer_all, answer_news};
@@ -78,18 +82,29 @@ async fn receive(
 ) -> Result<Response, Failure> {
     let budget = Budget::of(request.extensions());
     let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
-    let answered = if Lines::are_sent(request.headers())? {
-        stream_once(app, context.clone(), once, push, Lines::of(request)?, &sent).await?
-    } else {
-        let received =
-            Document::receive(request, push.rows_member(), Gathering::of(push.kind()), JSON_LIMIT).await?;
-        sent.keep(Bytes::copy_from_slice(&received.around));
-        budget.set(received.held() + json::weight(&received.around))?;
-        let hash = received.hash;
-        once.answer(&app.services, context.clone(), &hash, async |context| {
-            document(app, context, push, received).await
-        })
-        .await?
+    let answered = match Rows::of(request.headers())? {
+        Rows::Lines => {
+            let rows = Stream::Lines(Box::new(Lines::of(request)?));
+            stream_once(app, context.clone(), once, push, rows, &sent).await?
+        }
+        Rows::Csv => {
+            let (of_header, of_row) = schemas(push)?;
+            let (header, rows) = CsvRows::of(request, &of_header, of_row)?;
+            sent.keep(header.to_string().into());
+            stream_once(app, context.clone(), once, push, Stream::Csv(header, Box::new(rows)), &sent).await?
+        }
+        Rows::Document => {
+            let received =
+                Document::receive(request, push.rows_member(), Gathering::of(push.kind()), JSON_LIMIT)
+                    .await?;
+            sent.keep(Bytes::copy_from_slice(&received.around));
+            budget.set(received.held() + json::weight(&received.around))?;
+            let hash = received.hash;
+            once.answer(&app.services, context.clone(), &hash, async |context| {
+                document(app, context, push, received).await
+            })
+            .await?
+        }
     };
     // while the caller waits for the job, its rows need no memory here
     budget.set(0)?;
@@ -100,6 +115,49 @@ async fn receive(
         return answer_news(app, &context, answered, prefer).await;
     }
     answer(app, &context, answered, prefer, Patience::SYNC).await
+}
+
+/// What the query of a file says, and the rows that its lines make.
+fn schemas(push: Push) -> Result<(Schema, Schema), Problem> {
+    match push {
+        Push::Products => Ok((push::product_header().schema(), rules::schema_of_sync_row())),
+        Push::Stocks => Ok((push::stock_header().schema(), stock::row().schema())),
+        Push::Expeditions => Ok((push::expedition_header().schema(), import::schema())),
+        Push::News => {
+            let detail = format!("Content-Type must be application/json or {NDJSON}");
+            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, detail))
+        }
+    }
+}
+
+/// Rows that arrive one after the other.
+enum Stream {
+    Lines(Box<Lines>),
+    /// Behind what its query says.
+    Csv(Value, Box<CsvRows>),
+}
+
+impl Stream {
+    async fn next(&mut self) -> Result<Option<(Bytes, u64)>, Problem> {
+        match self {
+            Self::Lines(lines) => Ok(lines.next().await?.map(|line| (line, lines.number()))),
+            Self::Csv(_, rows) => rows.next().await,
+        }
+    }
+
+    fn beside(&mut self, bytes: usize) {
+        match self {
+            Self::Lines(lines) => lines.beside(bytes),
+            Self::Csv(_, rows) => rows.beside(bytes),
+        }
+    }
+
+    fn hash(self) -> [u8; 32] {
+        match self {
+            Self::Lines(lines) => lines.hash(),
+            Self::Csv(_, rows) => rows.hash(),
+        }
+    }
 }
 
 /// The JSON form: one document, whose rows were packed as they arrived.
@@ -144,22 +202,22 @@ fn parse(body: &[u8]) -> Result<Value, Problem> {
     json::parse(body).map_err(|unread| unread.problem("the body"))
 }
 
-/// The NDJSON form with an idempotency key: the hash of the body is known only at its end.
+/// A stream with an idempotency key: the hash of the body is known only at its end.
 async fn stream_once(
     app: &App,
     mut context: Context,
     once: &Once,
     push: Push,
-    mut lines: Lines,
+    mut rows: Stream,
     sent: &Sent,
 ) -> Result<Answered, Failure> {
     let Some(key) = once.key(&context) else {
-        return Ok(Answered { answer: stream(app, &context, push, lines, sent).await?, replayed: false });
+        return Ok(Answered { answer: stream(app, &context, push, rows, sent).await?, replayed: false });
     };
     match idempotency::claim(&app.services.db.main, &key, None).await? {
         Claimed::Repeated { answer, body_hash } => {
-            while lines.next().await?.is_some() {}
-            if lines.hash().as_slice() == body_hash {
+            while rows.next().await?.is_some() {}
+            if rows.hash().as_slice() == body_hash {
                 Ok(Answered { answer, replayed: true })
             } else {
                 Err(idempotency::reused().into())
@@ -167,7 +225,7 @@ async fn stream_once(
         }
         Claimed::First(held) => {
             context.claim = held.claim();
-            match stream(app, &context, push, lines, sent).await {
+            match stream(app, &context, push, rows, sent).await {
                 Ok(answer) => {
                     held.keep();
                     Ok(Answered { answer, replayed: false })
@@ -186,9 +244,42 @@ async fn stream(
     app: &App,
     context: &Context,
     push: Push,
-    mut lines: Lines,
+    mut rows: Stream,
     sent: &Sent,
 ) -> Result<Answer, Problem> {
+    let target = match &mut rows {
+        Stream::Lines(lines) => headed(app, context, push, lines, sent).await?,
+        Stream::Csv(header, rows) => {
+            let target = push::target(&app.services, context, push, header.take()).await?;
+            rows.begin().await?;
+            target
+        }
+    };
+    let mut receiving = Receiving::begin(&app.services, context, target).await?;
+    match take_rows(&mut receiving, &mut rows).await {
+        Ok(()) => {
+            if let Stream::Csv(_, rows) = &rows
+                && let Some(form) = rows.form()
+            {
+                receiving.of_csv(form);
+            }
+            receiving.finish(Some(&rows.hash())).await
+        }
+        Err(problem) => {
+            receiving.abandon().await;
+            Err(problem)
+        }
+    }
+}
+
+/// Reads the first line of NDJSON, which is the header.
+async fn headed(
+    app: &App,
+    context: &Context,
+    push: Push,
+    lines: &mut Lines,
+    sent: &Sent,
+) -> Result<Target, Problem> {
     let header = lines.next().await?.ok_or_else(|| {
         Problem::new(
             &MALFORMED_BODY,
@@ -205,15 +296,7 @@ async fn stream(
     }
     let is_header = header.get(push.whose_member()).is_some();
     let target = push::target(&app.services, context, push, header).await;
-    let target = target.map_err(|problem| if is_header { problem } else { headless(push, problem) })?;
-    let mut receiving = Receiving::begin(&app.services, context, target).await?;
-    match take_rows(&mut receiving, &mut lines).await {
-        Ok(()) => receiving.finish(Some(&lines.hash())).await,
-        Err(problem) => {
-            receiving.abandon().await;
-            Err(problem)
-        }
-    }
+    target.map_err(|problem| if is_header { problem } else { headless(push, problem) })
 }
 
 /// The number of the header in the file of the sender, if the header says it: 0 where a program put it before the file, whose first
@@ -242,22 +325,22 @@ fn headless(push: Push, problem: Problem) -> Problem {
     }
 }
 
-async fn take_rows(receiving: &mut Receiving<'_>, lines: &mut Lines) -> Result<(), Problem> {
+async fn take_rows(receiving: &mut Receiving<'_>, rows: &mut Stream) -> Result<(), Problem> {
     let mut renew = tokio::time::interval(RENEWAL);
     renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let line: Option<Bytes> = tokio::select! {
+        let row = tokio::select! {
             biased;
-            line = lines.next() => line?,
+            row = rows.next() => row?,
             _ = renew.tick() => {
                 receiving.renew().await?;
                 continue;
             }
         };
-        match line {
-            Some(line) => {
-                receiving.row(&line, Some(lines.number())).await?;
-                lines.beside(receiving.held());
+        match row {
+            Some((row, line)) => {
+                receiving.row(&row, Some(line)).await?;
+                rows.beside(receiving.held());
             }
             None => return Ok(()),
         }

@@ -8,6 +8,7 @@ use futures::SinkExt as _;
 use futures::channel::mpsc;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
+use longshore_http::extract::csv::CSV;
 use longshore_http::extract::lines::TYPES;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -49,21 +50,25 @@ async fn a_stream_of_progress_breaks_off_soon_after_its_token_is_revoked() {
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_upload_is_refused_soon_after_its_token_is_revoked(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let header = json!({"eshop": world.api.tenant.eshop}).to_string() + "\n";
+    let eshop = world.api.tenant.eshop;
+    let header = json!({ "eshop": eshop }).to_string() + "\n";
     let (mut senders, mut uploads) = (Vec::new(), Vec::new());
     for name in TYPES.iter().filter(|name| **name != "application/json") {
         let (mut sender, lines) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
-        let request = Request::post("/api/partner-integration/eshop/sync/products")
+        // both read the one that is theirs
+        let path = format!("/api/partner-integration/eshop/sync/products?eshop={eshop}");
+        let header = if *name == CSV { "productSku\n".to_owned() } else { header.clone() };
+        let request = Request::post(path)
             .header("host", "longshore.test")
             .header("authorization", format!("Bearer {}", world.api.connector))
             .header("content-type", *name)
             .body(Body::from_stream(lines))
             .unwrap();
         uploads.push(tokio::spawn(world.api.router.clone().oneshot(request)));
-        sender.send(Ok(header.clone().into())).await.unwrap();
+        sender.send(Ok(header.into())).await.unwrap();
         senders.push(sender);
     }
-    world.until("SELECT count(*) FROM job WHERE state = 'receiving'", 4).await;
+    world.until("SELECT count(*) FROM job WHERE state = 'receiving'", 5).await;
     revoke(&world).await;
     for upload in uploads {
         let reply =

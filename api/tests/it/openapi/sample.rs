@@ -26,6 +26,8 @@ pub struct Operation {
     pub method: Method,
     /// With the ids of the sample's records.
     pub path: String,
+    /// What is in the query beside a file of CSV.
+    pub query: String,
     /// Whether its path names a record.
     pub names_record: bool,
     /// The roles that may call it; empty if anyone may.
@@ -35,6 +37,16 @@ pub struct Operation {
     /// Whether it takes a body, and may be called without one.
     pub is_body_optional: bool,
     pub answers: Vec<String>,
+}
+
+/// The examples of the parameters of its query.
+fn query_of(operation: &Value) -> String {
+    let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let given = parameters.filter(|parameter| parameter["in"] == "query");
+    let pair = |parameter: &Value| {
+        Some(format!("{}={}", parameter["name"].as_str()?, parameter["example"].as_str()?))
+    };
+    given.filter_map(pair).collect::<Vec<_>>().join("&")
 }
 
 /// The service with the records of the examples.
@@ -206,6 +218,7 @@ impl Sample {
                     id: operation["operationId"].as_str().unwrap().to_owned(),
                     method: method.to_uppercase().parse().unwrap(),
                     path: filled,
+                    query: query_of(operation),
                     names_record,
                     roles: roles.unwrap_or_default(),
                     bodies: bodies
@@ -234,9 +247,11 @@ impl Sample {
 
     /// Sends the example of a form of the body, or no body if there is none.
     pub async fn call(&self, token: &str, operation: &Operation, form: usize) -> Reply {
+        let is_csv = operation.bodies.get(form).is_some_and(|(media, ..)| media == "text/csv");
+        let query = if is_csv { format!("?{}", operation.query) } else { String::new() };
         let mut request = http::Request::builder()
             .method(operation.method.clone())
-            .uri(&operation.path)
+            .uri(format!("{}{query}", operation.path))
             .header("authorization", format!("Bearer {token}"));
         // there is no worker to end a job
         if operation.answers.contains(&"202".to_owned()) {
