@@ -2,7 +2,6 @@
 
 pub(super) mod bulk;
 pub(super) mod control;
-mod deed;
 pub(super) mod file;
 pub(super) mod list;
 

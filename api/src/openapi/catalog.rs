@@ -5,6 +5,7 @@ mod image;
 use longshore_domain::catalog::packaging::PackagingOption;
 use longshore_domain::catalog::product::rules;
 use longshore_domain::catalog::product::service::SERVICES;
+use longshore_domain::catalog::product::switch::body as switch_body;
 use longshore_domain::list::fields::packaging::PACKAGING_OPTION as OPTIONS;
 use longshore_domain::list::fields::product::PRODUCT as PRODUCTS;
 use longshore_kernel::input::{Rule as _, Schema};
@@ -15,7 +16,7 @@ use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Said, Shape, accepted, members, one_of, part_of, record_of};
-use super::shared::ids;
+use super::shared::chosen;
 use crate::routes::catalog::{product, read as handlers, service, switch};
 use crate::routes::resource;
 
@@ -29,7 +30,7 @@ pub(super) fn operations() -> Vec<Operation> {
     };
     let in_bulk = |operation: Operation| {
         let says = "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.";
-        answers_job(operation.body("Ids", ids(), json!([MUG])), says)
+        answers_job(chosen(operation, "Chosen", &switch_body(), json!([MUG])), says)
     };
     let mut operations = vec![
         list(handlers::list_products, &PRODUCT, "Lists products"),

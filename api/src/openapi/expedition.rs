@@ -3,6 +3,7 @@
 mod record;
 
 use longshore_domain::catalog::image::{LARGEST, upload_body};
+use longshore_domain::expedition::bulk::body as bulk_body;
 use longshore_domain::expedition::invoice::MEDIA_TYPE;
 use longshore_domain::expedition::{command, create, edit, progress};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use super::job::answers_job;
 use super::operation::{Operation, list, operation, read};
 use super::receipt::{INBOUND, OUTBOUND};
 use super::schema::{Shape, body_of, bytes, file_form, members, named};
-use super::shared::ids;
+use super::shared::chosen;
 use crate::routes::expedition::{
     bulk, command as commands, edit as edits, invoice as invoices, lost_order, read as handlers,
 };
@@ -27,7 +28,7 @@ pub(super) fn operations() -> Vec<Operation> {
     };
     let many = |operation: Operation| {
         let says = "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.";
-        answers_job(operation.body("Ids", ids(), json!([ORDER])), says).done()
+        answers_job(chosen(operation, "Chosen", &bulk_body(), json!([ORDER])), says).done()
     };
     vec![
         list(handlers::list_expeditions, &EXPEDITION, "Lists orders"),

@@ -6,7 +6,6 @@ use longshore_domain::job::waiting::REASONS;
 use longshore_domain::list::fields::job::JOB as JOBS;
 use longshore_domain::standing::Verdict;
 use longshore_domain::standing::queue as operated;
-use longshore_kernel::input::Rule as _;
 use longshore_kernel::queue::Queue;
 use serde_json::json;
 
@@ -14,9 +13,10 @@ use super::example::{JOB as SYNC, job};
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, accepted, any_integer, any_number, any_text, anything, array_of, body_of, boolean, id,
-    named, object, one_of, or_null, timestamp,
+    Said, Shape, any_integer, any_number, any_text, anything, array_of, body_of, boolean, either, id, named,
+    object, one_of, or_null, timestamp,
 };
+use super::shared::chosen;
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
 /// The operations of this module.
@@ -38,13 +38,11 @@ pub(super) fn operations() -> Vec<Operation> {
             "Executes the refused items and failed chunks again, as a new acceptance of the same job. Duplicate items, and items that the partner refused, are not executed again. 409 if the job has not ended or was cancelled, if there is nothing to retry, or if an identical job is waiting.",
         ),
         controlled(
-            operation(control::cancel_jobs, "Cancels jobs")
-                .body("JobsToCancel", accepted(&bulk::ids().schema()), json!([SYNC])),
+            operation(control::cancel_jobs, "Cancels jobs"),
             "Cancels those that have not ended, in one transaction. Changes that were made are kept.",
         ),
         controlled(
-            operation(control::retry_jobs, "Retries jobs")
-                .body("JobsToRetry", accepted(&bulk::ids().schema()), json!([SYNC])),
+            operation(control::retry_jobs, "Retries jobs"),
             "Retries each job, in the order of the ids. A job that cannot be retried is left.",
         ),
         operation(item_error::list_item_errors, "Lists the item errors of a job")
@@ -119,14 +117,20 @@ fn controlled(operation: Operation, says: &str) -> Operation {
         .required("message", any_text())
         .explain(&[("code", "The reason, for programs."), ("message", "The reason, for people.")])
         .called("JobLeft");
-    operation
+    chosen(operation, "JobsChosen", &bulk::body(), json!([SYNC]))
         .says(says)
+        .says("By criteria: the 500 newest at most.")
         .schema(
             "JobsControlled",
-            object().required("done", array_of(id())).required("left", array_of(left)).explain(&[
-                ("done", "The jobs that were changed."),
-                ("left", "The jobs that were left as they are."),
-            ]),
+            object()
+                .required("done", array_of(id()))
+                .required("left", either([array_of(left.clone()), any_integer()]))
+                .optional("refused", array_of(left))
+                .explain(&[
+                    ("done", "The jobs that were changed."),
+                    ("left", "The jobs that were left as they are; by criteria, how many."),
+                    ("refused", "By criteria, those that were tried and left."),
+                ]),
         )
         .answers(
             200,
@@ -317,6 +321,7 @@ pub(super) const JOB: Described = Described {
             "result",
             "The counts of `webhook.recover`, `webhook.redeliver` and `webhook.replay` so far: `released` counts waiting deliveries that are now due, `resent` counts ended deliveries that are sent again. Null for other kinds of jobs.",
         ),
+        ("criteria", "Of a bulk by criteria, what its records matched."),
         (
             "connection",
             "What `integration.test` or `wms.test` found out: `works` says whether the connection works, `message` what happened, `durationMs` how long the call took. Null until it has ended, and for other kinds of jobs.",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_domain::job::acceptance;
 use longshore_http::extract::arriving::CODINGS;
-use longshore_kernel::input::Rule as _;
+use longshore_kernel::input::{Rule, Schema};
 use longshore_kernel::problem::{self, Kind};
 use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;
@@ -14,10 +14,11 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
 use super::example::PRODUCT;
+use super::operation::Operation;
 use super::record;
 use super::schema::{
     AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
-    boolean, exactly, id, identifier, integer, named, object, one_of, or_null, pattern, text,
+    boolean, either, exactly, id, identifier, integer, members, named, object, one_of, or_null, pattern, text,
 };
 
 /// Name of the one security scheme.
@@ -196,6 +197,19 @@ pub(super) fn ids() -> Said {
     accepted(&acceptance::ids().schema())
 }
 
+/// The body of an operation on many records that are named by ids or by criteria; the last form is the same in all.
+pub(super) fn chosen(operation: Operation, name: &str, rule: &impl Rule, example: Value) -> Operation {
+    let Schema::Either(forms) = rule.schema() else { return operation };
+    let [ids, by_ids, by_criteria] = &*forms else { return operation };
+    let by_criteria = members(by_criteria).about("All records that match.").explain(&[
+        ("criteria", "As in the list of these records."),
+        ("expect", "Another count is 409 `count_differs`, and nothing is done."),
+        ("all", "Must be true without conditions."),
+    ]);
+    let forms = either([accepted(ids), accepted(by_ids), named("ByCriteria")]);
+    operation.body(name, forms, example).schema("ByCriteria", by_criteria).refuses(&[409])
+}
+
 fn violation_schema() -> Said {
     object()
         .about("One violated rule of one field.")
@@ -220,6 +234,7 @@ fn violation_schema() -> Said {
                     "{{ id }}",
                     about(id(), "With `already_taken`: the id of the record that has the value, if the caller may see it."),
                 )
+                .optional("{{ count }}", about(any_text(), "With `count_differs`: how many match."))
                 .called("ViolationParameters"),
         )
         .into()

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use longshore_domain::list::fields::delivery::DELIVERY as DELIVERIES;
 use longshore_domain::list::fields::subscription::WEBHOOK as WEBHOOKS;
-use longshore_domain::webhook::delivery::{TESTS_A_MINUTE, recovery, replay, test_body};
+use longshore_domain::webhook::delivery::{TESTS_A_MINUTE, recovery, redelivery, replay, test_body};
 use longshore_domain::webhook::event::{Event, EventType, NAMES, TEST, TYPES, example};
 use longshore_domain::webhook::subscription::schema;
 use longshore_kernel::authentication;
@@ -23,7 +23,7 @@ use super::schema::{
     Said, Shape, any_integer, any_number, any_object, any_text, array_of, body_of, boolean, either, id,
     members, named, object, one_of, or_null, text, timestamp,
 };
-use super::shared::{WEBHOOK_HEADERS, ids};
+use super::shared::{WEBHOOK_HEADERS, chosen};
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
 /// The operations of this module.
@@ -103,8 +103,12 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .with(&["Location"]),
         answers_job(
-            operation(delivery::redeliver_deliveries, "Sends deliveries again in bulk")
-                .body("DeliveryIds", ids(), json!([SENT])),
+            chosen(
+                operation(delivery::redeliver_deliveries, "Sends deliveries again in bulk"),
+                "Chosen",
+                &redelivery::body(),
+                json!([SENT]),
+            ),
             "Creates a job, which is returned at once; `Prefer` changes that. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
         ),
         answers_job(

@@ -1,6 +1,7 @@
 //! `/api/job` (`docs/reference/jobs.md#job`).
 
 mod bulk;
+mod criteria;
 mod organisations;
 mod standing;
 mod wait;

@@ -33,6 +33,7 @@
 pub mod acceptance;
 pub mod attention;
 pub mod backlog;
+pub mod chosen;
 pub mod chunk;
 pub mod connection;
 pub mod control;

@@ -5,7 +5,8 @@
 //! - [`resource`] describes what can be listed: a [`Resource`] is a table in [`fields`], and contains every
 //!   text that may reach SQL.
 //! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `cursor` where a page begins,
-//!   `sql` and `statement` write the statement, `nested` fetches related records, `stream` sends long lists.
+//!   `sql` and `statement` write the statement, `nested` fetches related records, `stream` sends long lists. [`matching`] is for
+//!   operations on all that match.
 //!
 //! # Guarantees
 //!
@@ -28,6 +29,7 @@ pub mod cursor;
 pub mod fields;
 #[cfg(test)]
 mod hostile;
+pub mod matching;
 mod nested;
 pub mod path;
 pub mod resource;
@@ -371,7 +373,7 @@ async fn read(
 }
 
 /// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
-fn refused(problem: impl Into<Problem>) -> Problem {
+pub(crate) fn refused(problem: impl Into<Problem>) -> Problem {
     let problem = problem.into();
     if !problem.is_cancelled() {
         return problem;

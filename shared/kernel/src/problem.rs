@@ -71,6 +71,8 @@ kinds! {
         "The Accept header excludes application/json, and for a list text/csv.";
     CONFLICT = "conflict", 409, "Conflict",
         "The change conflicts with the state of the record. The detail gives the reason.";
+    COUNT_DIFFERS = "count_differs", 409, "Count differs",
+        "Another number of records matches the criteria than the request expects, and nothing was done. The number is the {{ count }} in the parameters of the violation at expect.";
     REQUEST_IN_PROGRESS = "request_in_progress", 409, "Request in progress",
         "A request with the same Idempotency-Key is still in progress. Repeat the request later to get its response.";
     QUOTA_REACHED = "quota_reached", 409, "Quota reached",
@@ -179,6 +181,17 @@ impl Problem {
             }
         }
         self
+    }
+
+    /// Other records match criteria than the caller expects.
+    #[must_use]
+    pub fn count_differs(count: i64, expected: i64) -> Self {
+        let mut problem =
+            Self::new(&COUNT_DIFFERS, format!("{count} records match the criteria, not {expected}"));
+        let message = format!("is not the number of records that match, which is {count}");
+        let violation = Violation::new("expect", COUNT_DIFFERS.code, message);
+        problem.inner.violations = vec![Violation { count: Some(count), ..violation }];
+        problem
     }
 
     /// No such record, or none that the caller may see.

@@ -18,7 +18,7 @@ pub const LONGEST: usize = 100;
 const LONGEST_PATH: usize = 1_024;
 
 /// `parameters` of a violation. Clients of this API family put them into templates of sentences, hence the names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Parameters {
     /// The refused value: empty where there is none.
     #[serde(rename = "{{ value }}")]
@@ -26,6 +26,9 @@ pub struct Parameters {
     /// The record that has the value already, where the caller may see it.
     #[serde(rename = "{{ id }}", skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
+    /// How many there are, where another number was expected.
+    #[serde(rename = "{{ count }}", skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
 }
 
 impl Parameters {
@@ -37,7 +40,7 @@ impl Parameters {
             Some(value) if violation.is_secret && !value.is_null() => MASK.to_owned(),
             Some(value) => text(value),
         };
-        Self { value, id: violation.other }
+        Self { value, id: violation.other, count: violation.count.map(|count| count.to_string()) }
     }
 }
 

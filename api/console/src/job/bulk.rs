@@ -1,18 +1,19 @@
 //! Cancelling and retrying several jobs: those that were selected, or all that match the filter of the list.
 
 use axum::response::Response;
-use longshore_domain::job::control::bulk::{self, AT_ONCE, Report};
-use longshore_domain::job::search::{self, MATCHING};
+use longshore_domain::job::control::bulk::{self, AT_ONCE, Deed, Report};
+use longshore_domain::job::search;
+use longshore_domain::list::fields::job::JOB;
+use longshore_domain::list::matching::Matching;
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
-use super::deed::Deed;
 use super::list::{FILTER, HERE, wanted};
 use crate::form::Asked;
 use crate::layout::Section;
-use crate::piece::{counted, number, up_to};
+use crate::piece::{counted, number};
 use crate::visit::{Act, Done, Question, Visit, done_and_left};
 
 type Asking = Visit<permit::WriteJobs>;
@@ -21,7 +22,7 @@ type Acting = Act<permit::WriteJobs>;
 /// The jobs of an action.
 struct Chosen {
     ids: Vec<JobId>,
-    /// How many match the filter, up to [`MATCHING`]; nothing where they were selected.
+    /// With how many of those that match the filter it is possible; nothing where they were selected.
     matching: Option<i64>,
 }
 
@@ -34,19 +35,16 @@ async fn chosen(visit: &Asking, asked: &Asked, deed: Deed) -> Result<Chosen, Pro
         return Ok(Chosen { ids, matching: None });
     }
     let wanted = wanted(visit, asked).await?;
-    let mut ids = search::matching(visit.db(), visit.scope(), &wanted, deed.states()).await?;
-    if ids.is_empty() {
+    let matching = Matching::of(&JOB, search::criteria(visit.db(), &wanted).await?)?;
+    let found = bulk::pick(visit.services(), visit.scope(), deed, &matching).await?;
+    if found.ids.is_empty() {
         let message = match deed {
             Deed::Cancel => "no matching job can be cancelled: all have ended",
             Deed::Retry => "no matching job can be retried: none has failed or refused items",
         };
         return Err(Problem::violation("", "invalid_count", message));
     }
-    let matching = i64::try_from(ids.len()).ok();
-    // the oldest first
-    ids.reverse();
-    ids.truncate(AT_ONCE);
-    Ok(Chosen { ids, matching })
+    Ok(Chosen { ids: found.ids, matching: Some(found.possible) })
 }
 
 /// `GET /console/job/cancel?id=…`, or `?all=true` with the filter of the list.
@@ -79,7 +77,7 @@ async fn ask(visit: &Asking, deed: Deed) -> Result<Response, Failure> {
         @if let Some(matching) = matching {
             (filters(asked))
             @if matching > i64::try_from(AT_ONCE).unwrap_or(i64::MAX) {
-                p { strong { (up_to(matching, MATCHING)) } " jobs match. The oldest " (number(i64::try_from(AT_ONCE).unwrap_or(i64::MAX))) " are taken now." }
+                p { strong { (number(matching)) } " jobs match. The newest " (number(i64::try_from(AT_ONCE).unwrap_or(i64::MAX))) " are taken now." }
             }
         }
         p { (says) " Each job has its own audit record." }
@@ -89,7 +87,7 @@ async fn ask(visit: &Asking, deed: Deed) -> Result<Response, Failure> {
         explanation,
         button,
         is_grave: deed == Deed::Cancel,
-        action: &format!("{HERE}/{}", deed.word()),
+        action: &format!("{HERE}/{}", deed.as_str()),
         back: &asked.address(HERE, &["id", "all"], &[]),
         fields: html! {
             @if matching.is_some() { input type="hidden" name="all" value="true"; }

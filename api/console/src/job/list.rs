@@ -3,6 +3,7 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::job::control::bulk::Deed;
 use longshore_domain::job::kind::{JobKind, JobState};
 use longshore_domain::job::search::{self, Counts, Filter, Line, Page, Place, WINDOW};
 use longshore_http::extract::{Failure, permit};
@@ -11,7 +12,6 @@ use longshore_kernel::problem::Problem;
 use longshore_operate::{self, named};
 use maud::{Markup, html};
 
-use super::deed::Deed;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};

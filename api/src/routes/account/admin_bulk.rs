@@ -4,13 +4,14 @@
 use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
+use longshore_domain::job::acceptance;
 use longshore_domain::job::kind::{Job, Within};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_kernel::ids::AdminId;
 
 use crate::routes::job::answer::answer_when_done;
-use crate::routes::job::ids::{self, BODY_LIMIT};
+use crate::routes::job::chosen::{self, BODY_LIMIT};
 
 /// `PUT /api/admin/activate`: an array of ids.
 pub async fn activate_admins(
@@ -53,7 +54,8 @@ async fn change_admins<J: Job>(
     body: JsonBody<BODY_LIMIT>,
     job: fn(Within) -> J,
 ) -> Result<Response, Failure> {
-    let answered = ids::accept(&app, &may, &once, body, async |context, ids: Vec<AdminId>| {
+    let answered = chosen::accept(&app, &may, &once, body, acceptance::ids(), async |context, ids| {
+        let ids = ids.into_iter().map(AdminId::from).collect();
         bulk::accept(&app.services, context, job, ids).await
     })
     .await?;

@@ -7,12 +7,11 @@ use longshore_domain::catalog::product::switch;
 use longshore_domain::job::kind::{ActivateProducts, DeactivateProducts, Job, Within};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
-use longshore_kernel::ids::ProductId;
 
 use crate::routes::job::answer::{Patience, answer};
-use crate::routes::job::ids::{self, BODY_LIMIT};
+use crate::routes::job::chosen::{self, BODY_LIMIT};
 
-/// `PUT /api/product/activate`: an array of ids.
+/// `PUT /api/product/activate`.
 pub async fn activate_products(
     app: State<App>,
     may: May<permit::WriteProducts>,
@@ -23,7 +22,7 @@ pub async fn activate_products(
     switch_products(app, may, once, prefer, body, ActivateProducts).await
 }
 
-/// `PUT /api/product/deactivate`: an array of ids.
+/// `PUT /api/product/deactivate`.
 pub async fn deactivate_products(
     app: State<App>,
     may: May<permit::WriteProducts>,
@@ -40,10 +39,10 @@ async fn switch_products<J: Job>(
     once: Once,
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
-    job: impl FnOnce(Within) -> J,
+    job: impl Fn(Within) -> J,
 ) -> Result<Response, Failure> {
-    let answered = ids::accept(&app, &may, &once, body, async |context, ids: Vec<ProductId>| {
-        switch::accept(&app.services, context, job, ids).await
+    let answered = chosen::accept(&app, &may, &once, body, switch::body(), async |context, chosen| {
+        switch::accept(&app.services, context, job, chosen).await
     })
     .await?;
     answer(&app, &may, answered, prefer, Patience::BULK).await

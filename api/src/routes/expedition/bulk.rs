@@ -1,4 +1,4 @@
-//! Operations on many orders: an array of ids, which becomes a job.
+//! Operations on many orders, which become jobs.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -8,10 +8,9 @@ use longshore_domain::job::kind::{
 };
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
-use longshore_kernel::ids::ExpeditionId;
 
 use crate::routes::job::answer::answer_unless_refused;
-use crate::routes::job::ids::{self, BODY_LIMIT};
+use crate::routes::job::chosen::{self, BODY_LIMIT};
 
 type Write = May<permit::WriteExpeditions>;
 type Body = JsonBody<BODY_LIMIT>;
@@ -66,10 +65,10 @@ async fn accept<J: Job>(
     once: Once,
     prefer: Prefer,
     body: Body,
-    job: impl FnOnce(Within) -> J,
+    job: impl Fn(Within) -> J,
 ) -> Result<Response, Failure> {
-    let answered = ids::accept(&app, &may, &once, body, async |context, ids: Vec<ExpeditionId>| {
-        bulk::accept(&app.services, context, job, ids).await
+    let answered = chosen::accept(&app, &may, &once, body, bulk::body(), async |context, chosen| {
+        bulk::accept(&app.services, context, job, chosen).await
     })
     .await?;
     answer_unless_refused(&app, &may, answered, prefer).await

@@ -13,7 +13,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
 use crate::routes::job::answer::accepted;
-use crate::routes::job::ids::BODY_LIMIT;
+use crate::routes::job::chosen::BODY_LIMIT;
 use crate::routes::view;
 
 /// `PUT /api/webhook-delivery/redeliver/{id}`: sends one again.

@@ -136,7 +136,7 @@ async fn a_bulk_is_refused_or_accepted_whole(_: PgPoolOptions, options: PgConnec
         let path = format!("{PATH}/{operation}");
         for (body, violation) in [
             (json!([]), " invalid_count"),
-            (json!({}), " wrong_type"),
+            (json!({}), " required"),
             (json!(["x"]), "[0] invalid_id"),
             (json!(vec![Uuid::nil(); 100_001]), " invalid_count"),
         ] {
@@ -158,4 +158,40 @@ async fn a_bulk_is_refused_or_accepted_whole(_: PgPoolOptions, options: PgConnec
     assert_eq!(world.count("SELECT count(*) FROM job").await, 4);
     // in the order of acceptance, they all found the order
     assert_eq!(api.get(&api.user, &path(&order, "")).await.expect(200).json(), order);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_orders_that_match_are_taken_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let mut orders = Vec::new();
+    for (number, priority) in [("1", 0), ("2", 5), ("3", 0), ("4", 9)] {
+        let order = world.at("on_hold", number).await;
+        world.on(Method::PUT, &order, "", json!({"priority": priority})).await.expect(200);
+        orders.push(order);
+    }
+    let other = world.at("canceled", "5").await;
+    let wanted = json!({"criteria": {"status": {"eq": "on_hold"}}, "expect": 4});
+    let path = format!("{PATH}/send");
+    let at_once = [("prefer", "respond-async")];
+    let job =
+        world.api.call_with(&world.api.user, Method::PUT, &path, wanted, &at_once).await.expect(202).json();
+    let later = world.at("on_hold", "6").await;
+    let payload: Vec<u8> =
+        sqlx::query_scalar("SELECT payload FROM job_chunk").fetch_one(&world.owner).await.unwrap();
+    let turn: Vec<Uuid> = payload::unpack_ids(&payload).unwrap();
+    assert_eq!(json!(turn), json!([orders[3]["id"], orders[1]["id"], orders[0]["id"], orders[2]["id"]]));
+    work(&world, &job).await;
+    for order in &orders {
+        assert_eq!(world.read(order).await["status"], "awaiting_processing");
+    }
+    assert_eq!(world.read(&later).await["status"], "on_hold", "it matches, but later");
+    assert_eq!(world.read(&other).await["status"], "canceled");
+    for (operation, status) in
+        [("process", "awaiting_processing"), ("rollback", "awaiting_processing"), ("cancel", "on_hold")]
+    {
+        let matching = json!({"criteria": {"status": {"eq": status}, "orderNumber": {"eq": "2"}}});
+        together(&world, operation, matching).await.expect(204);
+    }
+    assert_eq!(world.read(&orders[1]).await["status"], "canceled");
+    world.must_hold().await;
 }

@@ -6,7 +6,7 @@ use crate::support::strangers;
 const CANCEL: &str = "/api/job/cancel";
 const RETRY: &str = "/api/job/retry";
 
-async fn fail(world: &World, job: &str) {
+pub(super) async fn fail(world: &World, job: &str) {
     sqlx::query("UPDATE job_chunk SET state = 'failed', failed = 1 WHERE job_id = $1::uuid")
         .bind(job)
         .execute(&world.owner)

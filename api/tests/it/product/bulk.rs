@@ -39,6 +39,7 @@ async fn an_accepted_bulk_returns_its_job() {
         "progress": {"total": 2, "done": 0, "changed": 0, "unchanged": 0, "failed": 0},
         "outcome": null,
         "result": null,
+        "criteria": null,
         "connection": null,
         "waitsFor": null,
         "attempts": 0,
@@ -96,7 +97,7 @@ async fn anything_but_an_array_of_ids_is_refused_and_leaves_no_job(
     for verb in ["activate", "deactivate"] {
         for (body, expected) in [
             (json!([]), vec![" invalid_count"]),
-            (json!({"ids": [id]}), vec![" wrong_type"]),
+            (json!({"id": [id]}), vec![" required"]),
             (json!(id), vec![" wrong_type"]),
             (json!([id, id, id, "sku"]), vec!["[3] invalid_id"]),
             (json!([id, id, 7, null]), vec!["[2] wrong_type", "[3] wrong_type"]),

@@ -3,30 +3,36 @@
 use sqlx::PgConnection;
 
 use super::command::{self, Command, Done, Instruction};
-use crate::job::acceptance;
+use crate::job::acceptance::{self, Taken};
+use crate::job::chosen::{self, Chosen};
 use crate::job::kind::{Job, Within};
+use crate::list::fields::expedition::EXPEDITION;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{ExpeditionId, OrganisationId};
+use longshore_kernel::input::Rule;
 use longshore_kernel::precondition::Precondition;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-/// Ids in a chunk.
-const IDS_PER_CHUNK: usize = 500;
+/// How orders are taken: in turn, as they wait for pieces.
+const TAKEN: Taken = Taken { per_chunk: 500, order: "{t}.priority DESC, {t}.created_at, {t}.id" };
+
+/// The body of an operation on orders.
+pub fn body() -> impl Rule<Out = Chosen> {
+    chosen::chosen(acceptance::ids(), &EXPEDITION)
+}
 
 /// Accepts an operation on orders; `job` is the constructor of its type. The job is of the organisations of these orders.
 pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
-    job: impl FnOnce(Within) -> J,
-    ids: Vec<ExpeditionId>,
+    job: impl Fn(Within) -> J,
+    chosen: impl Into<Chosen>,
 ) -> Result<Answer, Problem> {
-    let mut change = Change::begin(services).await?;
-    let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    acceptance::accept_ids(change, context, job, organisations, ids, IDS_PER_CHUNK).await
+    acceptance::accept(services, context, job, chosen.into(), TAKEN, organisations).await
 }
 
 /// Whose orders these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of the

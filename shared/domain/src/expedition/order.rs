@@ -156,7 +156,7 @@ impl Order {
         let show = |violation: &Violation| {
             let value = self.refused(&violation.property_path).map(|id| id.to_string()).unwrap_or_default();
             json!({"propertyPath": violation.property_path, "message": violation.message, "code": violation.code,
-                   "parameters": Parameters { value, id: None }})
+                   "parameters": Parameters { value, ..Parameters::default() }})
         };
         (!violations.is_empty()).then(|| violations.iter().map(show).collect())
     }

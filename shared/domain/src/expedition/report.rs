@@ -84,7 +84,7 @@ pub(super) fn error(error: &mut Object<'_>) -> Option<Value> {
     let code = error.nullable("code", text(0..=100)).value();
     Some(json!({"propertyPath": path.unwrap_or_default(), "message": message?,
                 "code": code.unwrap_or_else(|| "refused_by_warehouse".to_owned()),
-                "parameters": Parameters { value: String::new(), id: None }}))
+                "parameters": Parameters::default()}))
 }
 
 /// When an order was packed, sent and delivered, as far as is known.

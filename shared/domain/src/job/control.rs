@@ -315,7 +315,7 @@ async fn lock_all(tx: &mut PgConnection, scope: &Scope, ids: &[JobId]) -> Result
 /// Makes chunks of the refused items, and forgets their errors; returns how many chunks and items.
 async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Result<(i32, i32), Problem> {
     let ids = !kind.has_rows();
-    let batch = if ids { IDS_PER_CHUNK } else { ROWS_PER_CHUNK };
+    let batch = if ids { IDS_PER_CHUNK.into() } else { ROWS_PER_CHUNK };
     let mut number = sqlx::query_scalar!(
         r#"SELECT coalesce(max(number), -1) AS "number!" FROM job_chunk WHERE job_id = $1"#,
         job.get()

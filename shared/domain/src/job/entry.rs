@@ -35,6 +35,11 @@ impl NewJob {
             _ => None,
         }
     }
+
+    /// Its organisations, if it has several.
+    pub(super) fn several(&self) -> Option<&[OrganisationId]> {
+        (self.organisations.len() > 1).then_some(self.organisations.as_slice())
+    }
 }
 
 /// Records a job. One that is `receiving` has no acceptance number yet, and a receiver that must renew itself.
@@ -47,7 +52,6 @@ pub(super) async fn insert(
     chunks: i32,
 ) -> Result<(), sqlx::Error> {
     let traceparent = accepted(job).or_else(|| origin.traceparent.clone());
-    let several = (job.organisations.len() > 1).then_some(job.organisations.as_slice());
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
              actor_type, actor_id, actor_name, request_id, traceparent, source, organisations, acceptance,
@@ -71,7 +75,7 @@ pub(super) async fn insert(
         traceparent,
         PATIENCE_SECONDS,
         job.source,
-        several as Option<&[OrganisationId]>,
+        job.several() as Option<&[OrganisationId]>,
         job.stored.in_order,
     )
     .execute(tx)

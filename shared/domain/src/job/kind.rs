@@ -103,6 +103,13 @@ impl Stored {
         let parameters = serde_json::to_value(job).map_err(Problem::internal)?;
         Ok(Self { kind: J::KIND, parameters, in_order: J::IN_ORDER })
     }
+
+    /// Keeps by which criteria its items were found: the job shows them.
+    pub(super) fn note_criteria(&mut self, criteria: &Value) {
+        if let Value::Object(parameters) = &mut self.parameters {
+            parameters.insert("criteria".to_owned(), criteria.clone());
+        }
+    }
 }
 
 /// Why a stored job cannot be executed by this version: its `error`.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 /// Items of ids in one chunk.
-pub const IDS_PER_CHUNK: usize = 1_000;
+pub const IDS_PER_CHUNK: u16 = 1_000;
 /// Rows in one chunk.
 pub const ROWS_PER_CHUNK: usize = 1_000;
 /// Bytes of rows in one chunk, before compression.
@@ -76,7 +76,7 @@ impl Rows {
     }
 }
 
-/// Packs ids.
+/// Packs ids; Postgres does so with many by its function `packed_ids`.
 #[must_use]
 pub fn pack_ids<I: Into<Uuid> + Copy>(ids: &[I]) -> Vec<u8> {
     let raw: Vec<u8> = ids.iter().flat_map(|id| (*id).into().into_bytes()).collect();

@@ -9,6 +9,7 @@ mod count;
 pub use count::{COUNTED, Counts, counts};
 
 use chrono::{DateTime, Utc};
+use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -244,10 +245,6 @@ struct Inner<'w> {
     named: Option<&'static str>,
 }
 
-struct Id {
-    id: JobId,
-}
-
 struct Edge {
     at: DateTime<Utc>,
     id: JobId,
@@ -341,41 +338,27 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     Ok(Page { jobs, cut_short: next.is_some(), next })
 }
 
-/// Jobs that [`matching`] finds at most.
-pub const MATCHING: i64 = 10_000;
-
-/// The ids of the jobs that match and that one may act on, newest first, at most [`MATCHING`]: among those in one of the states,
-/// and of those that succeeded only the ones with refused items.
-pub async fn matching(
-    db: &Database,
-    scope: &Scope,
-    wanted: &Filter,
-    states: &[JobState],
-) -> Result<Vec<JobId>, Problem> {
-    let inner = Inner::of(db, scope, wanted).await?;
-    let states: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
-    let error = wanted.error.as_deref().map(containing);
-    let found = looked_at!(
-        Id,
-        newest,
-        r#"SELECT j.id AS "id!" FROM"#,
-        r#" LIMIT CASE WHEN $10 IS NULL THEN $11 ELSE (SELECT $11::bigint) END) AS j
-           WHERE ($12::text IS NULL OR j.kind = $12) AND ($13::text IS NULL OR j.state = $13)
-             AND ($14::text IS NULL OR j.error ILIKE $14) AND ($15::uuid IS NULL OR j.eshop_id = $15)
-             AND j.state = ANY ($16) AND (j.state <> 'succeeded' OR j.failed > 0)"#,
-        " LIMIT $17",
-        inner,
-        WINDOW,
-        wanted.kind.map(JobKind::as_str),
-        wanted.state.map(JobState::as_str),
-        error.as_deref(),
-        wanted.eshop as Option<EshopId>,
-        &states as &[&str],
-        MATCHING,
-    )
-    .fetch_all(&db.lists)
-    .await?;
-    Ok(found.into_iter().map(|job| job.id).collect())
+/// The criteria of lists that say the same.
+pub async fn criteria(db: &Database, wanted: &Filter) -> Result<Value, Problem> {
+    let ids = match wanted.entity {
+        Some(entity) => Some(jobs_of(db, entity).await?),
+        None => None,
+    };
+    let mut accepted = Map::new();
+    for (operator, at) in [("gte", wanted.since), ("lt", wanted.until)] {
+        accepted.extend(at.map(|at| (operator.to_owned(), json!(at))));
+    }
+    let conditions = [
+        ("organisation", wanted.organisation.map(|one| json!({"eq": one}))),
+        ("eshop", wanted.eshop.map(|one| json!({"eq": one}))),
+        ("kind", wanted.kind.map(|kind| json!({"eq": kind.as_str()}))),
+        ("state", wanted.state.map(|state| json!({"eq": state.as_str()}))),
+        ("error", wanted.error.as_ref().map(|text| json!({"like": text}))),
+        ("id", ids.map(|ids| json!({"in": ids}))),
+        ("createdAt", Some(accepted.into())),
+    ];
+    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
+    Ok(Value::Object(conditions.collect()))
 }
 
 /// The newest jobs that changed an entity, as the audit knows them.

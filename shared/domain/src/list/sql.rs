@@ -201,9 +201,14 @@ pub(super) struct Binder<'s> {
 
 impl<'s> Binder<'s> {
     pub(super) fn new(scope: &'s Scope) -> Self {
+        Self::after(PgArguments::default(), scope)
+    }
+
+    /// Of a statement that has these values already.
+    pub(super) fn after(arguments: PgArguments, scope: &'s Scope) -> Self {
         Self {
             scope,
-            arguments: PgArguments::default(),
+            arguments,
             aliases: 0,
             organisations: None,
             all: None,

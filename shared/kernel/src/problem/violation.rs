@@ -23,13 +23,16 @@ pub struct Violation {
     /// The record that has the value, where the caller may see it.
     #[serde(skip)]
     pub other: Option<Uuid>,
+    /// How many there are, where another number was expected.
+    #[serde(skip)]
+    pub count: Option<i64>,
 }
 
 impl Violation {
     /// What is wrong with the field of that path.
     pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         let (property_path, message) = (path.into(), message.into());
-        Self { property_path, message, code, is_secret: false, other: None }
+        Self { property_path, message, code, is_secret: false, other: None, count: None }
     }
 
     /// A unique value that belongs to another record; `other` is its id, where the caller may see it.

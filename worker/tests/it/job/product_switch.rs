@@ -1,7 +1,10 @@
+use longshore_domain::catalog::product::switch;
+use longshore_domain::job::kind::DeactivateProducts;
 use longshore_domain::job::kind::JobKind::{ProductActivate, ProductDeactivate};
 use longshore_domain::standing::backlog;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids;
+use longshore_kernel::input::Reader;
 use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -154,4 +157,25 @@ async fn a_large_bulk_is_split_into_chunks_of_a_thousand(_: PgPoolOptions, optio
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_001, 0, 0]));
     let took = "SELECT count(*) FROM job WHERE finished_at > started_at + interval '1 millisecond'";
     assert_eq!(world.count(took).await, 1, "its end is the moment of the end");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_products_that_match_are_switched_and_nothing_else(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(2_500).await;
+    let wanted = json!({"criteria": {"id": {"in": &ids[..2_200]}}, "expect": 2_200});
+    let chosen = Reader::read(wanted.clone(), switch::body()).unwrap();
+    let answer = switch::accept(&world.services, &world.context, DeactivateProducts, chosen).await.unwrap();
+    let job = answer.job.unwrap();
+    assert_eq!(world.job(job).await["parameters"]["criteria"], wanted["criteria"]);
+    // one is switched by itself in the meantime, which is a later acceptance
+    world.switch(ProductActivate, &ids[..1]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await.0, "succeeded");
+    let mut switched: Vec<ids::ProductId> =
+        sqlx::query_scalar("SELECT id FROM product WHERE NOT active").fetch_all(&world.owner).await.unwrap();
+    switched.sort_unstable();
+    let mut expected = ids[1..2_200].to_vec();
+    expected.sort_unstable();
+    assert!(switched == expected);
 }

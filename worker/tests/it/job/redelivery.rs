@@ -274,3 +274,33 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
         search::redeliver_matching(&world.services, &world.context, hook, &state("cancelled")).await;
     assert_eq!(refused.unwrap_err().kind().status, 409);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_deliveries_that_match_are_sent_again(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (hook, other) = (world.webhook("test").await, world.webhook("test").await);
+    let exhausted = ended(&world, hook, "exhausted", MORE).await;
+    ended(&world, hook, "delivered", 3).await;
+    ended(&world, other, "exhausted", 3).await;
+    waiting(&world, hook, 5).await;
+    let body = |count: i32| json!({"criteria": {"webhook": {"eq": hook}, "state": {"eq": "exhausted"}}, "expect": count});
+    let accept = async |count| delivery::redeliver_many(&world.services, &world.context, body(count)).await;
+    assert_eq!(accept(1).await.unwrap_err().kind().code, "count_differs");
+    let job = accept(MORE).await.unwrap().job.unwrap();
+    ended(&world, hook, "exhausted", 2).await;
+    assert_eq!(world.drain().await, 2, "chunks");
+    let more = i64::from(MORE);
+    assert_eq!(shown(&world, job).await, succeeded([more, more, 0, 0], [0, more]));
+    let mut of: Vec<DeliveryId> =
+        sqlx::query_scalar("SELECT redelivery_of FROM delivery WHERE redelivery_of IS NOT NULL")
+            .fetch_all(&world.owner)
+            .await
+            .unwrap();
+    let mut expected = exhausted;
+    of.sort_unstable();
+    expected.sort_unstable();
+    assert!(of == expected);
+    // those that wait are found as well
+    let pending = json!({"criteria": {"state": {"eq": "pending"}, "attemptCount": {"eq": 1}}, "expect": 5});
+    delivery::redeliver_many(&world.services, &world.context, pending).await.unwrap();
+}

@@ -3,28 +3,37 @@
 use sqlx::PgConnection;
 
 use super::{ENTITY, EVENT};
-use crate::job::acceptance;
+use crate::job::acceptance::{self, Taken};
+use crate::job::chosen::{self, Chosen};
 use crate::job::kind::{Job, Within};
 use crate::job::payload::IDS_PER_CHUNK;
+use crate::list::fields::product::PRODUCT;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
-use longshore_kernel::change::{Change, Recorded};
+use longshore_kernel::change::Recorded;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{EshopId, OrganisationId, ProductId};
+use longshore_kernel::input::Rule;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
+
+/// How products are taken.
+const TAKEN: Taken = Taken { per_chunk: IDS_PER_CHUNK, order: "{t}.id" };
+
+/// The body of a bulk switch.
+pub fn body() -> impl Rule<Out = Chosen> {
+    chosen::chosen(acceptance::ids(), &PRODUCT)
+}
 
 /// Accepts a bulk switch; `job` is the constructor of its type. The job is of the organisations whose products it is about.
 pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
-    job: impl FnOnce(Within) -> J,
-    ids: Vec<ProductId>,
+    job: impl Fn(Within) -> J,
+    chosen: impl Into<Chosen>,
 ) -> Result<Answer, Problem> {
-    let mut change = Change::begin(services).await?;
-    let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    acceptance::accept_ids(change, context, job, organisations, ids, IDS_PER_CHUNK).await
+    acceptance::accept(services, context, job, chosen.into(), TAKEN, organisations).await
 }
 
 /// Whose products these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of

@@ -58,7 +58,7 @@ pub fn out_of_date() -> Value {
 
 fn error(path: &str, code: &str, message: &str) -> Value {
     json!({"propertyPath": path, "message": message, "code": code,
-           "parameters": Parameters { value: String::new(), id: None }})
+           "parameters": Parameters::default()})
 }
 
 #[cfg(test)]

@@ -1,11 +1,19 @@
-//! Cancelling and retrying several jobs in one request: what can be done is done, the rest is named with its reason. Each job has
-//! its own audit record.
+//! Cancelling and retrying several jobs in one request, named by their ids or by criteria: what can be done is done, the rest is
+//! named with its reason, or counted. Each job has its own audit record.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sqlx::Arguments as _;
+use sqlx::postgres::PgArguments;
 use uuid::Uuid;
 
 use super::{end, lock_all, take_back_now};
+use crate::job::chosen::{Chosen, chosen};
+use crate::job::kind::JobState;
+use crate::list::fields::job::JOB;
+use crate::list::matching::Matching;
+use crate::list::refused;
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
@@ -26,9 +34,76 @@ pub fn codes() -> [&'static str; 3] {
     REASONS.map(|reason| reason.code)
 }
 
-/// The ids of a request.
-pub fn ids() -> impl Rule<Out = Vec<Uuid>> {
-    array(1..=AT_ONCE, id())
+/// The body of a request.
+pub fn body() -> impl Rule<Out = Chosen> {
+    chosen(array(1..=AT_ONCE, id()), &JOB)
+}
+
+/// What is done with jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Those that have not ended are cancelled.
+    Cancel,
+    /// Those that have ended, and not all of whose items succeeded, are retried.
+    Retry,
+}
+
+impl Deed {
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+        }
+    }
+
+    /// The states in which it is possible.
+    #[must_use]
+    pub fn states(self) -> &'static [JobState] {
+        match self {
+            Self::Cancel => &[JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying],
+            Self::Retry => &[JobState::Failed, JobState::Succeeded],
+        }
+    }
+}
+
+/// Jobs that match criteria.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// How many match.
+    pub matching: i64,
+    /// Those of them with which it is possible: how many …
+    pub possible: i64,
+    /// … and the newest, at most [`AT_ONCE`], in the order in which it is done.
+    pub ids: Vec<JobId>,
+}
+
+/// Finds the jobs that match, and what can be done with them.
+pub async fn pick(
+    services: &Services,
+    scope: &Scope,
+    deed: Deed,
+    wanted: &Matching,
+) -> Result<Picked, Problem> {
+    let states: Vec<&str> = deed.states().iter().map(|state| state.as_str()).collect();
+    let mut values = PgArguments::default();
+    values.add(states).map_err(Problem::internal)?;
+    values.add(i64::try_from(AT_ONCE).map_err(Problem::internal)?).map_err(Problem::internal)?;
+    let before = "WITH found AS MATERIALIZED (
+             SELECT {t}.id, {t}.created_at,
+                    {t}.state = ANY ($1) AND ({t}.state <> 'succeeded' OR {t}.failed > 0) AS possible";
+    let behind = ")
+         SELECT (SELECT count(*) FROM found), (SELECT count(*) FROM found WHERE possible),
+                ARRAY(SELECT id FROM found WHERE possible ORDER BY created_at DESC, id DESC LIMIT $2)";
+    let mut connection = services.db.lists.acquire().await?;
+    let found = wanted.one(&mut connection, scope, values, &[before], behind).await;
+    let (matching, possible, mut ids): (i64, i64, Vec<JobId>) = found.map_err(refused)?;
+    if deed == Deed::Retry {
+        // a retry is a new acceptance: what is newer stays newer
+        ids.reverse();
+    }
+    Ok(Picked { matching, possible, ids })
 }
 
 /// What became of the jobs of a request.
@@ -56,16 +131,41 @@ impl Report {
         self.left.push(Left { id, code: problem.kind().code, message: problem.detail().to_owned() });
     }
 
-    fn answer(&self) -> Result<Answer, Problem> {
-        Ok(Answer::shown(serde_json::to_string(self).map_err(Problem::internal)?))
+    /// What is said of it: of jobs that matched, how many are left, and of those that were tried, why.
+    fn answer(&self, matching: Option<i64>) -> Result<Answer, Problem> {
+        let text = match matching {
+            None => serde_json::to_string(self).map_err(Problem::internal)?,
+            Some(matching) => {
+                let left = matching - i64::try_from(self.done.len()).map_err(Problem::internal)?;
+                json!({"done": self.done, "left": left, "refused": self.left}).to_string()
+            }
+        };
+        Ok(Answer::shown(text))
+    }
+}
+
+/// The jobs of a request, and how many match where it has criteria.
+async fn named(
+    services: &Services,
+    context: &Context,
+    deed: Deed,
+    body: Value,
+) -> Result<(Vec<JobId>, Option<i64>), Problem> {
+    match Reader::read(body, self::body())? {
+        Chosen::Ids(ids) => Ok((distinct(ids), None)),
+        Chosen::Matching(wanted) => {
+            let picked = pick(services, context.scope(), deed, &wanted.matching).await?;
+            wanted.check(picked.matching)?;
+            Ok((picked.ids, Some(picked.matching)))
+        }
     }
 }
 
 /// Cancels jobs (`PUT /api/job/cancel`).
 pub async fn cancel(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let ids = distinct(Reader::read(body, ids())?);
+    let (ids, matching) = named(services, context, Deed::Cancel, body).await?;
     let (change, report) = cancelled(services, context, &ids).await?;
-    let answer = change.answer(context.claim, report.answer()?).await?;
+    let answer = change.answer(context.claim, report.answer(matching)?).await?;
     take_back_now(&services.db.main, &report.done).await;
     Ok(answer)
 }
@@ -100,11 +200,11 @@ async fn cancelled<'s>(
     Ok((change, report))
 }
 
-/// Retries jobs (`PUT /api/job/retry`), in the order of the ids.
+/// Retries jobs (`PUT /api/job/retry`), in the order of the ids, or of their acceptance.
 pub async fn retry(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let ids = distinct(Reader::read(body, ids())?);
+    let (ids, matching) = named(services, context, Deed::Retry, body).await?;
     let report = retry_all(services, context, &ids).await?;
-    Change::begin(services).await?.answer(context.claim, report.answer()?).await
+    Change::begin(services).await?.answer(context.claim, report.answer(matching)?).await
 }
 
 /// The same for ids that were found: each in its own transaction, like a retry of that job.

@@ -176,6 +176,8 @@ const FIELDS: &[Field] = &[
         "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver', 'webhook.replay')
          THEN json_build_object('released', {t}.released, 'resent', {t}.resent) END",
     ),
+    // of what is about all records that matched
+    Field::json("criteria", "({t}.parameters -> 'criteria')").or_null(),
     // of a test that has ended, and of nothing else
     Field::object("connection", CONNECTION).or_null().shown_as(
         "CASE WHEN {t}.connection_works IS NOT NULL THEN json_build_object('works', {t}.connection_works,

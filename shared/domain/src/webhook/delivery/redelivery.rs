@@ -7,24 +7,26 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::Deliveries;
-use crate::job::acceptance;
+use crate::job::acceptance::{self, Taken};
+use crate::job::chosen::{self, Chosen};
 use crate::job::chunk::{Claim, Count};
 use crate::job::execution::{Fate, Outcome};
 use crate::job::item_error::ItemError;
 use crate::job::kind::{Job, JobKind, Within};
 use crate::job::payload;
+use crate::list::fields::delivery::DELIVERY;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
-use longshore_kernel::input::Reader;
+use longshore_kernel::input::{Reader, Rule};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// Deliveries of one chunk: each is a delivery and a record of the audit more.
-const PER_CHUNK: usize = 2_000;
+/// How deliveries are taken. Each is a delivery and a record of the audit more.
+const TAKEN: Taken = Taken { per_chunk: 2_000, order: "{t}.id" };
 
 /// Sends deliveries again: those of its chunks, or all that match.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,7 +40,7 @@ pub struct Redeliver {
 }
 
 impl Redeliver {
-    /// Those that are named one by one.
+    /// Those of its chunks.
     fn named(within: Within) -> Self {
         Self { within, deliveries: None }
     }
@@ -69,13 +71,15 @@ pub async fn redeliver(services: &Services, context: &Context, id: DeliveryId) -
     change.answer(context.claim, answer).await
 }
 
+/// The body of [`redeliver_many`].
+pub fn body() -> impl Rule<Out = Chosen> {
+    chosen::chosen(acceptance::ids(), &DELIVERY)
+}
+
 /// Sends many again (`PUT /api/webhook-delivery/redeliver`), by a job.
 pub async fn redeliver_many(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let ids = Reader::read(body, acceptance::ids())?;
-    let ids: Vec<DeliveryId> = ids.into_iter().map(DeliveryId::from).collect();
-    let mut change = Change::begin(services).await?;
-    let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    acceptance::accept_ids(change, context, Redeliver::named, organisations, ids, PER_CHUNK).await
+    let chosen = Reader::read(body, self::body())?;
+    acceptance::accept(services, context, Redeliver::named, chosen, TAKEN, organisations).await
 }
 
 /// Whose deliveries these are, as far as the scope includes them; where none is known, the job is of the whole scope.
