@@ -31,6 +31,13 @@ pub(super) fn or_since(asked: &Asked, now: DateTime<Utc>) -> Result<Option<DateT
     Ok(asked.moment("since")?.or(chosen))
 }
 
+/// A search that stays as it is while time goes on: the moment at which the chosen period begins is written down.
+pub(super) fn fixed(asked: &Asked, now: DateTime<Utc>) -> Result<Asked, Problem> {
+    let since = or_since(asked, now)?.map(|since| since.format("%Y-%m-%dT%H:%M:%S").to_string());
+    let others = asked.0.iter().filter(|(name, _)| name != FIELD && name != "since").cloned();
+    Ok(Asked(others.chain(since.map(|since| ("since".to_owned(), since))).collect()))
+}
+
 /// The choice; the rest of the search is kept, but not `without`.
 pub(super) fn choice(asked: &Asked, here: &str, without: &[&str]) -> Markup {
     let without: Vec<&str> = without.iter().copied().chain(["since", "until", FIELD]).collect();

@@ -13,6 +13,7 @@ use longshore_operate::delivery::{self, Filter, Line, Order, Page, Place, States
 use longshore_operate::named;
 use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
+use serde_json::{Map, Value, json};
 
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
@@ -34,6 +35,9 @@ const STATES: [DeliveryState; 4] =
 const WAITS: [(&str, &str); 3] =
     [("", "any"), (Waits::Due.as_str(), "due now"), (Waits::Retry.as_str(), "waiting for a retry")];
 
+/// The fields that narrow the list.
+pub(super) const FILTER: [&str; 7] = ["state", "event", "entity", "destination", "eshop", "since", "until"];
+
 /// The orders of the list by the time of what it is sorted by.
 const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
 
@@ -42,7 +46,7 @@ type Asking = Visit<permit::ReadWebhooks>;
 /// `GET /console/delivery`.
 pub(crate) async fn show(visit: Asking) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let (wanted, refused) = Refused::of(wanted(&visit).await)?;
+    let (wanted, refused) = Refused::of(wanted(&visit, asked).await)?;
     let [states, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
     let content = html! {
         header.title { h1 { "Deliveries" } (refresh::choice(asked, HERE)) }
@@ -60,7 +64,7 @@ pub(crate) async fn follow(visit: Asking) -> Response {
 }
 
 async fn refreshed(visit: &Asking) -> Result<Parts, Problem> {
-    let wanted = wanted(visit).await?;
+    let wanted = wanted(visit, &visit.asked).await?;
     Ok(parts(visit, Some(&wanted)).await?.into())
 }
 
@@ -74,8 +78,9 @@ async fn parts(visit: &Asking, wanted: Option<&Filter>) -> Result<[Part; 2], Pro
     Ok([("states".into(), states(&visit.asked, counts.as_deref())), list])
 }
 
-async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
-    let (db, scope, asked) = (visit.db(), visit.scope(), &visit.asked);
+/// The search that a form says.
+pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
+    let (db, scope) = (visit.db(), visit.scope());
     let eshop = match asked.text("eshop")? {
         Some(text) => Some(named::eshop(db, scope, "eshop", &text).await?),
         None => None,
@@ -102,6 +107,26 @@ async fn wanted(visit: &Asking) -> Result<Filter, Problem> {
         oldest: is_oldest_first(asked)?,
         size: size(asked)?,
     })
+}
+
+/// What all deliveries of a search match that ended in a state.
+pub(super) fn criteria(wanted: &Filter) -> Option<Value> {
+    let state = wanted.state.filter(|state| *state != DeliveryState::Pending)?;
+    let mut period = Map::new();
+    for (operator, at) in [("gte", wanted.since), ("lt", wanted.until)] {
+        period.extend(at.map(|at| (operator.to_owned(), json!(at))));
+    }
+    let sorted = if wanted.order() == Order::Made { "createdAt" } else { "finishedAt" };
+    let conditions = [
+        ("state", Some(json!({"eq": state.as_str()}))),
+        ("event", wanted.event.as_ref().map(|event| json!({"eq": event}))),
+        ("entity.id", wanted.entities.as_ref().map(|entities| json!({"in": entities}))),
+        ("eshop", wanted.eshop.map(|eshop| json!({"eq": eshop}))),
+        ("webhook.destination", wanted.destination.as_ref().map(|text| json!({"like": text}))),
+        (sorted, Some(period.into())),
+    ];
+    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
+    Some(Value::Object(conditions.collect()))
 }
 
 /// How many are in each state, where that could be counted; each leads to its deliveries.
@@ -155,7 +180,12 @@ async fn list(visit: &Asking, wanted: Option<&Filter>) -> Result<Part, Problem> 
         @if may {
             form method="get" action={(HERE) "/redeliver"} data-ask="" {
                 (table(&visit.asked, wanted.order(), &found, true, visit.now()))
-                div.buttons { button type="submit" { "Redeliver selected" } }
+                div.buttons {
+                    button type="submit" { "Redeliver selected" }
+                    @if criteria(wanted).is_some() {
+                        a.button href=(visit.asked.address(&format!("{HERE}/redeliver"), &OF_PAGE, &[("all", "true")])) data-ask="" { "Redeliver all that match" }
+                    }
+                }
             }
         } @else {
             (table(&visit.asked, wanted.order(), &found, false, visit.now()))

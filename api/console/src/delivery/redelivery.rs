@@ -1,18 +1,21 @@
 //! Redelivery of one delivery, of selected ones, or of all that match a search.
 
 use axum::response::Response;
+use longshore_domain::list::fields::delivery::DELIVERY;
+use longshore_domain::list::matching::Matching;
 use longshore_domain::webhook::delivery::{self as deliveries, search};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::problem::Problem;
 use maud::html;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{find, wanted};
-use crate::job;
+use super::{all, find, wanted};
+use crate::form::Asked;
 use crate::layout::Section;
 use crate::piece::{LONGEST, counted, number};
 use crate::visit::{Act, Done, Question, Visit, done};
+use crate::{job, period};
 
 /// Deliveries that can be selected at once: those of the longest page.
 const CHOSEN: usize = LONGEST;
@@ -46,25 +49,51 @@ pub(crate) async fn redeliver(Id(id): Id<DeliveryId>, act: Acting) -> Result<Res
     Ok(done(&format!("/console/webhook/{}", found.webhook_id), Done::Redelivered, Some(1)))
 }
 
-/// `GET /console/delivery/redeliver?id=…`: of any webhooks.
+/// `GET /console/delivery/redeliver?id=…`, of any webhooks; or `?all=true` with the search of the list.
 pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
-    let ids = chosen(visit.asked.ids("id")?)?;
+    let asked = &visit.asked;
+    let (count, fields) = if asked.get("all").is_some() {
+        let asked = &period::fixed(asked, visit.now())?;
+        let matching = Matching::of(&DELIVERY, matching(&visit, asked).await?)?;
+        let count = matching.count(visit.services(), visit.scope()).await?;
+        let fields = html! {
+            input type="hidden" name="all" value="true";
+            input type="hidden" name="expect" value=(count);
+            @for name in all::FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
+        };
+        (count, fields)
+    } else {
+        let ids = chosen(asked.ids("id")?)?;
+        (count_of(&ids), html! { @for id in &ids { input type="hidden" name="id" value=(id); } })
+    };
     let question = Question {
-        title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
+        title: &format!("Redeliver {}?", counted(count, "delivery", "deliveries")),
         explanation: html! { p { "A job sends each event again to the destination of its webhook." } },
         button: "Redeliver",
         is_grave: false,
         action: "/console/delivery/redeliver",
-        back: "/console/delivery",
-        fields: html! { @for id in &ids { input type="hidden" name="id" value=(id); } },
+        back: &asked.address("/console/delivery", &["id", "all", "expect"], &[]),
+        fields,
     };
     Ok(visit.ask(Section::Deliveries, &question))
 }
 
+/// What all that match the search of the list match.
+async fn matching(visit: &Asking, asked: &Asked) -> Result<Value, Problem> {
+    let without = || Problem::violation("state", "required", "must be a state in which deliveries end");
+    all::criteria(&all::wanted(visit, asked).await?).ok_or_else(without)
+}
+
 /// `POST /console/delivery/redeliver`.
 pub(crate) async fn redeliver_any(act: Acting) -> Result<Response, Failure> {
-    let ids = chosen(act.form.ids("id")?)?;
-    let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
+    let Act { visit, form } = &act;
+    let body = if form.get("all").is_some() {
+        let expect: Option<i64> = form.among("expect", |text| text.parse().ok())?;
+        json!({"criteria": matching(visit, form).await?, "expect": expect.unwrap_or_default()})
+    } else {
+        json!(chosen(form.ids("id")?)?)
+    };
+    let answer = deliveries::redeliver_many(visit.services(), &visit.may, body).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 
@@ -74,7 +103,7 @@ pub(crate) async fn ask_selected(Id(webhook): Id<WebhookId>, visit: Asking) -> R
     let ids = chosen(visit.asked.ids("id")?)?;
     let page = format!("/console/webhook/{webhook}");
     let question = Question {
-        title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
+        title: &format!("Redeliver {}?", counted(count_of(&ids), "delivery", "deliveries")),
         explanation: html! { p { "A job sends each event again to " code { (found.destination) } "." } },
         button: "Redeliver",
         is_grave: false,
@@ -101,8 +130,8 @@ fn chosen(ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>, Problem> {
     Err(Problem::violation("", "invalid_count", message))
 }
 
-fn deliveries_in_words(count: usize) -> String {
-    counted(i64::try_from(count).unwrap_or(i64::MAX), "delivery", "deliveries")
+fn count_of(ids: &[DeliveryId]) -> i64 {
+    i64::try_from(ids.len()).unwrap_or(i64::MAX)
 }
 
 /// The fields of a search.

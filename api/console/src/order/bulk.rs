@@ -1,37 +1,81 @@
-//! What can be done with several orders at once: a job does it with each, in the order of the list.
+//! What can be done with several orders at once: a job does it with each, in the order of the list, or with all that match in turn.
 
 use axum::response::Response;
 use longshore_domain::expedition::bulk::accept;
+use longshore_domain::job::chosen::{Chosen, Wanted};
 use longshore_domain::job::kind::{
     CancelExpeditions, ProcessExpeditions, RollBackExpeditions, SendExpeditions,
 };
+use longshore_domain::list::fields::expedition::EXPEDITION;
+use longshore_domain::list::matching::Matching;
 use longshore_http::extract::{Failure, Segment};
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::problem::Problem;
+use longshore_operate::order::search::Filter;
 use maud::html;
+use serde_json::{Value, json};
 
 use super::control::{Acting, Asking};
 use super::deed::Deed;
-use super::list::{HERE, kept};
+use super::list::{HERE, kept, wanted};
 use crate::form::Asked;
 use crate::job;
 use crate::layout::Section;
 use crate::piece::{LONGEST, counted};
 use crate::visit::{Done, Question, done};
 
-fn chosen(asked: &Asked) -> Result<Vec<ExpeditionId>, Problem> {
-    let ids = asked.ids("id")?;
+/// What all orders of a search match, where it names a status; nothing where criteria do not say what else it names.
+pub(super) fn criteria(wanted: &Filter) -> Option<Value> {
+    let Filter {
+        number: None,
+        tracking_number: None,
+        sku: None,
+        error: None,
+        status: Some(status),
+        eshop,
+        ..
+    } = wanted
+    else {
+        return None;
+    };
+    let mut criteria = json!({"status": {"eq": status.as_str()}});
+    if let Some(eshop) = eshop {
+        criteria["eshop"] = json!({"eq": eshop});
+    }
+    Some(criteria)
+}
+
+/// The orders of an operation: those that were selected, or all that match the search.
+async fn chosen(visit: &Asking, asked: &Asked) -> Result<Chosen, Problem> {
+    if asked.get("all").is_some() {
+        let nothing =
+            || Problem::violation("status", "required", "is required, and no other filter but the e-shop");
+        let criteria = criteria(&wanted(visit, asked).await?).ok_or_else(nothing)?;
+        let expect = asked.among("expect", |text| text.parse().ok())?;
+        return Ok(Chosen::Matching(Wanted { matching: Matching::of(&EXPEDITION, criteria)?, expect }));
+    }
+    let ids: Vec<ExpeditionId> = asked.ids("id")?;
     if (1..=LONGEST).contains(&ids.len()) {
-        return Ok(ids);
+        return Ok(ids.into());
     }
     Err(Problem::violation("", "invalid_count", format!("select 1 to {LONGEST} orders")))
 }
 
-/// `GET /console/order/bulk/{deed}?id=…`.
+/// `GET /console/order/bulk/{deed}?id=…`, or `?all=true` with the search of the list.
 pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Response, Failure> {
     let deed = Deed::named(&deed)?;
-    let ids = chosen(&visit.asked)?;
-    let orders = counted(i64::try_from(ids.len()).unwrap_or(i64::MAX), "order", "orders");
+    let (count, fields) = match chosen(&visit, &visit.asked).await? {
+        Chosen::Ids(ids) => {
+            let fields = html! { @for id in &ids { input type="hidden" name="id" value=(id); } };
+            (i64::try_from(ids.len()).unwrap_or(i64::MAX), fields)
+        }
+        Chosen::Matching(wanted) => {
+            let count = wanted.matching.count(visit.services(), visit.scope()).await?;
+            let fields = html! { input type="hidden" name="all" value="true"; input type="hidden" name="expect" value=(count); };
+            (count, fields)
+        }
+    };
+    let orders = counted(count, "order", "orders");
     let (operation, verb) = (deed.operation(), deed.verb());
     let question = Question {
         title: &format!("{verb} {orders}?"),
@@ -39,8 +83,8 @@ pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Respons
         button: &format!("{verb} {orders}"),
         is_grave: operation.is_grave(),
         action: &deed.address(),
-        back: &visit.asked.address(HERE, &["id"], &[]),
-        fields: html! { @for id in &ids { input type="hidden" name="id" value=(id); } (kept(&visit.asked)) },
+        back: &visit.asked.address(HERE, &["id", "all", "expect"], &[]),
+        fields: html! { (fields) (kept(&visit.asked)) },
     };
     Ok(visit.ask(Section::Orders, &question))
 }
@@ -49,12 +93,12 @@ pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Respons
 pub(crate) async fn run(Segment(deed): Segment, act: Acting) -> Result<Response, Failure> {
     let deed = Deed::named(&deed)?;
     let (services, context) = (act.visit.services(), &act.visit.may);
-    let ids = chosen(&act.form)?;
+    let chosen = chosen(&act.visit, &act.form).await?;
     let answer = match deed {
-        Deed::Send => accept(services, context, SendExpeditions, ids).await?,
-        Deed::Process => accept(services, context, ProcessExpeditions, ids).await?,
-        Deed::Hold => accept(services, context, RollBackExpeditions, ids).await?,
-        Deed::Cancel => accept(services, context, CancelExpeditions, ids).await?,
+        Deed::Send => accept(services, context, SendExpeditions, chosen).await?,
+        Deed::Process => accept(services, context, ProcessExpeditions, chosen).await?,
+        Deed::Hold => accept(services, context, RollBackExpeditions, chosen).await?,
+        Deed::Cancel => accept(services, context, CancelExpeditions, chosen).await?,
     };
     Ok(done(&job::page(&answer)?, Done::OrdersRunning, None))
 }

@@ -11,6 +11,7 @@ use longshore_operate::named;
 use longshore_operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 
+use super::bulk;
 use super::deed::Deed;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
@@ -51,7 +52,7 @@ const BY_TIME: [(&str, bool); 2] = [("", false), (OLDEST, true)];
 
 /// `GET /console/order`.
 pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
-    let (wanted, refused) = Refused::of(wanted(&visit).await)?;
+    let (wanted, refused) = Refused::of(wanted(&visit, &visit.asked).await)?;
     let [counts, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
     let content = html! {
         header.title {
@@ -75,7 +76,7 @@ pub(crate) async fn follow(visit: Visit<permit::Read>) -> Response {
 }
 
 async fn refreshed(visit: &Visit<permit::Read>) -> Result<Parts, Problem> {
-    let wanted = wanted(visit).await?;
+    let wanted = wanted(visit, &visit.asked).await?;
     Ok(parts(visit, Some(&wanted)).await?.into())
 }
 
@@ -90,16 +91,16 @@ async fn parts(visit: &Visit<permit::Read>, wanted: Option<&Filter>) -> Result<[
             None => Ok(None),
         }
     })?;
-    let list = match &found {
-        Some(found) => html! { (list(visit, found)) (pages(asked, found)) },
+    let list = match found.as_ref().zip(wanted) {
+        Some((found, wanted)) => html! { (list(visit, wanted, found)) (pages(asked, found)) },
         None => unreadable(),
     };
     let status = wanted.and_then(|wanted| wanted.status);
     Ok([("statuses".into(), statuses(asked, &counts, status)), ("list".into(), list)])
 }
 
-async fn wanted(visit: &Visit<permit::Read>) -> Result<Filter, Problem> {
-    let asked = &visit.asked;
+/// The search that a form says.
+pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
     let eshop = match asked.text("eshop")? {
         Some(text) => Some(named::eshop(visit.db(), visit.scope(), "eshop", &text).await?),
         None => None,
@@ -162,8 +163,8 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
     }
 }
 
-/// The orders; where the visitor may, with check boxes and what can be done with those that are checked.
-fn list(visit: &Visit<permit::Read>, found: &Page) -> Markup {
+/// The orders; where the visitor may, with check boxes and what can be done with those that are checked, or with all of a status.
+fn list(visit: &Visit<permit::Read>, wanted: &Filter, found: &Page) -> Markup {
     let asked = &visit.asked;
     let may = visit.can(Permission::WriteExpeditions) && !found.orders.is_empty();
     let table = table(asked, found, may, visit.now());
@@ -177,6 +178,11 @@ fn list(visit: &Visit<permit::Read>, found: &Page) -> Markup {
             div.buttons {
                 @for deed in Deed::ALL {
                     button type="submit" formaction=(deed.address()) { (deed.verb()) " selected" }
+                }
+                @if bulk::criteria(wanted).is_some() {
+                    @for deed in Deed::ALL {
+                        a.button href=(asked.address(&deed.address(), &OF_PAGE, &[("all", "true")])) data-ask="" { (deed.verb()) " all that match" }
+                    }
                 }
             }
         }

@@ -283,6 +283,35 @@ async fn selected_deliveries_of_several_webhooks_are_sent_again_together(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_deliveries_that_match_are_sent_again_by_one_job(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hooks = [webhook(api, "https://a.example/").await, webhook(api, "https://b.example/").await];
+    for hook in hooks {
+        ended(&world, hook.into(), "exhausted", 3).await;
+        ended(&world, hook.into(), "delivered", 1).await;
+    }
+    let browser = Browser::new(api, &api.superadmin);
+    for (search, offered) in
+        [("", false), ("?state=pending", false), ("?state=exhausted&destination=a.ex", true)]
+    {
+        let list = browser.open(&format!("{HERE}{search}")).await.expect(200).text;
+        assert_eq!(list.contains("Redeliver all that match"), offered, "{search}: {list}");
+    }
+    let all = format!("{HERE}/redeliver?state=exhausted&destination=a.ex&hours=24&all=true");
+    let question = browser.open(&all).await.expect(200).text;
+    assert!(
+        question.contains("Redeliver 3 deliveries?") && question.contains("name=\"since\""),
+        "{question}"
+    );
+    let location = browser.act(&all, &[]).await.expect(303).header("location").unwrap().to_owned();
+    let page = followed(&world, &browser, &location).await;
+    assert!(page.contains("3 deliveries resent"), "{page}");
+    assert_eq!(waiting(&world).await, 3);
+    browser.open(&format!("{HERE}/redeliver?all=true")).await.expect(400);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn figures_and_charts_lead_to_the_deliveries_of_their_period(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -338,6 +338,52 @@ async fn an_operation_is_done_with_selected_orders_by_a_job(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_operation_is_done_with_all_orders_of_a_status(_: PgPoolOptions, options: PgConnectOptions) {
+    let yard = Yard::new(&options).await;
+    for number in ["ONE", "TWO", "THREE"] {
+        yard.order(number, 1, &json!({})).await;
+    }
+    yard.order("SENT", 1, &json!({"send": true})).await;
+    let browser = yard.browser(Role::User).await;
+    let offer = "href=\"/console/order/bulk/send?status=on_hold&amp;all=true\"";
+    let list = browser.open("/console/order?status=on_hold").await.expect(200).text;
+    assert!(list.contains(offer), "{list}");
+    // only what criteria say, too
+    for search in ["", "?number=ONE", "?status=on_hold&number=ONE", "?status=incorrect&error=no"] {
+        let list = browser.open(&format!("/console/order{search}")).await.expect(200).text;
+        assert!(!list.contains("all=true"), "{search}: {list}");
+    }
+    let all = "/console/order/bulk/send?status=on_hold&all=true";
+    let question = browser.open(all).await.expect(200).text;
+    assert!(question.contains("Send 3 orders?"), "{question}");
+    assert!(question.contains("name=\"expect\" value=\"3\""), "{question}");
+    // an order more than the question said
+    yard.order("FOUR", 1, &json!({})).await;
+    let asked = crate::console::hidden(&question);
+    let fields: Vec<_> = asked.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let refused = browser.send_bare("/console/order/bulk/send", &fields).await.expect(409).text;
+    assert!(refused.contains("which is 4.") && refused.contains("Send 4 orders?"), "{refused}");
+    let reply = browser.act(all, &[]).await.expect(303);
+    assert!(reply.header("location").unwrap().ends_with("?done=orders-running"));
+    let (total, criteria): (i32, Value) = sqlx::query_as("SELECT total, parameters -> 'criteria' FROM job")
+        .fetch_one(&yard.world.owner)
+        .await
+        .unwrap();
+    assert_eq!((total, criteria), (4, json!({"status": {"eq": "on_hold"}})));
+    for query in [
+        "all=true",
+        "all=true&status=on_hold&sku=MUG",
+        "all=true&status=on_hold&expect=x",
+        "all=true&status=incorrect",
+    ] {
+        let path = format!("/console/order/bulk/send?{query}");
+        let status = if query.ends_with("incorrect") { 200 } else { 400 };
+        browser.open(&path).await.expect(status);
+    }
+    browser.act("/console/order/bulk/send?status=incorrect&all=true", &[]).await.expect(400);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_error_leads_to_all_of_its_orders(_: PgPoolOptions, options: PgConnectOptions) {
     let yard = Yard::new(&options).await;
     let mut ids = Vec::new();
