@@ -18,7 +18,8 @@ use super::operation::Operation;
 use super::record;
 use super::schema::{
     AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
-    boolean, either, exactly, id, identifier, integer, members, named, object, one_of, or_null, pattern, text,
+    boolean, either, exactly, id, identifier, integer, members, named, object, one_of, or_null, pattern,
+    text,
 };
 
 /// Name of the one security scheme.
