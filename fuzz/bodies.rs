@@ -29,7 +29,7 @@ use longshore_http::middleware::accept;
 use longshore_kernel::access::Scope;
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::crypto::sha256;
-use longshore_kernel::csv::read::{Record, is_like_a_formula};
+use longshore_kernel::csv::read::{Record, is_marked};
 use longshore_kernel::destination;
 use longshore_kernel::encoding::Foreign;
 use longshore_kernel::ids::{EshopId, OrganisationId};
@@ -356,7 +356,7 @@ pub fn csv(data: &[u8]) {
         let mut columns = Columns::new(&row, u8::try_from(form.delimiter).unwrap(), &names).unwrap();
         let mut again = Vec::new();
         for line in form.cells(&text) {
-            let protected = |cell: String| if is_like_a_formula(&cell) { format!("'{cell}") } else { cell };
+            let protected = |cell: String| if is_marked(&cell) { format!("'{cell}") } else { cell };
             let mut line: Record = line.into_iter().map(protected).collect();
             again.extend(columns.push(&mut line).unwrap());
         }

@@ -7,7 +7,7 @@ use futures::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use longshore_domain::job::item_error::Kept;
-use longshore_domain::job::refused::{MEDIA, RefusedRows};
+use longshore_domain::job::refused::RefusedRows;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::JobId;
@@ -28,7 +28,7 @@ pub const ROWS: HeaderName = HeaderName::from_static("longshore-rows");
 pub async fn refused_rows(db: &Database, scope: &Scope, job: JobId) -> Result<Response, Problem> {
     let found = RefusedRows::of(db, scope, job).await?;
     let rows = found.ok_or_else(|| Problem::not_found("job"))?;
-    let Kept { kept, refused } = rows.kept;
+    let (Kept { kept, refused }, (media, ending)) = (rows.kept, rows.media());
     let pieces = stream::unfold(Some(rows), async |rows| {
         let mut rows = rows?;
         match rows.next().await {
@@ -37,7 +37,7 @@ pub async fn refused_rows(db: &Database, scope: &Scope, job: JobId) -> Result<Re
             Err(problem) => Some((Err(problem), None)),
         }
     });
-    let mut answer = download(&format!("job-{job}-refused.ndjson"), MEDIA, Body::from_stream(pieces))?;
+    let mut answer = download(&format!("job-{job}-refused.{ending}"), media, Body::from_stream(pieces))?;
     if kept < refused {
         let rows = HeaderValue::try_from(format!("{kept} of {refused}")).map_err(Problem::internal)?;
         answer.headers_mut().insert(ROWS, rows);

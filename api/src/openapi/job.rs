@@ -97,7 +97,8 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(200, "The largest groups.", named("ItemErrorGroups"), None),
         operation(item_error::get_refused_rows, "Reads the refused rows of a job")
             .says("As they were sent, with `_line`, `_code` and `_message`. `Longshore-Rows: 10000 of 12345` if not all are kept.")
-            .answers_as(200, "The rows.", "application/x-ndjson", any_text(), None),
+            .answers_as(200, "The rows.", "application/x-ndjson", any_text(), None)
+            .or_as(200, "text/csv", any_text()),
         operation(events::follow_job, "Streams the progress of a job")
             .says(
                 "Sends server-sent events: `progress` at once and after each change, and `end` as the last one. The data of each event is a `Job`.",

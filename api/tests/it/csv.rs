@@ -244,3 +244,58 @@ async fn reports_of_a_warehouse_are_not_taken_as_csv() {
     let reply = world.api.send(request.body("id\n1\n".into()).unwrap()).await.expect(415);
     assert_eq!(reply.json()["code"], "unsupported_media_type");
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn refused_rows_are_given_back_in_their_file_and_are_the_same_when_they_are_sent_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let query = format!("eshop={}", world.api.tenant.eshop);
+    let text = "orderNumber;value;note;billingZip;item.productSku;item.quantity;_code;_x\n\
+                A-1;10,5;\"'=1;2\";01234;M-1;2;old;y\n\
+                A-1;;;;M-2;1;old;y\n\
+                A-2;x;\\N;;;;;\n\
+                8.59E+12;;'-1-;;M-1;1;;\n";
+    let first = sent(&world, ORDERS, &query, text.as_bytes(), &[]).await;
+    let job = first.json()["id"].as_str().unwrap().to_owned();
+    let (rows, lines, _) = stored(&world, first).await;
+    assert_eq!((rows.len(), lines), (3, vec![0, 2, 1, 4, 2, 5]));
+    for (index, row) in rows.iter().enumerate() {
+        sqlx::query(
+            "INSERT INTO job_item_error (job_id, index, line, code, message, payload)
+             VALUES ($1::uuid, $2, $2 + 2, 'required', 'is \"wrong\"; repair it', $3)",
+        )
+        .bind(&job)
+        .bind(i32::try_from(index).unwrap())
+        .bind(row.to_string().into_bytes())
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    }
+    world.execute("UPDATE job SET failed = 5, done = 5, total = 5").await;
+    let reply = world.api.get(&world.api.user, &format!("/api/job/{job}/refused")).await.expect(200);
+    assert_eq!(reply.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert_eq!(reply.header("longshore-rows"), Some("3 of 5"));
+    let named = format!("attachment; filename=\"job-{job}-refused.csv\"");
+    assert_eq!(reply.header("content-disposition"), Some(named.as_str()));
+    let reason = "required;\"is \"\"wrong\"\"; repair it\"";
+    let expected = [
+        "\u{feff}_line;_code;_message;orderNumber;value;note;billingZip;item.productSku;item.quantity;_x",
+        &format!("2;{reason};A-1;10,5;\"'=1;2\";01234;M-1;2;y"),
+        &format!("2;{reason};A-1;;;;M-2;1;"),
+        &format!("3;{reason};A-2;x;\\N;;;;"),
+        &format!("4;{reason};8.59E+12;;'-1-;;M-1;1;"),
+        "",
+    ];
+    assert_eq!(reply.text, expected.join("\r\n"));
+    let (again, _, _) = stored(&world, sent(&world, ORDERS, &query, reply.text.as_bytes(), &[]).await).await;
+    let own = |row: &Value| {
+        let mut row = row.clone();
+        row.as_object_mut()
+            .unwrap()
+            .retain(|name, _| !["_line", "_code", "_message", "_lines", "_x"].contains(&name.as_str()));
+        row
+    };
+    assert_eq!(again.iter().map(own).collect::<Vec<_>>(), rows.iter().map(own).collect::<Vec<_>>());
+}

@@ -77,8 +77,6 @@ async fn the_cells_are_the_values_of_the_records() {
         "+420 777",
         "@home",
         "\ttab",
-        "\\N",
-        "'\\N",
         " č 👍 ",
     ];
     for (number, name) in names.iter().enumerate() {
@@ -101,7 +99,7 @@ async fn the_cells_are_the_values_of_the_records() {
     assert_eq!((lines.len(), records.len()), (1 + names.len(), names.len()));
     for (line, record) in lines[1..].iter().zip(records) {
         let name = record["name"].as_str().unwrap();
-        let marked = ["=1+1", "'=1+1", "''-x", "+420 777", "@home", "\ttab", "\\N", "'\\N"].contains(&name);
+        let marked = ["=1+1", "'=1+1", "''-x", "+420 777", "@home", "\ttab"].contains(&name);
         assert_eq!(line[0], if marked { format!("'{name}") } else { name.to_owned() });
         assert_eq!(line[1], record["productSku"].as_str().unwrap());
         assert_eq!(line[2], record["weight"].as_i64().map(|weight| weight.to_string()).unwrap_or_default());

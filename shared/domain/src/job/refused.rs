@@ -14,16 +14,18 @@ use serde_json::value::RawValue;
 use super::item_error::{self, CHUNK_FAILED, Kept};
 use super::kind::JobKind;
 use super::payload;
+use super::row::csv::CsvForm;
 use super::row::form::Form;
 use super::row::key_member;
 use longshore_kernel::access::Scope;
+use longshore_kernel::csv::write::{self as csv, Cell};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::JobId;
 use longshore_kernel::json::compact;
 use longshore_kernel::problem::Problem;
 
-/// The media type of the rows: the form in which they came.
-pub const MEDIA: &str = "application/x-ndjson";
+/// What is told of each row, before what it has itself.
+const REASON: [&str; 3] = ["_line", "_code", "_message"];
 
 /// Rows that are read at once.
 const ROWS: i64 = 1_000;
@@ -51,14 +53,23 @@ impl RefusedRows {
     pub async fn of(db: &Database, scope: &Scope, job: JobId) -> Result<Option<Self>, Problem> {
         let Some(kept) = item_error::kept(db, scope, job).await? else { return Ok(None) };
         let found = sqlx::query!(
-            r#"SELECT kind, source IS NOT NULL AS "is_pull!" FROM job WHERE id = $1"#,
+            r#"SELECT kind, source IS NOT NULL AS "is_pull!", parameters FROM job WHERE id = $1"#,
             job.get()
         )
         .fetch_one(&db.lists)
         .await?;
-        let form = if found.is_pull { Form::Pulled } else { Form::Pushed };
+        let form = if found.is_pull { Form::Pulled } else { Form::of_parameters(&found.parameters) };
         let (db, kind) = (db.clone(), found.kind.parse().ok());
         Ok(Some(Self { kept, db, job, kind, form, after: -1, failed: HashMap::new() }))
+    }
+
+    /// The media type of the form in which they came, and what the name of such a file ends with.
+    #[must_use]
+    pub fn media(&self) -> (&'static str, &'static str) {
+        match self.form {
+            Form::Csv(_) => (csv::MEDIA, "csv"),
+            Form::Pushed | Form::Pulled => ("application/x-ndjson", "ndjson"),
+        }
     }
 
     /// The next of them, as lines; `None` after the last.
@@ -78,8 +89,15 @@ impl RefusedRows {
         .fetch_all(&self.db.lists)
         .await?;
         let Some(last) = found.last() else { return Ok(None) };
-        self.after = last.index;
+        let begins = std::mem::replace(&mut self.after, last.index) < 0;
         let mut lines = String::new();
+        if let Form::Csv(form) = &self.form
+            && begins
+        {
+            // spreadsheets take a file without one for their own character set
+            lines.push('\u{feff}');
+            write_line(&mut lines, form, &REASON, &form.names);
+        }
         for item in found {
             self.write(&mut lines, item).await?;
         }
@@ -96,6 +114,13 @@ impl RefusedRows {
             stored.into()
         };
         let (_, body) = self.form.read(stored);
+        if let Form::Csv(form) = &self.form {
+            let line = item.line.map(|line| line.to_string()).unwrap_or_default();
+            for cells in form.cells(&body) {
+                write_line(lines, form, &[line.as_str(), &item.code, &item.message], &cells);
+            }
+            return Ok(());
+        }
         let row = Row {
             key_member: if has_rows { key_member(self.kind) } else { "id" },
             // of a bulk, the bytes of an id
@@ -128,6 +153,14 @@ impl RefusedRows {
         };
         Ok(self.failed.get(&index).cloned().unwrap_or_default())
     }
+}
+
+/// Appends a line of CSV: the reason, and the cells of the file's own columns. Those of a reason that it was given before are left
+/// out.
+fn write_line(lines: &mut String, form: &CsvForm, reason: &[&str; 3], cells: &[String]) {
+    let own = form.names.iter().zip(cells).filter(|(name, _)| !REASON.contains(&name.as_str()));
+    let cells = reason.iter().copied().chain(own.map(|(_, cell)| cell.as_str()));
+    csv::line_by(lines, form.delimiter, cells.map(|cell| Cell::text(Some(cell))));
 }
 
 /// An item error, with its row.
@@ -163,7 +196,7 @@ impl Row<'_> {
         push("_message", &json!(message).to_string());
         if let Ok(Members(members)) = serde_json::from_slice(self.body) {
             // a row that was given back before has the reason of then
-            let own = members.iter().filter(|(name, _)| !["_line", "_code", "_message"].contains(&&**name));
+            let own = members.iter().filter(|(name, _)| !REASON.contains(&&**name));
             for (name, value) in own {
                 push(name, &compact(value.get()));
             }

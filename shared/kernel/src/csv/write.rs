@@ -19,9 +19,6 @@ pub const ELEMENTS: char = '|';
 /// What stands before a text that is no formula.
 pub const MARK: char = '\'';
 
-/// The cell that clears a field.
-pub const CLEARED: &str = "\\N";
-
 /// A cell of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell<'t> {
@@ -74,12 +71,12 @@ impl<'t> Cell<'t> {
     }
 }
 
-/// Whether one [`MARK`] belongs before a text: a spreadsheet could take it for a formula, or a reader for [`CLEARED`], or it has such
-/// marks itself. A number needs none.
+/// Whether one [`MARK`] belongs before a text: a spreadsheet could take it for a formula, or it has such marks itself. A number needs
+/// none.
 #[must_use]
 pub fn is_marked(text: &str) -> bool {
     let bare = text.trim_start_matches(MARK);
-    (bare.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text)) || bare == CLEARED
+    bare.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text)
 }
 
 /// Whether a text is a number of people: `^[+-]?\d+([.,]\d+)?$`.
@@ -213,13 +210,10 @@ mod tests {
             ("\tx", "'\tx"),
             ("-1.5.2", "'-1.5.2"),
             ("'-1", "''-1"),
-            ("\\N", "'\\N"),
-            ("'\\N", "''\\N"),
             ("-1", "-1"),
             ("+12,50", "+12,50"),
             ("'n", "'n"),
             ("1=1", "1=1"),
-            ("\\Nx", "\\Nx"),
         ] {
             let mut line = String::new();
             super::line(&mut line, [Cell::text(Some(text))]);
