@@ -9,6 +9,7 @@ mod cancel_and_retry;
 pub(crate) mod claim;
 mod contention;
 mod finished;
+mod csv;
 mod halving;
 mod leases;
 mod order;

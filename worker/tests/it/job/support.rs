@@ -3,14 +3,20 @@
 use std::time::{Duration, Instant};
 
 use longshore_domain::account::eshop::{self, NewEshop};
-use longshore_domain::catalog::product::switch;
+use longshore_domain::catalog::product::{rules, switch};
+use longshore_domain::expedition::import;
 use longshore_domain::job::dispatch;
 use longshore_domain::job::kind::{ActivateProducts, DeactivateProducts, JobKind};
+use longshore_domain::job::payload::LONGEST_ROW;
 use longshore_domain::job::receiving::Receiving;
+use longshore_domain::job::row::csv::columns::Columns;
 use longshore_domain::partner::push::{self, Push};
+use longshore_domain::warehouse::stock::sync as stock;
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::csv::read::{Record, Records};
 use longshore_kernel::ids::{JobId, ProductId, TokenId, WebhookId};
+use longshore_kernel::input::Rule as _;
 use longshore_kernel::services::Services;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
@@ -112,15 +118,44 @@ impl World {
         answer.unwrap().job.unwrap()
     }
 
-    /// Accepts a sync of rows as the lines of a stream; returns the job.
-    pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> JobId {
+    async fn receiving(&self, push: Push) -> Receiving<'_> {
         let header = match push {
             Push::Products | Push::Expeditions => json!({"eshop": self.tenant.eshop}),
             Push::News => json!({"wms": self.tenant.wms}),
             Push::Stocks => json!({"eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse}),
         };
         let target = push::target(&self.services, &self.context, push, header).await.unwrap();
-        let mut receiving = Receiving::begin(&self.services, &self.context, target).await.unwrap();
+        Receiving::begin(&self.services, &self.context, target).await.unwrap()
+    }
+
+    /// Accepts a sync of a file of CSV; returns the job.
+    pub(crate) async fn sync_csv(&self, push: Push, text: &str) -> JobId {
+        let mut receiving = self.receiving(push).await;
+        let schema = match push {
+            Push::Stocks => stock::row().schema(),
+            Push::Expeditions => import::schema(),
+            _ => rules::schema_of_sync_row(),
+        };
+        let (mut records, mut record) = (Records::new(None, LONGEST_ROW), Record::default());
+        records.arriving().push_str(text);
+        records.end();
+        assert!(records.next(&mut record).unwrap());
+        let mut columns = Columns::new(&schema, records.delimiter(), &record).unwrap();
+        let mut rows = Vec::new();
+        while records.next(&mut record).unwrap() {
+            rows.extend(columns.push(&mut record).unwrap());
+        }
+        rows.extend(columns.rest().unwrap());
+        for (row, line) in rows {
+            receiving.row(&row, Some(line)).await.unwrap();
+        }
+        receiving.of_csv(columns.form());
+        receiving.finish(None).await.unwrap().job.unwrap()
+    }
+
+    /// Accepts a sync of rows as the lines of a stream; returns the job.
+    pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> JobId {
+        let mut receiving = self.receiving(push).await;
         // as if every second line were blank
         for (row, line) in rows.into_iter().zip((3..).step_by(2)) {
             receiving.row(row.as_ref(), Some(line)).await.unwrap();
