@@ -5,7 +5,7 @@ use longshore_domain::job::kind::{
     CancelExpeditions, Job, JobKind, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
 use longshore_domain::partner::push::Push;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{ExpeditionId, JobId};
 use longshore_kernel::migration::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -105,8 +105,9 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
 }
 
 /// Accepts an operation on all orders.
-async fn bulk<J: Job>(world: &World, job: impl FnOnce(Within) -> J) -> JobId {
-    let ids = sqlx::query_scalar("SELECT id FROM expedition").fetch_all(&world.owner).await.unwrap();
+async fn bulk<J: Job>(world: &World, job: impl Fn(Within) -> J) -> JobId {
+    let ids: Vec<ExpeditionId> =
+        sqlx::query_scalar("SELECT id FROM expedition").fetch_all(&world.owner).await.unwrap();
     bulk::accept(&world.services, &world.context, job, ids).await.unwrap().job.unwrap()
 }
 
