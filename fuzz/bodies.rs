@@ -23,9 +23,13 @@ use longshore_domain::partner::baselinker::answer::{self, Unanswered};
 use longshore_domain::partner::baselinker::{product, release};
 use longshore_domain::partner::push;
 use longshore_domain::webhook::schedule;
+<<<<<<< ours
 use longshore_http::extract::{CsvRows, IfMatch, Lines, Once, Prefer};
+=======
+use longshore_http::extract::accept;
+use longshore_http::extract::{IfMatch, Lines, Once, Prefer};
+>>>>>>> theirs
 use longshore_http::limits::Stall;
-use longshore_http::middleware::accept;
 use longshore_kernel::access::Scope;
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::crypto::sha256;
@@ -217,7 +221,7 @@ pub fn request_headers(data: &[u8]) {
             request.headers_mut().append(name, value);
         }
     }
-    let _ = accept::is_acceptable(request.headers());
+    let _ = (accept::is_acceptable(request.headers()), accept::form(request.headers()));
     let absent = !request.headers().contains_key(IF_MATCH);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
