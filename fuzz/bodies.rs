@@ -23,12 +23,7 @@ use longshore_domain::partner::baselinker::answer::{self, Unanswered};
 use longshore_domain::partner::baselinker::{product, release};
 use longshore_domain::partner::push;
 use longshore_domain::webhook::schedule;
-<<<<<<< ours
 use longshore_http::extract::{CsvRows, IfMatch, Lines, Once, Prefer};
-=======
-use longshore_http::extract::accept;
-use longshore_http::extract::{IfMatch, Lines, Once, Prefer};
->>>>>>> theirs
 use longshore_http::limits::Stall;
 use longshore_kernel::access::Scope;
 use longshore_kernel::config::OutboundSettings;
