@@ -181,7 +181,7 @@ async fn what_was_delivered_in_a_period_is_sent_again_however_long_it_took(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_replay_looks_at_one_type_of_event_only(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let hook = world.webhook("*").await;
+    let hook = world.webhook("product_change").await;
     let ids = ended(&world, hook, "exhausted", 3).await;
     sqlx::query("UPDATE delivery_history SET event_type = 'sync_finished' WHERE id = $1")
         .bind(ids[1])
