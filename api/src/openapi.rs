@@ -85,7 +85,7 @@ const ROOMS: &[(&str, &str, Describe)] = &[
 
 const ABOUT: &str = "A fulfillment service. Partners send catalogues, stock levels and orders; warehouses ship the orders and report it; merchants activate and deactivate thousands of products at once; and e-shops get every change by webhook. The chapters at `/docs` explain how.
 
-Every error is an `application/problem+json` (RFC 9457). All violations of a body are reported together. Unknown members are refused. A whole number is an integer, however it is written (`225.0`). An amount of money has at most 4 decimals; a number that differs from such a value only by the error of floating point (`22.200000000000003`) is rounded to it, and a string is exact. Texts must not contain U+0000. Identifiers are accepted in capitals, too, and are returned in lowercase. A target of more than 65,534 bytes is refused with 414 without a body, headers of more than 64 KiB with 431. `X-Request-Id` is the id of the request in the service's log: every response has it, and a request may set its own (1 to 64 characters). A body has at most 1 MiB unless its operation says otherwise. Always send a `limit` with a list: without one, the whole list is returned. With `Accept: text/csv`, it is CSV of the selected fields, else of those with one value. When you poll with `changedAt.gte`, re-read the last minute: transactions may commit out of order.";
+Every error is an `application/problem+json` (RFC 9457). All violations of a body are reported together. Unknown members are refused. A whole number is an integer, however it is written (`225.0`). An amount of money has at most 4 decimals; a number that differs from such a value only by the error of floating point (`22.200000000000003`) is rounded to it, and a string is exact. Texts must not contain U+0000. Identifiers are accepted in capitals, too, and are returned in lowercase. A target of more than 65,534 bytes is refused with 414 without a body, headers of more than 64 KiB with 431. `X-Request-Id` is the id of the request in the service's log: every response has it, and a request may set its own (1 to 64 characters). A body has at most 1 MiB unless its operation says otherwise. A sync takes one JSON document of at most 32 MiB and 100,000 rows; NDJSON of any length, whose first line is the object without the rows, and each further line a row of at most 1 MiB; or, but for news, `text/csv` of any length, whose first line names the fields, with the members of the object in the query. Errors name the line, from 1; with `\"line\": 0` in the object, the line after it is 1. An interrupted stream changes nothing. Always send a `limit` with a list: without one, the whole list is returned. Without `select`, its records have all fields. With `Accept: text/csv`, it is CSV of the selected fields, else of those with one value. When you poll with `changedAt.gte`, re-read the last minute: transactions may commit out of order.";
 
 const SERVER: &str = "The service that serves this document. Set the base URL in generated clients.";
 
@@ -111,6 +111,7 @@ fn told() -> &'static Value {
         part::gather_security(&mut told);
         part::gather_requests(&mut told);
         part::gather_choices(&mut told);
+        part::gather_parameters(&mut told);
         told
     });
     &TOLD

@@ -26,8 +26,6 @@ pub struct Inputs {
     pub once: bool,
     /// It supports `Prefer`.
     pub prefer: bool,
-    /// It supports `?wait=`.
-    pub wait: bool,
     /// It supports `If-Match`.
     pub if_match: bool,
     /// It supports `If-None-Match`.
@@ -113,9 +111,7 @@ impl Input for Prefer {
 }
 
 impl Input for WaitFor {
-    fn tell(inputs: &mut Inputs) {
-        inputs.wait = true;
-    }
+    fn tell(_: &mut Inputs) {}
 }
 
 impl Input for IfMatch {

@@ -12,11 +12,10 @@ use longshore_kernel::input::{Rule as _, Schema};
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, PACKAGING_OPTION as BOX, PRODUCT as MUG};
-use super::job::answers_job;
+use super::job::{answers_job, chosen};
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Said, Shape, accepted, members, one_of, part_of, record_of};
-use super::shared::chosen;
 use crate::routes::catalog::{product, read as handlers, service, switch};
 use crate::routes::resource;
 

@@ -11,21 +11,18 @@ use serde_json::{Value, json};
 use self::record::MEANINGS;
 pub(super) use self::record::{EXPEDITION, EXPEDITION_ITEM, LOST_ORDER, MOVEMENT, RESERVATION};
 use super::example::{CARRIER, ESHOP, EXPEDITION as ORDER, PRODUCT, WAREHOUSE, WMS};
-use super::job::answers_job;
+use super::job::{answers_job, chosen};
 use super::operation::{Operation, list, operation, read};
 use super::receipt::{INBOUND, OUTBOUND};
 use super::schema::{Shape, body_of, bytes, file_form, members, named};
-use super::shared::chosen;
 use crate::routes::expedition::{
     bulk, command as commands, edit as edits, invoice as invoices, lost_order, read as handlers,
 };
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
-    let wrong = "409 `wrong_status` if the status does not allow it.";
-    let with_record = |operation: Operation, says: &str| {
-        operation.says(says).says(wrong).updated(&EXPEDITION).refuses(&[409])
-    };
+    let with_record =
+        |operation: Operation, says: &str| operation.says(says).updated(&EXPEDITION).refuses(&[409]);
     let many = |operation: Operation| {
         let says = "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.";
         answers_job(chosen(operation, "Chosen", &bulk_body(), json!([ORDER])), says).done()
@@ -58,7 +55,6 @@ pub(super) fn operations() -> Vec<Operation> {
             .refuses(&[409]),
         operation(edits::delete_expedition, "Deletes an order")
             .says("An order that is `on_hold`, `incorrect` or `canceled`. Its number can then be used again.")
-            .says(wrong)
             .done()
             .refuses(&[409]),
         with_record(
@@ -101,7 +97,6 @@ pub(super) fn operations() -> Vec<Operation> {
             .says(
                 "Moves the order along the line from `take_out` to `delivered`, or to `incorrect` with `errors`. From `waiting_for_the_carrier` on, its pieces leave the stock; `items` says how many of each, otherwise all.",
             )
-            .says(wrong)
             .body("Progress", report(), json!({
                 "status": "waiting_for_the_carrier",
                 "parcels": [{"extPackageNumber": "1", "extPackageTrackingNumber": "Z123"}],
@@ -131,7 +126,6 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers_as(200, "The content of the invoice.", MEDIA_TYPE, bytes(), None)
             .known(),
         operation(invoices::delete_expedition_invoice, "Deletes the invoice of an order")
-            .says(wrong)
             .done()
             .refuses(&[409]),
         list(handlers::list_expedition_items, &EXPEDITION_ITEM, "Lists items of orders"),

@@ -6,17 +6,17 @@ use longshore_domain::job::waiting::REASONS;
 use longshore_domain::list::fields::job::JOB as JOBS;
 use longshore_domain::standing::Verdict;
 use longshore_domain::standing::queue as operated;
+use longshore_kernel::input::{Rule, Schema};
 use longshore_kernel::queue::Queue;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::example::{JOB as SYNC, job};
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, any_integer, any_number, any_text, anything, array_of, body_of, boolean, either, id, named,
-    object, one_of, or_null, timestamp,
+    Said, Shape, accepted, any_integer, any_number, any_text, anything, array_of, body_of, boolean, either,
+    id, integer, members, named, object, one_of, or_null, timestamp,
 };
-use super::shared::chosen;
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
 /// The operations of this module.
@@ -28,7 +28,9 @@ pub(super) fn operations() -> Vec<Operation> {
     let progress = format!("event: end\ndata: {}\n\n", (JOB.example)());
     let mut operations = vec![
         list(handlers::list_jobs, &JOB, "Lists jobs"),
-        read(handlers::get_job, &JOB, "Reads a job"),
+        read(handlers::get_job, &JOB, "Reads a job")
+            .says("With `wait`, when the job has ended, or after so many seconds.")
+            .query("wait", integer(0..=60), None),
         operation(control::cancel_job, "Cancels a job")
             .says("Changes that were made are kept. 409 if the job has ended.")
             .record(200, "The job.", &JOB)
@@ -107,6 +109,19 @@ pub(super) fn operations() -> Vec<Operation> {
     ];
     operations.extend(queues());
     operations
+}
+
+/// The body of an operation on many records that are named by ids or by criteria; the last form is the same in all.
+pub(super) fn chosen(operation: Operation, name: &str, rule: &impl Rule, example: Value) -> Operation {
+    let Schema::Either(forms) = rule.schema() else { return operation };
+    let [ids, by_ids, by_criteria] = &*forms else { return operation };
+    let by_criteria = members(by_criteria).about("All records that match.").explain(&[
+        ("criteria", "As in the list of these records."),
+        ("expect", "Another count is 409 `count_differs`, and nothing is done."),
+        ("all", "Must be true without conditions."),
+    ]);
+    let forms = either([accepted(ids), accepted(by_ids), named("ByCriteria")]);
+    operation.body(name, forms, example).schema("ByCriteria", by_criteria).refuses(&[409])
 }
 
 /// An operation on several jobs.

@@ -109,7 +109,7 @@ pub(super) fn list<I, H: Handler<I>>(
     );
     operation.answers(
         200,
-        "The matching records.",
+        "The records.",
         named(format!("{name}Page")),
         Some(record::page_example(described)),
     )
@@ -227,7 +227,7 @@ impl Operation {
 
     /// It answers 200 with the record, its location and its version.
     pub(super) fn updated(self, described: &'static Described) -> Self {
-        self.record(200, "The record after the change.", described).with(&["ETag", "Location"])
+        self.record(200, "The record.", described).with(&["ETag", "Location"])
     }
 
     /// It answers 204.
@@ -383,9 +383,6 @@ impl Operation {
         ];
         for (_, name) in asked.iter().filter(|(is_asked, _)| *is_asked) {
             built = built.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
-        }
-        if self.inputs.wait {
-            built = built.parameter(shared::wait());
         }
         built = match self.inputs.permission {
             Some(permission) => {

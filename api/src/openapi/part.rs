@@ -113,6 +113,48 @@ pub(super) fn gather_security(document: &mut Value) {
     document["security"] = most;
 }
 
+/// Declares once what several operations take, and moves what all of a path take to the path.
+pub(super) fn gather_parameters(document: &mut Value) {
+    fn each(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+        let operations = members(&mut document["paths"]).flat_map(members);
+        operations.filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten()
+    }
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for parameter in each(document) {
+        *times.entry(parameter.to_string()).or_default() += 1;
+    }
+    let mut found = Map::new();
+    for parameter in each(document).filter(|parameter| parameter.get("$ref").is_none()) {
+        let is_repeated = times.get(&parameter.to_string()).is_some_and(|times| *times > 1);
+        let Some(name) = parameter["name"].as_str().filter(|_| is_repeated).map(str::to_owned) else {
+            continue;
+        };
+        if found.entry(&name).or_insert_with(|| parameter.clone()) == parameter {
+            *parameter = json!({"$ref": format!("#/components/parameters/{name}")});
+        }
+    }
+    if let Some(Value::Object(all)) = document.pointer_mut("/components/parameters") {
+        all.extend(found);
+    }
+    for path in members(&mut document["paths"]).filter_map(Value::as_object_mut) {
+        let taken = |operation: &Value| operation["parameters"].as_array().cloned().unwrap_or_default();
+        let [first, others @ ..] = &*path.values().map(taken).collect::<Vec<_>>() else { continue };
+        let common: Vec<Value> =
+            first.iter().filter(|one| others.iter().all(|taken| taken.contains(one))).cloned().collect();
+        if others.is_empty() || common.is_empty() {
+            continue;
+        }
+        for operation in path.values_mut().filter_map(Value::as_object_mut) {
+            if let Some(Value::Array(mut own)) = operation.remove("parameters") {
+                own.retain(|one| !common.contains(one));
+                let own = Some(own).filter(|own| !own.is_empty());
+                operation.extend(own.map(|own| ("parameters".to_owned(), own.into())));
+            }
+        }
+        path.insert("parameters".to_owned(), common.into());
+    }
+}
+
 /// Declares the example of most requests once.
 pub(super) fn gather_requests(document: &mut Value) {
     fn each(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {

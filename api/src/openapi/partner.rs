@@ -121,7 +121,7 @@ pub(super) fn operations() -> Vec<Operation> {
             &push::expedition_header(),
             "orderNumber;value;currency;item.productSku;item.quantity\nA-1;29,80;EUR;8590000000017;2\n",
         ),
-        sends_rows(operation(sync::sync_news, "Reports what a warehouse did"))
+        operation(sync::sync_news, "Reports what a warehouse did")
             .says(
                 "Takes reports about orders of a wms, in their order. Each has an `id` that is unique in the wms and takes effect once: sending it again changes nothing, so a request can be repeated until it is answered. The order of reports does not matter: an earlier status changes nothing but times. A report that is not possible becomes an item error of the job.",
             )
@@ -221,24 +221,18 @@ impl Operation {
             .fold(self, of_member)
             .query("delimiter", text(1..=3), None)
             .query("charset", one_of(&charsets), None)
-            .says("Or send `text/csv` of any length: its first line names the fields, and the query has what the first line of NDJSON has.")
             .form(CSV, any_text(), Some(json!(example)))
     }
 }
 
 fn pushes(operation: Operation, says: &str) -> Operation {
-    sends_rows(operation.says(says))
+    operation
+        .says(says)
         .says("Returns the job at once; `Prefer` changes that.")
         .record(200, "The job: ended, or returned without waiting.", &JOB)
         .record(202, "The job: accepted, not ended.", &JOB)
         .or_several(&JOB)
         .with(&["Location"])
-}
-
-fn sends_rows(operation: Operation) -> Operation {
-    operation.says(
-        "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. Errors name the line, from 1, which is the first; with `\"line\": 0` in it, the line after it is 1. An interrupted stream changes nothing.",
-    )
 }
 
 /// A row of a product sync: the fields of a product, without the organisation and e-shops, which are those of

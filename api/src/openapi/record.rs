@@ -229,7 +229,7 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         .optional("after", named(AFTER_NAME))
         .optional("count", named(COUNT_NAME))
         .optional("nested", named(NESTED_NAME))
-        .optional("select", about(array(0..=2 * resource.fields.len(), one_of(&selectable)), "Default: all."))
+        .optional("select", array(0..=2 * resource.fields.len(), one_of(&selectable)))
 }
 
 /// The criteria: fields with their conditions. The paths to fields of related records are many, and not named.
@@ -361,7 +361,7 @@ fn meaning(operator: Operator, kind: &Kind) -> &'static str {
         Operator::Gte => "Greater or equal.",
         Operator::Lt => "Less or earlier.",
         Operator::Lte => "Less or equal.",
-        Operator::Null => "True: the value is null. False: it is not null.",
+        Operator::Null => "Whether the value is null.",
         Operator::Flag => "Whether the value is true.",
     }
 }

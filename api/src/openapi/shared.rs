@@ -4,22 +4,20 @@ use std::collections::BTreeMap;
 
 use longshore_domain::job::acceptance;
 use longshore_http::extract::arriving::CODINGS;
-use longshore_kernel::input::{Rule, Schema};
+use longshore_kernel::input::Rule as _;
 use longshore_kernel::problem::{self, Kind};
 use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::ComponentsBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
 use super::example::PRODUCT;
-use super::operation::Operation;
 use super::record;
 use super::schema::{
     AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
-    boolean, either, exactly, id, identifier, integer, members, named, object, one_of, or_null, pattern,
-    text,
+    boolean, exactly, id, identifier, named, object, one_of, or_null, pattern, text,
 };
 
 /// Name of the one security scheme.
@@ -158,17 +156,6 @@ const PARAMETERS: &[(&str, &str, Says, &str)] = &[
     ),
 ];
 
-/// How long a request waits.
-pub(super) fn wait() -> Parameter {
-    ParameterBuilder::new()
-        .name("wait")
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some("Seconds to wait for the job to end."))
-        .schema(Some(integer(0..=60)))
-        .build()
-}
-
 /// Headers of a call: the key, the name, the purpose.
 pub(super) const WEBHOOK_HEADERS: &[(&str, &str, &str)] = &[
     ("WebhookId", "webhook-id", "The id of the event. It is the same on every retry."),
@@ -196,19 +183,6 @@ fn paging() -> Said {
 /// The ids of a bulk; duplicates are ignored.
 pub(super) fn ids() -> Said {
     accepted(&acceptance::ids().schema())
-}
-
-/// The body of an operation on many records that are named by ids or by criteria; the last form is the same in all.
-pub(super) fn chosen(operation: Operation, name: &str, rule: &impl Rule, example: Value) -> Operation {
-    let Schema::Either(forms) = rule.schema() else { return operation };
-    let [ids, by_ids, by_criteria] = &*forms else { return operation };
-    let by_criteria = members(by_criteria).about("All records that match.").explain(&[
-        ("criteria", "As in the list of these records."),
-        ("expect", "Another count is 409 `count_differs`, and nothing is done."),
-        ("all", "Must be true without conditions."),
-    ]);
-    let forms = either([accepted(ids), accepted(by_ids), named("ByCriteria")]);
-    operation.body(name, forms, example).schema("ByCriteria", by_criteria).refuses(&[409])
 }
 
 fn violation_schema() -> Said {

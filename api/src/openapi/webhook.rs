@@ -16,14 +16,14 @@ use uuid::Uuid;
 use super::example::{
     CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, PRODUCT, REDELIVERY, WEBHOOK as HOOK,
 };
-use super::job::answers_job;
+use super::job::{answers_job, chosen};
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::{self, Described};
 use super::schema::{
     Said, Shape, any_integer, any_number, any_object, any_text, array_of, body_of, boolean, either, id,
     members, named, object, one_of, or_null, text, timestamp,
 };
-use super::shared::{WEBHOOK_HEADERS, chosen};
+use super::shared::WEBHOOK_HEADERS;
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
 /// The operations of this module.

@@ -96,7 +96,7 @@ fn admins() -> Vec<Operation> {
             .says(LAST)
             .body("AdminToUpdate", admin_body(false), json!({"phone": "+420 600 000 000"}))
             .schema("AdminUpdated", updated())
-            .answers(200, "The record after the change.", named("AdminUpdated"), Some((ADMIN.example)()))
+            .answers(200, "The record.", named("AdminUpdated"), Some((ADMIN.example)()))
             .with(&["ETag", "Location"])
             .refuses(&[409]),
         operation(admin::delete_admin, "Deletes an admin")

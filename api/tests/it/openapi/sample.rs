@@ -198,7 +198,7 @@ impl Sample {
         let refusals = self.document["components"]["responses"]["default"]["description"].as_str().unwrap();
         let refusals: Vec<_> = refusals.split("\n\n").map(|line| line[..3].to_owned()).collect();
         for (path, item) in self.document["paths"].as_object().unwrap() {
-            for (method, operation) in item.as_object().unwrap() {
+            for (method, operation) in super::operations_of(item) {
                 let names_record = path.contains("{id}") || path == "/api/carrier/code/{code}";
                 let mut filled = path.replace("/code/{code}", &format!("/code/{}", goods::CODE));
                 if filled.contains("{id}") {
