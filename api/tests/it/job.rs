@@ -219,7 +219,7 @@ async fn rows_of_a_chunk_that_failed_are_given_back_too(_: PgPoolOptions, option
     let reason = r#""_line":null,"_code":"chunk_failed","_message":"why""#;
     assert_eq!(
         rows(sync.json()["id"].as_str().unwrap()).await,
-        format!("{{{reason},\"productSku\":\"1\"}}\n{{{reason},\"productSku\":\"2\",\"name\":\"Mug\"}}\n")
+        format!("{{{reason},\"productSku\":\"1\"}}\n{{{reason},\"name\":\"Mug\",\"productSku\":\"2\"}}\n")
     );
     assert_eq!(rows(&bulk).await, format!("{{{reason},\"id\":\"ffffffff-ffff-ffff-ffff-ffffffffffff\"}}\n"));
     // without the chunk, what is known of a row is left
