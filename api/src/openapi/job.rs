@@ -120,7 +120,7 @@ pub(super) fn chosen(operation: Operation, name: &str, rule: &impl Rule, example
         ("expect", "Another count is 409 `count_differs`, and nothing is done."),
         ("all", "Must be true without conditions."),
     ]);
-    let forms = either([accepted(ids), accepted(by_ids), named("ByCriteria")]);
+    let forms = either([accepted(ids), members(by_ids).called(&format!("{name}ByIds")), named("ByCriteria")]);
     operation.body(name, forms, example).schema("ByCriteria", by_criteria).refuses(&[409])
 }
 

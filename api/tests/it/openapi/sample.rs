@@ -40,8 +40,10 @@ pub struct Operation {
 }
 
 /// The examples of the parameters of its query.
-fn query_of(operation: &Value) -> String {
+fn query_of(document: &Value, operation: &Value) -> String {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let declared = |reference: &str| document.pointer(reference.strip_prefix('#').unwrap()).unwrap();
+    let parameters = parameters.map(|parameter| parameter["$ref"].as_str().map_or(parameter, declared));
     let given = parameters.filter(|parameter| parameter["in"] == "query");
     let pair = |parameter: &Value| {
         Some(format!("{}={}", parameter["name"].as_str()?, parameter["example"].as_str()?))
@@ -218,7 +220,7 @@ impl Sample {
                     id: operation["operationId"].as_str().unwrap().to_owned(),
                     method: method.to_uppercase().parse().unwrap(),
                     path: filled,
-                    query: query_of(operation),
+                    query: query_of(&self.document, operation),
                     names_record,
                     roles: roles.unwrap_or_default(),
                     bodies: bodies
