@@ -51,7 +51,8 @@ async fn stored(world: &World, reply: Reply) -> (Vec<Value>, Vec<i64>, Value) {
 
 /// What is stored of rows as NDJSON.
 async fn lines(world: &World, path: &str, header: Value, rows: &[Value]) -> Vec<Value> {
-    let body: String = std::iter::once(&header).chain(rows).map(|row| format!("{row}\n")).collect();
+    let lines: Vec<_> = std::iter::once(&header).chain(rows).map(ToString::to_string).collect();
+    let body = lines.join("\n");
     let request = Request::post(path)
         .header("authorization", format!("Bearer {}", world.api.user))
         .header("content-type", "application/x-ndjson");
@@ -210,7 +211,7 @@ async fn a_file_that_is_refused_names_the_place_and_leaves_no_job(
         assert_eq!(reply.violations().join("|"), violations, "{query}");
     }
     // a chunk was stored before the place is reached
-    let mut long: String = (0..1_500).map(|n| format!("A{n},Anchor\n")).collect();
+    let mut long = (0..1_500).map(|n| format!("A{n},Anchor\n")).collect::<Vec<_>>().concat();
     long.insert_str(0, "productSku,name\n");
     long.push_str("A,\"\n");
     let reply = sent(&world, PRODUCTS, &eshop, long.as_bytes(), &[]).await.expect(400).json();

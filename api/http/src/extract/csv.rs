@@ -64,14 +64,15 @@ impl Query {
                         refused.push(Violation::new("delimiter", "not_allowed", message));
                     }
                 },
-                "charset" => match Charset::named(&text) {
-                    Some(charset) => read.charset = charset,
-                    None => {
+                "charset" => {
+                    if let Some(charset) = Charset::named(&text) {
+                        read.charset = charset;
+                    } else {
                         let names: Vec<_> = Charset::names().collect();
                         let message = format!("must be one of {}", names.join(", "));
                         refused.push(Violation::new("charset", "not_allowed", message));
                     }
-                },
+                }
                 member => {
                     let value = match boolean(&text).filter(|_| is_boolean(schema, member)) {
                         Some(word) => Value::Bool(word),

@@ -95,7 +95,7 @@ async fn a_refused_row_of_csv_names_line_and_column_also_after_a_retry(
         "the row in line 6 has the same productSku".to_owned(),
     );
     world.drain().await;
-    assert_eq!(refused(&world, job).await, [&expected[..], &[duplicate.clone()]].concat());
+    assert_eq!(refused(&world, job).await, [&expected[..], std::slice::from_ref(&duplicate)].concat());
     control::retry(&world.services, &world.context, job).await.unwrap();
     world.drain().await;
     assert_eq!(refused(&world, job).await, [&expected[..], &[duplicate]].concat());

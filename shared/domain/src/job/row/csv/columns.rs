@@ -438,7 +438,7 @@ mod tests {
         ] {
             assert_eq!(rows(&[names, &cells]), [row], "{cells:?}");
         }
-        assert_eq!(rows(&[names, &["", "", ""]]), [json!({}); 0]);
+        assert!(rows(&[names, &["", "", ""]]).is_empty());
     }
 
     #[test]
