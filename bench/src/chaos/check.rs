@@ -361,7 +361,7 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
                AND audit.organisation_id IN (SELECT organisation_id FROM webhook)
              UNION ALL
              SELECT event.type || ' ' || event.id FROM event LEFT JOIN audit ON audit.id = event.id
-             WHERE audit.id IS NULL AND event.type <> 'test'
+             WHERE audit.id IS NULL AND event.type NOT IN ('test', 'job_finished')
                -- what orders book is audited with the order
                AND NOT (event.type IN ('expedition_booked_change', 'product_stock_change')
                         AND event.organisation_id IN (SELECT organisation_id FROM expedition))",
