@@ -93,12 +93,8 @@ pub(super) fn gather_answers(document: &mut Value) {
 /// Says what most operations demand of the caller once, for the whole document.
 pub(super) fn gather_security(document: &mut Value) {
     let demand = |operation: &Value| operation.get("security").cloned().unwrap_or_else(|| json!([]));
-    let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();
-    for operation in members(&mut document["paths"]).flat_map(members) {
-        let demanded = demand(operation);
-        times.entry(demanded.to_string()).or_insert((0, demanded)).0 += 1;
-    }
-    let Some((_, most)) = times.into_values().max_by_key(|(times, _)| *times) else { return };
+    let demanded = members(&mut document["paths"]).flat_map(members).map(|operation| demand(operation));
+    let Some(most) = most_frequent(demanded) else { return };
     let mut tell = |operation: &mut Value| {
         let demanded = demand(operation);
         if let Some(operation) = operation.as_object_mut() {
@@ -162,11 +158,8 @@ pub(super) fn gather_requests(document: &mut Value) {
         let bodies = operations.filter_map(|operation| operation.get_mut("requestBody"));
         bodies.flat_map(|body| members(&mut body["content"])).filter_map(Value::as_object_mut)
     }
-    let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();
-    for example in each(document).filter_map(|content| content.get("example")) {
-        times.entry(example.to_string()).or_insert_with(|| (0, example.clone())).0 += 1;
-    }
-    let Some((_, most)) = times.into_values().max_by_key(|(times, _)| *times) else { return };
+    let examples = each(document).filter_map(|content| content.get("example").cloned());
+    let Some(most) = most_frequent(examples) else { return };
     for content in each(document).filter(|content| content.get("example") == Some(&most)) {
         content.remove("example");
         content.insert("examples".to_owned(), json!({"usual": {"$ref": "#/components/examples/Usual"}}));
@@ -200,6 +193,15 @@ pub(super) fn gather_choices(document: &mut Value) {
     if let Some(schemas) = schemas.as_object_mut() {
         schemas.extend(found);
     }
+}
+
+/// The value that is there most often.
+fn most_frequent(values: impl Iterator<Item = Value>) -> Option<Value> {
+    let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();
+    for value in values {
+        times.entry(value.to_string()).or_insert((0, value)).0 += 1;
+    }
+    times.into_values().max_by_key(|(times, _)| *times).map(|(_, value)| value)
 }
 
 fn forget_examples(value: &mut Value) {

@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 
 use crate::console::Browser;
-use crate::list::fixture::store_many;
+use crate::list::fixture::{break_off, store_many};
 use crate::product::{MIGRATIONS, World};
 use crate::support::strangers;
 use crate::support::{Api, Reply};
@@ -158,14 +158,7 @@ async fn a_streamed_list_is_sent_piece_by_piece_and_one_that_breaks_off_is_incom
         let mut pieces = response.into_body().into_data_stream();
         let first = pieces.next().await.unwrap().unwrap();
         assert!(!first.is_empty());
-        let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
-        sqlx::query(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE datname = current_database() AND query LIKE 'FETCH%' AND xact_start IS NOT NULL",
-        )
-        .execute(&owner)
-        .await
-        .unwrap();
+        break_off(options.clone()).await;
         let mut got = first.to_vec();
         let mut complete = true;
         while let Some(piece) = pieces.next().await {

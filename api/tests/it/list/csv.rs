@@ -11,10 +11,9 @@ use longshore_domain::list::fields::product::PRODUCT;
 use longshore_domain::list::{self, Form, Listed};
 use longshore_kernel::access::Scope;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::fixture::{Good, MIGRATIONS, list as ask, store_many};
+use super::fixture::{Good, MIGRATIONS, break_off, list as ask, store_many};
 use crate::support::{Api, Reply, strangers};
 
 /// A list, as CSV.
@@ -180,14 +179,6 @@ async fn a_long_list_as_csv_is_streamed_and_an_error_in_it_breaks_it_off(
     assert!(text.starts_with("id,name,productSku,createdAt,changedAt\r\n") && text.ends_with("+00:00\r\n"));
 
     let response = open().await;
-    let owner = PgPool::connect_with(options).await.unwrap();
-    let ended: Vec<bool> = sqlx::query_scalar(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-         WHERE datname = current_database() AND query LIKE 'FETCH%' AND xact_start IS NOT NULL",
-    )
-    .fetch_all(&owner)
-    .await
-    .unwrap();
-    assert_eq!(ended, [true]);
+    break_off(options).await;
     assert!(response.into_body().collect().await.is_err());
 }

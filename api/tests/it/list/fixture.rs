@@ -7,6 +7,7 @@ use longshore_kernel::ids;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
 use crate::support::Api;
@@ -125,6 +126,19 @@ pub async fn store_many_of(api: &Api, tenant: &Tenant, count: i32) {
     .execute(&api.services.db.main)
     .await
     .unwrap();
+}
+
+/// Ends the session of the one list that is being sent.
+pub async fn break_off(options: PgConnectOptions) {
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let ended: Vec<bool> = sqlx::query_scalar(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND query LIKE 'FETCH%' AND xact_start IS NOT NULL",
+    )
+    .fetch_all(&owner)
+    .await
+    .unwrap();
+    assert_eq!(ended, [true]);
 }
 
 /// Creates another e-shop of the tenant.

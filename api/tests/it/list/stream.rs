@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::fixture::{MIGRATIONS, list as ask, store_many};
+use super::fixture::{MIGRATIONS, break_off, list as ask, store_many};
 use crate::support::Api;
 use crate::support::strangers;
 
@@ -137,15 +137,7 @@ async fn an_error_after_the_first_byte_breaks_the_answer_off(_: PgPoolOptions, o
     store_many(&api, 40_000).await;
     let response = opened(&api, PATIENCE).await;
     assert_eq!(response.status(), 200);
-    let owner = PgPool::connect_with(options).await.unwrap();
-    let ended: Vec<bool> = sqlx::query_scalar(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-         WHERE datname = current_database() AND query LIKE 'FETCH%' AND xact_start IS NOT NULL",
-    )
-    .fetch_all(&owner)
-    .await
-    .unwrap();
-    assert_eq!(ended, [true]);
+    break_off(options).await;
     let (_, complete) = read(response.into_body()).await;
     assert!(!complete);
 }

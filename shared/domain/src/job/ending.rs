@@ -1,8 +1,6 @@
 //! The end of jobs, told to webhooks: `job_finished` of every job but connection tests, and `sync_finished` of syncs
 //! (`docs/reference/webhooks.md#events`).
 
-use std::borrow::Cow;
-
 use sqlx::PgConnection;
 
 use super::kind::{JobKind, JobState};
@@ -115,7 +113,7 @@ async fn records(tx: &mut PgConnection, ids: &[JobId]) -> Result<Vec<(JobId, Str
     let records = list::find_each(&mut *tx, &JOB, &Scope::Everything, &ids).await?;
     let with_errors = |record: list::Record| {
         let errors = heard.iter().find(|job| job.id.get() == record.id).map_or("[]", |job| &job.errors);
-        let object = record.json.strip_suffix('}').map_or(Cow::Borrowed("{"), Cow::Borrowed);
+        let object = record.json.strip_suffix('}').unwrap_or("{");
         (JobId::from(record.id), format!("{object},\"errors\":{errors}}}"))
     };
     Ok(records.into_iter().map(with_errors).collect())
