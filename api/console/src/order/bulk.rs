@@ -11,39 +11,16 @@ use longshore_domain::list::matching::Matching;
 use longshore_http::extract::{Failure, Segment};
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::problem::Problem;
-use longshore_operate::order::search::Filter;
 use maud::html;
-use serde_json::{Value, json};
 
 use super::control::{Acting, Asking};
 use super::deed::Deed;
-use super::list::{HERE, kept, wanted};
+use super::list::{HERE, criteria, kept, wanted};
 use crate::form::Asked;
 use crate::job;
 use crate::layout::Section;
 use crate::piece::{LONGEST, counted};
 use crate::visit::{Done, Question, done};
-
-/// What all orders of a search match, where it names a status; nothing where criteria do not say what else it names.
-pub(super) fn criteria(wanted: &Filter) -> Option<Value> {
-    let Filter {
-        number: None,
-        tracking_number: None,
-        sku: None,
-        error: None,
-        status: Some(status),
-        eshop,
-        ..
-    } = wanted
-    else {
-        return None;
-    };
-    let mut criteria = json!({"status": {"eq": status.as_str()}});
-    if let Some(eshop) = eshop {
-        criteria["eshop"] = json!({"eq": eshop});
-    }
-    Some(criteria)
-}
 
 /// The orders of an operation: those that were selected, or all that match the search.
 async fn chosen(visit: &Asking, asked: &Asked) -> Result<Chosen, Problem> {

@@ -10,8 +10,8 @@ use longshore_kernel::problem::Problem;
 use longshore_operate::named;
 use longshore_operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
+use serde_json::{Value, json};
 
-use super::bulk;
 use super::deed::Deed;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
@@ -139,6 +139,27 @@ fn statuses(asked: &Asked, counts: &[(ExpeditionStatus, i64)], chosen: Option<Ex
     }
 }
 
+/// What all orders of a search match, where it names a status; nothing where criteria do not say what else it names.
+pub(super) fn criteria(wanted: &Filter) -> Option<Value> {
+    let Filter {
+        number: None,
+        tracking_number: None,
+        sku: None,
+        error: None,
+        status: Some(status),
+        eshop,
+        ..
+    } = wanted
+    else {
+        return None;
+    };
+    let mut criteria = json!({"status": {"eq": status.as_str()}});
+    if let Some(eshop) = eshop {
+        criteria["eshop"] = json!({"eq": eshop});
+    }
+    Some(criteria)
+}
+
 fn form(asked: &Asked, refused: &Refused) -> Markup {
     let words = ExpeditionStatus::WORDS.map(|word| (word, plain(word)));
     let statuses = words.iter().map(|(word, text)| (*word, text.as_str()));
@@ -179,7 +200,7 @@ fn list(visit: &Visit<permit::Read>, wanted: &Filter, found: &Page) -> Markup {
                 @for deed in Deed::ALL {
                     button type="submit" formaction=(deed.address()) { (deed.verb()) " selected" }
                 }
-                @if bulk::criteria(wanted).is_some() {
+                @if criteria(wanted).is_some() {
                     @for deed in Deed::ALL {
                         a.button href=(asked.address(&deed.address(), &OF_PAGE, &[("all", "true")])) data-ask="" { (deed.verb()) " all that match" }
                     }
