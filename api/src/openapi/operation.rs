@@ -364,6 +364,16 @@ impl Operation {
                     .build(),
             );
         }
+        let asked = [
+            (self.inputs.once, "IdempotencyKey"),
+            (self.inputs.prefer, "Prefer"),
+            (self.inputs.if_match, "IfMatch"),
+            (self.inputs.if_none_match, "IfNoneMatch"),
+        ];
+        for (_, name) in asked.iter().filter(|(is_asked, _)| *is_asked) {
+            built = built.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
+        }
+        // after the headers: in some generated clients parameters are told apart by their place, and these came later
         for (name, schema, example) in &self.query {
             built = built.parameter(
                 ParameterBuilder::new()
@@ -374,15 +384,6 @@ impl Operation {
                     .schema(Some(schema.clone()))
                     .build(),
             );
-        }
-        let asked = [
-            (self.inputs.once, "IdempotencyKey"),
-            (self.inputs.prefer, "Prefer"),
-            (self.inputs.if_match, "IfMatch"),
-            (self.inputs.if_none_match, "IfNoneMatch"),
-        ];
-        for (_, name) in asked.iter().filter(|(is_asked, _)| *is_asked) {
-            built = built.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
         }
         built = match self.inputs.permission {
             Some(permission) => {
