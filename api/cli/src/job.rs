@@ -33,7 +33,9 @@ pub(super) enum JobCommand {
     /// Show the state of a job, what it waits for, how long it took, why it refused items, and the first of these.
     Show(One),
     /// List the items that a job refused, and why.
-    Errors(Errors),
+    Errors(Listed),
+    /// List what a job changed, in the order of the changes.
+    Changes(Listed),
     /// Print the rows that a job refused as they were sent, each with its line, code and message: repair them and send them again.
     Refused(One),
     /// Show the progress of a job until it ends; the exit status shows the result.
@@ -72,7 +74,7 @@ pub(super) struct One {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Errors {
+pub(super) struct Listed {
     /// Id of the job.
     #[arg(value_parser = read::id)]
     id: Uuid,
@@ -115,7 +117,8 @@ impl JobCommand {
                 output::pieces(remote.client()?.refused_rows(id)).await?;
                 Ok(Exit::Done)
             }
-            Self::Errors(errors) => errors.run().await,
+            Self::Errors(listed) => listed.errors().await,
+            Self::Changes(listed) => listed.changes().await,
             Self::Watch(One { id, remote }) => watch(&remote.client()?, id, remote.json).await,
             Self::Cancel(One { id, remote }) => {
                 let job = remote::json(&remote.client()?.cancel_job(id).answer().await?)?;
@@ -175,11 +178,19 @@ impl List {
 /// What is shown of a refused item.
 const OF_REFUSED: [&str; 5] = ["index", "line", "key", "code", "message"];
 
-impl Errors {
-    async fn run(self) -> anyhow::Result<Exit> {
+impl Listed {
+    async fn errors(self) -> anyhow::Result<Exit> {
         let list = |client: &Client, query: &ListQuery| client.list::<Value>(errors_of(self.id), query);
         let columns = OF_REFUSED.map(|name| (name, name));
         self.part.write(ListQuery::new(), list, &columns).await
+    }
+
+    async fn changes(self) -> anyhow::Result<Exit> {
+        let list = |client: &Client, query: &ListQuery| {
+            client.list::<Value>(format!("/api/job/{}/change/list", self.id), query)
+        };
+        let columns = [("at", "at"), ("key", "key"), ("action", "action"), ("changes", "changes")];
+        self.part.write(ListQuery::new().sort("id", Order::Ascending), list, &columns).await
     }
 }
 

@@ -53,7 +53,7 @@ fn organisation_creation() -> Value {
 }
 
 const ORGANISATION_MEANINGS: &[(&str, &str)] = &[
-    ("primaryCountry", "ISO 3166-1 alpha-2 country code, or `XK` (Kosovo)."),
+    ("primaryCountry", "ISO 3166-1 alpha-2, or `XK` (Kosovo)."),
     ("owner", "A UUID of your choice."),
     ("owners", "UUIDs of your choice."),
     ("stockAdviceCloseInterval", "Days."),

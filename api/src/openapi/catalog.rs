@@ -28,7 +28,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation.parameter("service", one_of(SERVICES)).done()
     };
     let in_bulk = |operation: Operation| {
-        let says = "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.";
+        let says = "Creates a job and waits up to 10 seconds for it to end. Unknown ids become item errors of the job.";
         answers_job(chosen(operation, "Chosen", &switch_body(), json!([MUG])), says)
     };
     let mut operations = vec![
@@ -113,7 +113,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("workAroundEanSticker", "The product must be labelled with EAN barcodes."),
     ("workAroundWarrantyInf", "Warranty must be checked."),
     ("workAroundLot", "Lot and batch must be checked."),
-    ("countryOfOrigin", "ISO 3166-1 alpha-2 country code, or `XK` (Kosovo), for customs clearance."),
+    ("countryOfOrigin", "ISO 3166-1 alpha-2, or `XK` (Kosovo), for customs clearance."),
     ("hsCode", "Harmonized System code."),
     ("type", "The default is physical."),
     (

@@ -24,7 +24,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let with_record =
         |operation: Operation, says: &str| operation.says(says).updated(&EXPEDITION).refuses(&[409]);
     let many = |operation: Operation| {
-        let says = "Creates a job and waits up to 10 seconds for it to end: 204 if all was done; `Prefer` changes that. Refused ids become item errors of the job.";
+        let says = "Creates a job and waits up to 10 seconds for its end: 204 if all was done. Refused ids become item errors.";
         answers_job(chosen(operation, "Chosen", &bulk_body(), json!([ORDER])), says).done()
     };
     vec![

@@ -3,6 +3,7 @@
 use longshore_domain::job::control::bulk;
 use longshore_domain::job::item_error as item_errors;
 use longshore_domain::job::waiting::REASONS;
+use longshore_domain::list::fields::audit::CHANGE as CHANGES;
 use longshore_domain::list::fields::job::JOB as JOBS;
 use longshore_domain::standing::Verdict;
 use longshore_domain::standing::queue as operated;
@@ -10,12 +11,12 @@ use longshore_kernel::input::{Rule, Schema};
 use longshore_kernel::queue::Queue;
 use serde_json::{Value, json};
 
-use super::example::{JOB as SYNC, job};
+use super::example::{ANY, CHANGED, JOB as SYNC, PRODUCT, job};
 use super::operation::{JSON, Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, accepted, any_integer, any_number, any_text, anything, array_of, body_of, boolean, either,
-    id, integer, members, named, object, one_of, or_null, timestamp,
+    Said, Shape, accepted, any_integer, any_number, any_object, any_text, anything, array_of, body_of,
+    boolean, either, id, integer, members, named, object, one_of, or_null, timestamp,
 };
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
@@ -47,6 +48,7 @@ pub(super) fn operations() -> Vec<Operation> {
             operation(control::retry_jobs, "Retries jobs"),
             "Retries each job, in the order of the ids. A job that cannot be retried is left.",
         ),
+        list(handlers::list_changes, &CHANGE, "Lists what a job changed"),
         operation(item_error::list_item_errors, "Lists the item errors of a job")
             .says(
                 "The list also has notices about items that were accepted, with the code `notice` (for example, a weight was rounded) or `drift` (a stock was changed at the partner and is sent again). `progress.failed` counts all refused items, but not the notices. The first 10,000 item errors of a job are kept, and only these can be retried.",
@@ -357,4 +359,18 @@ pub(super) const JOB: Described = Described {
     ],
     shapes: &[("waitsFor", waits_for)],
     example: job,
+};
+
+/// What jobs changed.
+pub(super) const CHANGE: Described = Described {
+    resource: &CHANGES,
+    about: "What a job changed of a record.",
+    fields: &[("key", "The SKU or the order number that the record has now.")],
+    shapes: &[("changes", any_object)],
+    example: || {
+        json!({
+            "id": ANY, "at": CHANGED, "entity": {"type": "product", "id": PRODUCT}, "key": "MUG-1",
+            "action": "product.update", "changes": {"weight": [320, 330]},
+        })
+    },
 };

@@ -151,6 +151,19 @@ pub(super) fn gather_parameters(document: &mut Value) {
     }
 }
 
+/// Leaves out that a body or a parameter is optional, which is what documents mean without a word.
+pub(super) fn leave_out_optional(document: &mut Value) {
+    match document {
+        Value::Object(members) => {
+            members.retain(|name, value| name != "required" || *value != false);
+            let inner = members.iter_mut().filter(|(name, _)| !name.starts_with("example"));
+            inner.for_each(|(_, inner)| leave_out_optional(inner));
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(leave_out_optional),
+        _ => {}
+    }
+}
+
 /// Declares the example of most requests once.
 pub(super) fn gather_requests(document: &mut Value) {
     fn each(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {

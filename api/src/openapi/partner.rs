@@ -140,7 +140,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-const OF_ROWS: &str = "The rows. An invalid row becomes an item error of the job; the other rows are stored.";
+const OF_ROWS: &str = "The rows.";
 
 /// A sync, or several pulls. One object covers all kinds of syncs, because generators make a good class of
 /// it.
@@ -228,7 +228,7 @@ impl Operation {
 fn pushes(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
-        .says("Returns the job at once; `Prefer` changes that.")
+        .says("Returns the job at once.")
         .record(200, "The job: ended, or returned without waiting.", &JOB)
         .record(202, "The job: accepted, not ended.", &JOB)
         .or_several(&JOB)

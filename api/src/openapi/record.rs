@@ -304,7 +304,7 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
     ];
     let of_kinds = kinds.into_iter().filter_map(|kind| {
         let operators = operators(&kind);
-        let shape = object().about("Conditions that must all hold.").members(0..=operators.len());
+        let shape = object().about("All must hold.").members(0..=operators.len());
         let shape = operators.iter().fold(shape, |shape, operator| {
             let schema = about(operand(*operator, &kind), meaning(*operator, &kind));
             shape.optional(operator.as_str(), schema)

@@ -34,6 +34,7 @@ pub(super) const ALL: &[&Described] = &[
     &webhook::WEBHOOK,
     &webhook::DELIVERY,
     &job::JOB,
+    &job::CHANGE,
 ];
 
 /// The description of a resource.

@@ -160,7 +160,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("code", "Unique."),
     ("organisations", "The organisations that may use the carrier."),
     ("services", "Its shipping options."),
-    ("countriesOfOperation", "ISO 3166-1 alpha-2 country code, or `XK` (Kosovo)."),
+    ("countriesOfOperation", "ISO 3166-1 alpha-2, or `XK` (Kosovo)."),
 ];
 
 /// Carriers.

@@ -83,7 +83,7 @@ pub(super) fn operations() -> Vec<Operation> {
             operation(subscription::recover_webhook, "Recovers failed deliveries")
                 .body("WebhookToRecover", body_of(&recovery::body()), json!({"since": CREATED}))
                 .refuses(&[422]),
-            "Creates a job, which is returned at once; `Prefer` changes that. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
+            "Creates a job. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
         ),
         list(handlers::list_deliveries, &DELIVERY, "Lists deliveries")
             .says("The deliveries have no `attempts`; read a delivery to get them."),
@@ -109,12 +109,12 @@ pub(super) fn operations() -> Vec<Operation> {
                 &redelivery::body(),
                 json!([SENT]),
             ),
-            "Creates a job, which is returned at once; `Prefer` changes that. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
+            "Creates a job. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
         ),
         answers_job(
             operation(delivery::replay_deliveries, "Replays deliveries")
                 .body("DeliveriesToReplay", replayed(), replay_example()),
-            "Creates a job, which is returned at once; `Prefer` changes that. For the webhooks that match, deliveries that wait for their next attempt become due now, and those that ended in the period without success are sent again, with `delivered` also those that succeeded: one new delivery of each event, with the same `webhook-id`. The webhooks take turns. `result` of the job has the counts of both.",
+            "Creates a job. For the webhooks that match, deliveries that wait for their next attempt become due now, and those that ended in the period without success are sent again, with `delivered` also those that succeeded: one new delivery of each event, with the same `webhook-id`. The webhooks take turns. `result` of the job has the counts of both.",
         ),
         operation(delivery::count_replay, "Counts what a replay would find")
             .says("Changes nothing. Up to 100,000 deliveries of each sort are counted.")

@@ -17,6 +17,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::csv::write as csv;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use serde_json::Value;
 
 use super::view;
 
@@ -28,9 +29,21 @@ pub async fn answer(
     services: &Services,
     resource: &'static Resource,
     scope: &Scope,
+    asked: ListRequest,
+) -> Result<Response, Failure> {
+    answer_within(services, resource, scope, None, asked).await
+}
+
+/// The same, of the records that also satisfy these criteria.
+pub async fn answer_within(
+    services: &Services,
+    resource: &'static Resource,
+    scope: &Scope,
+    within: impl Into<Option<Value>>,
     ListRequest { body, form }: ListRequest,
 ) -> Result<Response, Failure> {
-    let answer = match list::answer(services, resource, scope, body, form, READER_TIMEOUT).await? {
+    let listed = list::answer(services, resource, scope, within.into(), body, form, READER_TIMEOUT).await?;
+    let answer = match listed {
         Listed::Whole(text) => view::json(text),
         Listed::Stream(first, stream) => send(first, stream),
     };

@@ -1,6 +1,7 @@
 //! `/api/job` (`docs/reference/jobs.md#job`).
 
 mod bulk;
+mod changes;
 mod criteria;
 mod organisations;
 mod standing;

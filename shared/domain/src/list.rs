@@ -128,11 +128,16 @@ fn or_empty_object(value: Value) -> Value {
 impl Request {
     /// Reads the body of a list operation that is answered with JSON; without one, every record is asked for.
     pub fn read(resource: &'static Resource, body: Option<Value>) -> Result<Self, Problem> {
-        Self::read_for(Form::Json, resource, body)
+        Self::read_for(Form::Json, resource, Vec::new(), body)
     }
 
-    /// The same for an answer in either form.
-    fn read_for(form: Form, resource: &'static Resource, body: Option<Value>) -> Result<Self, Problem> {
+    /// The same for an answer in either form, of the records that also satisfy conditions which the caller did not choose.
+    fn read_for(
+        form: Form,
+        resource: &'static Resource,
+        within: Vec<Condition>,
+        body: Option<Value>,
+    ) -> Result<Self, Problem> {
         let body = or_empty_object(body.unwrap_or_else(|| Value::Object(Map::new())));
         // the API document describes these from the fields of the resource
         let by_hand = Schema::Anything;
@@ -167,7 +172,7 @@ impl Request {
             let mut request = Self {
                 resource,
                 form,
-                criteria: criteria.into_iter().chain(extra).flatten().collect(),
+                criteria: within.into_iter().chain(criteria.into_iter().chain(extra).flatten()).collect(),
                 sort: sort::effective(resource, sort),
                 select: select.unwrap_or_else(|| select::unless_named(form, resource)),
                 limit,
@@ -310,15 +315,19 @@ pub enum Listed {
 
 /// Answers a list: a page, or every match where no limit is given. What is larger than a mebibyte is sent while it is read, so
 /// that no answer is as large in memory as it is on the wire; `patience` is how long its reader may leave a piece of it unread.
+/// Only records that satisfy `within` are listed: criteria that the caller did not choose, or nothing.
 pub async fn answer(
     services: &Services,
     resource: &'static Resource,
     scope: &Scope,
+    within: Option<Value>,
     body: Option<Value>,
     form: Form,
     patience: Duration,
 ) -> Result<Listed, Problem> {
-    let request = Request::read_for(form, resource, body)?;
+    let within = within.map(|criteria| Request::read(resource, Some(json!({ "criteria": criteria }))));
+    let within = within.transpose()?.map(|request| request.criteria).unwrap_or_default();
+    let request = Request::read_for(form, resource, within, body)?;
     // most lists are short: those need neither a cursor nor, without a limit, one of the few connections for streams
     let short = match request.limit {
         Some(limit) if limit > AT_ONCE => None,

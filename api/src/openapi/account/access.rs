@@ -31,11 +31,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let logs_in = |operation: Operation, login: &str| {
         let example = json!({"login": login, "password": "correct horse"});
         opens(operation)
-            .says("The body is JSON with any `Content-Type`, or a form.")
-            .says("If the account has a second factor, a login without its `code` is refused with 401 `code_required`.")
-            .says(
-                "A wrong login is refused with the same 401 whether or not the account exists. After several failures, further attempts for the account or from the address are refused with 429 and `Retry-After`.",
-            )
+            .says("The body is JSON with any `Content-Type`, or a form. If the account has a second factor, a login without its `code` is refused with 401 `code_required`.")
+            .says("After several failures, further attempts for the account or from the address are refused with 429.")
             .body("Credentials", credentials(), example)
     };
     let mut operations = own();
@@ -111,7 +108,7 @@ fn own() -> Vec<Operation> {
                 body_of(&accounts::own::password_change())
                     .about("The current password and the new one.")
                     .explain(&[
-                        ("newPassword", "The new password. Simple and very common passwords are refused."),
+                        ("newPassword", "The new password. Simple ones are refused."),
                         ("tokens", "Whether the access tokens that the account has created end, too."),
                     ]),
                 json!({"password": "correct horse", "newPassword": "correct horse battery", "tokens": false}),

@@ -136,9 +136,7 @@ fn memberships() -> [Operation; 2] {
 /// All or nothing, as a job.
 fn in_bulk(operation: Operation) -> Operation {
     operation
-        .says(
-            "All or nothing: an unknown id is refused with 400. Waits up to 10 seconds for the job to end; `Prefer` changes that.",
-        )
+        .says("All or nothing: an unknown id is refused with 400. Waits up to 10 seconds for the job to end.")
         .body("Ids", ids(), json!([JANA]))
         .done()
         .record(202, "The job: accepted, not ended.", &JOB)
@@ -177,10 +175,7 @@ fn business_user_body(is_new: bool) -> Shape {
 
 const MEANINGS: &[(&str, &str)] = &[
     ("email", "The login. It is unique, ignoring case."),
-    (
-        "password",
-        "Never shown. Simple and very common passwords are refused. Without a password, the account cannot log in.",
-    ),
+    ("password", "Never shown. Simple ones are refused. Without one, the account cannot log in."),
     ("role", "What the account may do."),
     ("organisations", "The organisations that an `admin` runs; duplicates are ignored."),
     ("organisation", "The organisation of the account. It cannot be changed."),

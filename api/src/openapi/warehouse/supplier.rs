@@ -21,7 +21,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("firstName", "First name of the contact."),
     ("degree", "Title before the name."),
     ("degree2", "Title after the name."),
-    ("country", "ISO 3166-1 alpha-2 country code, or `XK` (Kosovo)."),
+    ("country", "ISO 3166-1 alpha-2, or `XK` (Kosovo)."),
     ("ref1", "Your own reference."),
     ("ref2", "Your own reference."),
     ("ref3", "Your own reference."),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_domain::list::fields::audit::CHANGE;
 use longshore_domain::list::fields::job::JOB;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, ListRequest, May, WaitFor, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::services::Services;
+use serde_json::json;
 
 use crate::routes::{list, view};
 
@@ -34,4 +36,15 @@ pub async fn get_job(
         app.closing.run_until_cancelled(app.jobs.ended(id, time)).await;
     }
     Ok(view::record(&app, &JOB, may.scope(), id).await?)
+}
+
+/// `POST /api/job/{id}/change/list`: what the job changed.
+pub async fn list_changes(
+    State(app): State<App>,
+    may: May<permit::ReadJobs>,
+    Id(id): Id<JobId>,
+    asked: ListRequest,
+) -> Result<Response, Failure> {
+    view::job(&app, may.scope(), id).await?;
+    list::answer_within(&app.services, &CHANGE, may.scope(), json!({"job": {"eq": id}}), asked).await
 }

@@ -168,7 +168,10 @@ async fn a_long_list_as_csv_is_streamed_and_an_error_in_it_breaks_it_off(
     let open = async || {
         let patience = Duration::from_secs(30);
         let (services, body) = (&api.services, Some(body.clone()));
-        match list::answer(services, &PRODUCT, &Scope::Everything, body, Form::Csv, patience).await.unwrap() {
+        match list::answer(services, &PRODUCT, &Scope::Everything, None, body, Form::Csv, patience)
+            .await
+            .unwrap()
+        {
             Listed::Stream(first, stream) => send(first, stream),
             Listed::Whole(text) => panic!("{} bytes", text.len()),
         }

@@ -22,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn open(api: &Api, patience: Duration) -> (String, Stream) {
     let body = Some(json!({"select": ["id", "name", "eshops"]}));
-    match list::answer(&api.services, &PRODUCT, &Scope::Everything, body, Form::Json, patience).await.unwrap()
+    match list::answer(&api.services, &PRODUCT, &Scope::Everything, None, body, Form::Json, patience)
+        .await
+        .unwrap()
     {
         Listed::Stream(first, stream) => (first, stream),
         Listed::Whole(text) => panic!("{} bytes", text.len()),

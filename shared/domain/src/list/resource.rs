@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
     use crate::list::fields::admin::ADMIN;
-    use crate::list::fields::audit::AUDIT;
+    use crate::list::fields::audit::{AUDIT, CHANGE};
     use crate::list::fields::business_user::BUSINESS_USER;
     use crate::list::fields::carrier::CARRIER;
     use crate::list::fields::delivery::DELIVERY;
@@ -399,6 +399,7 @@ mod tests {
         &ACCESS_TOKEN,
         &STOCK_ADVICE,
         &AUDIT,
+        &CHANGE,
         &PACKAGING_OPTION,
         &SUPPLIER,
         &CARRIER,

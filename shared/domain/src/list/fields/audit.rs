@@ -36,3 +36,37 @@ const FIELDS: &[Field] = &[
     Field::text("requestId", "{t}.request_id").or_null(),
     Field::one("job", "{t}.job_id", &JOB).or_null(),
 ];
+
+/// What jobs changed, from the audit (`docs/reference/jobs.md#changes`). It is asked of one job, by those who may see the job.
+pub static CHANGE: Resource = Resource {
+    name: "change",
+    tables: &["audit"],
+    order: "id",
+    version: AUDIT.version,
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("(SELECT eshop_id FROM job WHERE id = {t}.job_id) = {e}"),
+        wms: Some("(SELECT (parameters ->> 'wms')::uuid FROM job WHERE id = {t}.job_id) = {w}"),
+    },
+    fields: CHANGES,
+    look_up: LookUp::new(),
+};
+
+const CHANGES: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::timestamp("at", "{t}.at"),
+    Field::object("entity", ENTITY),
+    Field::text(
+        "key",
+        "CASE {t}.entity_type
+         WHEN 'product' THEN (SELECT product_sku FROM product WHERE id = {t}.entity_id)
+         WHEN 'expedition' THEN (SELECT f.order_number FROM expedition f WHERE f.id = {t}.entity_id)
+         WHEN 'product_stock' THEN (SELECT p.product_sku FROM product_stock s JOIN product p ON p.id = s.product_id WHERE s.id = {t}.entity_id)
+         END",
+    )
+    .or_null(),
+    Field::text("action", "{t}.action"),
+    Field::json("changes", "{t}.changes"),
+    Field::id("job", "{t}.job_id").hidden(),
+];
