@@ -189,6 +189,7 @@ fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> M
             @if eshop.active { (badge(Tone::Good, "active")) } @else { (badge(Tone::Quiet, "inactive")) }
             div.buttons {
                 a.button href={"/console/order?eshop=" (eshop.id)} { "Orders" }
+                a.button href={"/console/product?eshop=" (eshop.id)} { "Products" }
                 @if visit.can(Permission::ReadJobs) { a.button href={"/console/job?eshop=" (eshop.id)} { "Jobs" } }
                 @if visit.can(Permission::ReadWebhooks) { a.button href={"/console/delivery?eshop=" (eshop.id)} { "Deliveries" } }
                 @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?entity=" (eshop.id)} { "Audit" } }

@@ -78,6 +78,7 @@ fn section((kind, hits): &Group, text: &str) -> Markup {
                     "The first " (SHOWN) ". "
                     @match kind {
                         Kind::Webhook => a href={"/console/webhook?" (query("text", text))} { "All webhooks" },
+                        Kind::Product => a href={"/console/product?" (query("name", text))} { "All products" },
                         Kind::Eshop => a href={"/console/sync?" (query("name", text))} { "All e-shops" },
                         Kind::Wms => a href={"/console/wms?" (query("text", text))} { "All warehouse systems" },
                         _ => "Search for more of the name to see fewer.",

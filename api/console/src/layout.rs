@@ -48,6 +48,7 @@ pub(super) async fn protect(request: Request, next: Next) -> Response {
 pub(super) enum Section {
     Overview,
     Orders,
+    Products,
     Queues,
     Jobs,
     Failures,
@@ -59,9 +60,10 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 10] = [
+    const ALL: [(Self, &'static str, &'static str); 11] = [
         (Self::Overview, "Overview", "/console"),
         (Self::Orders, "Orders", "/console/order"),
+        (Self::Products, "Products", "/console/product"),
         (Self::Queues, "Queues", "/console/queue"),
         (Self::Jobs, "Jobs", "/console/job"),
         (Self::Failures, "Failures", "/console/failure"),
@@ -233,6 +235,7 @@ mod tests {
         assert_eq!(Section::of("/console/attention/7/mute"), Some(Section::Overview));
         assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
         assert_eq!(Section::of("/console/order/attention"), Some(Section::Orders));
+        assert_eq!(Section::of("/console/product/activate"), Some(Section::Products));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Deliveries));
         assert_eq!(Section::of("/console/replay"), Some(Section::Webhooks));
         assert_eq!(Section::of("/console/worker/host-7"), Some(Section::Queues));

@@ -11,7 +11,7 @@
 //! - [`refusal`] answers a form that is refused with its page, which has what was typed and says what is wrong.
 //! - [`address`] gives pages their addresses, also those of what `shared` found; [`layout`], [`counts`], [`theme`], [`piece`], [`json`], [`timeline`], [`chart`], [`course`], [`kind`] are the parts of pages; [`connection`] shows
 //!   the test of a connection; [`secret`] has what forms and pages do with secrets; [`asset`] has the embedded style sheet and
-//!   script; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
+//!   script; [`bulk`] has the records of an action on several; [`live`] keeps an open page up to date, and lists as often as [`refresh`] says; [`period`] has the periods of
 //!   lists; [`cookie`] reads the cookies of a request; [`problem`] shows errors.
 //!
 //! # Guarantees
@@ -36,6 +36,7 @@ pub mod address;
 mod asset;
 mod attention;
 mod audit;
+mod bulk;
 mod chart;
 mod connection;
 mod cookie;
@@ -116,6 +117,12 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/eshop/{id}/test", get(eshop::setting::ask_test).post(eshop::setting::test))
         .route("/console/eshop/{id}/webhook", get(webhook::edit::new).post(webhook::edit::create))
         .route("/console/organisation/{id}", get(organisation::show))
+        .route("/console/product", get(product::list::show))
+        .route("/console/product/activate", get(product::bulk::ask_activate).post(product::bulk::activate))
+        .route(
+            "/console/product/deactivate",
+            get(product::bulk::ask_deactivate).post(product::bulk::deactivate),
+        )
         .route("/console/product/{id}", get(product::show))
         .route("/console/order", get(order::list::show))
         .route("/console/order/live", get(order::list::follow))

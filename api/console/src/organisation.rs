@@ -64,6 +64,7 @@ fn standing(
             @if found.active { (badge(Tone::Good, "active")) } @else { (badge(Tone::Quiet, "inactive")) }
             div.buttons {
                 @if visit.can(Permission::ReadJobs) { a.button href={"/console/job?organisation=" (found.id)} { "Jobs" } }
+                a.button href={"/console/product?organisation=" (found.id)} { "Products" }
                 a.button href={"/console/preference?organisation=" (found.id)} { "Carrier preferences" }
                 @if visit.can(Permission::ManageTokens) { a.button href={"/console/token?organisation=" (found.id)} { "Access tokens" } }
                 @if visit.can(Permission::ReadAudit) { a.button href={"/console/audit?organisation=" (found.id)} { "Audit" } }

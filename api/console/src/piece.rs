@@ -13,8 +13,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 pub(super) use self::list::{
-    LONGEST, OLDEST, ORDERS, Way, alert, checked, is_oldest_first, options, pager, pager_to, rows, select,
-    size, sorting, suggested, switch, tabs, unselectable, worded,
+    LONGEST, OLDEST, ORDERS, Way, alert, checked, is_oldest_first, kept, options, pager, pager_to, rows,
+    select, size, sorting, suggested, switch, tabs, unselectable, worded,
 };
 pub(super) use self::time::{
     attempt_time, attempted_at, full_time, moment, moment_or_none, time, time_or_none, took, until_asked,

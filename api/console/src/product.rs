@@ -1,4 +1,7 @@
-//! A product: where it is, which orders hold it, and what happened to it.
+//! Products: the search, and of one where it is, which orders hold it, and what happened to it.
+
+pub(super) mod bulk;
+pub(super) mod list;
 
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
@@ -37,7 +40,7 @@ pub(super) async fn show(Id(id): Id<ProductId>, visit: Visit<permit::Read>) -> R
         (orders(&found.orders, now))
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &found.timeline, now))
     };
-    let page = visit.page(None::<Section>, &found.product.sku, &content);
+    let page = visit.page(Section::Products, &found.product.sku, &content);
     Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
 }
 

@@ -288,6 +288,7 @@ deeds! {
     OrderAmended = "order-amended", "The order is changed. It keeps its pieces.";
     OrderMoved = "order-moved", "The order is shipped from the other place, and was sent again. Its status says what came of it.";
     OrdersRunning = "orders-running", "A job works on the orders. This page shows the progress, and which were refused.";
+    ProductsRunning = "products-running", "A job works on the products. This page shows the progress.";
     OrderDeleted = "order-deleted", "The order is deleted. Its number is free again.";
     OrderReported = "order-reported", "The status is reported.";
     SettingStored = "setting-stored", "The integration setting is stored.";

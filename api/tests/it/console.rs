@@ -16,6 +16,7 @@ mod orders;
 mod overview;
 mod plans;
 mod preferences;
+mod products;
 mod refresh;
 mod refusals;
 mod repair;

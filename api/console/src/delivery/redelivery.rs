@@ -2,7 +2,6 @@
 
 use axum::response::Response;
 use longshore_domain::list::fields::delivery::DELIVERY;
-use longshore_domain::list::matching::Matching;
 use longshore_domain::webhook::delivery::{self as deliveries, search};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::{DeliveryId, WebhookId};
@@ -13,12 +12,9 @@ use serde_json::{Value, json};
 use super::{all, find, wanted};
 use crate::form::Asked;
 use crate::layout::Section;
-use crate::piece::{LONGEST, counted, number};
+use crate::piece::{counted, kept, number};
 use crate::visit::{Act, Done, Question, Visit, done};
-use crate::{job, period};
-
-/// Deliveries that can be selected at once: those of the longest page.
-const CHOSEN: usize = LONGEST;
+use crate::{bulk, job, period};
 
 type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
@@ -52,20 +48,14 @@ pub(crate) async fn redeliver(Id(id): Id<DeliveryId>, act: Acting) -> Result<Res
 /// `GET /console/delivery/redeliver?id=…`, of any webhooks; or `?all=true` with the search of the list.
 pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let (count, fields) = if asked.get("all").is_some() {
+    let (chosen, search) = if asked.get("all").is_some() {
         let asked = &period::fixed(asked, visit.now())?;
-        let matching = Matching::of(&DELIVERY, matching(&visit, asked).await?)?;
-        let count = matching.count(visit.services(), visit.scope()).await?;
-        let fields = html! {
-            input type="hidden" name="all" value="true";
-            input type="hidden" name="expect" value=(count);
-            @for name in all::FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
-        };
-        (count, fields)
+        let chosen = bulk::matching(&DELIVERY, matching(&visit, asked).await?, asked)?;
+        (chosen, kept(asked, &all::FILTER))
     } else {
-        let ids = chosen(asked.ids("id")?)?;
-        (count_of(&ids), html! { @for id in &ids { input type="hidden" name="id" value=(id); } })
+        (selected(asked)?.into(), html! {})
     };
+    let (count, fields) = bulk::counted(&visit, &chosen).await?;
     let question = Question {
         title: &format!("Redeliver {}?", counted(count, "delivery", "deliveries")),
         explanation: html! { p { "A job sends each event again to the destination of its webhook." } },
@@ -73,7 +63,7 @@ pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
         is_grave: false,
         action: "/console/delivery/redeliver",
         back: &asked.address("/console/delivery", &["id", "all", "expect"], &[]),
-        fields,
+        fields: html! { (fields) (search) },
     };
     Ok(visit.ask(Section::Deliveries, &question))
 }
@@ -91,7 +81,7 @@ pub(crate) async fn redeliver_any(act: Acting) -> Result<Response, Failure> {
         let expect: Option<i64> = form.among("expect", |text| text.parse().ok())?;
         json!({"criteria": matching(visit, form).await?, "expect": expect.unwrap_or_default()})
     } else {
-        json!(chosen(form.ids("id")?)?)
+        json!(selected(form)?)
     };
     let answer = deliveries::redeliver_many(visit.services(), &visit.may, body).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
@@ -100,7 +90,7 @@ pub(crate) async fn redeliver_any(act: Acting) -> Result<Response, Failure> {
 /// `GET /console/webhook/{id}/redeliver?id=…`.
 pub(crate) async fn ask_selected(Id(webhook): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let found = visit.webhook(webhook).await?;
-    let ids = chosen(visit.asked.ids("id")?)?;
+    let ids = selected(&visit.asked)?;
     let page = format!("/console/webhook/{webhook}");
     let question = Question {
         title: &format!("Redeliver {}?", counted(count_of(&ids), "delivery", "deliveries")),
@@ -116,18 +106,14 @@ pub(crate) async fn ask_selected(Id(webhook): Id<WebhookId>, visit: Asking) -> R
 
 /// `POST /console/webhook/{id}/redeliver`.
 pub(crate) async fn redeliver_selected(Id(webhook): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
-    let ids = chosen(act.form.ids("id")?)?;
+    let ids = selected(&act.form)?;
     act.visit.webhook(webhook).await?;
     let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 
-fn chosen(ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>, Problem> {
-    if (1..=CHOSEN).contains(&ids.len()) {
-        return Ok(ids);
-    }
-    let message = format!("select 1 to {CHOSEN} deliveries");
-    Err(Problem::violation("", "invalid_count", message))
+fn selected(asked: &Asked) -> Result<Vec<DeliveryId>, Problem> {
+    bulk::selected(asked, "deliveries")
 }
 
 fn count_of(ids: &[DeliveryId]) -> i64 {
@@ -156,17 +142,13 @@ pub(crate) async fn ask_matching(Id(webhook): Id<WebhookId>, visit: Asking) -> R
         title: &title,
         explanation: html! {
             p { "A job sends all matching events again to " code { (found.destination) } ", each event once." }
-            @let narrowed: Vec<_> = CRITERIA.iter().filter_map(|name| Some((name, visit.asked.get(name)?))).collect();
-            @if narrowed.is_empty() { p { strong { "There are no filters: this includes all deliveries that are kept." } } }
-            @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
+            (bulk::filters(&visit.asked, &CRITERIA, "all deliveries that are kept"))
         },
         button: "Redeliver",
         is_grave: true,
         action: &format!("{page}/redeliver-all"),
         back: &page,
-        fields: html! {
-            @for name in CRITERIA { @if let Some(value) = visit.asked.get(name) { input type="hidden" name=(name) value=(value); } }
-        },
+        fields: kept(&visit.asked, &CRITERIA),
     };
     Ok(visit.ask(Section::Webhooks, &question))
 }

@@ -8,12 +8,13 @@ use longshore_domain::list::matching::Matching;
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
-use maud::{Markup, html};
+use maud::html;
 
 use super::list::{FILTER, HERE, wanted};
+use crate::bulk::filters;
 use crate::form::Asked;
 use crate::layout::Section;
-use crate::piece::{counted, number};
+use crate::piece::{counted, kept, number};
 use crate::visit::{Act, Done, Question, Visit, done_and_left};
 
 type Asking = Visit<permit::WriteJobs>;
@@ -75,7 +76,7 @@ async fn ask(visit: &Asking, deed: Deed) -> Result<Response, Failure> {
     };
     let explanation = html! {
         @if let Some(matching) = matching {
-            (filters(asked))
+            (filters(asked, &FILTER, "the jobs of all e-shops"))
             @if matching > i64::try_from(AT_ONCE).unwrap_or(i64::MAX) {
                 p { strong { (number(matching)) } " jobs match. The newest " (number(i64::try_from(AT_ONCE).unwrap_or(i64::MAX))) " are taken now." }
             }
@@ -92,19 +93,10 @@ async fn ask(visit: &Asking, deed: Deed) -> Result<Response, Failure> {
         fields: html! {
             @if matching.is_some() { input type="hidden" name="all" value="true"; }
             @else { @for id in &ids { input type="hidden" name="id" value=(id); } }
-            @for name in FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
+            (kept(asked, &FILTER))
         },
     };
     Ok(visit.ask(Section::Jobs, &question))
-}
-
-/// The filter, in words.
-fn filters(asked: &Asked) -> Markup {
-    let narrowed: Vec<_> = FILTER.iter().filter_map(|name| Some((name, asked.get(name)?))).collect();
-    html! {
-        @if narrowed.is_empty() { p { strong { "There are no filters: this includes the jobs of all e-shops." } } }
-        @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
-    }
 }
 
 /// `POST /console/job/cancel`.

@@ -16,7 +16,7 @@ use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, moment, none, options,
+    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, job_state, kept, moment, none, options,
     organisation, pager_to, plain, progress, rows, select, size, sorting, tabs, took, unreadable, waits,
 };
 use crate::visit::Visit;
@@ -167,7 +167,7 @@ fn list(visit: &Visit<permit::ReadJobs>, found: &Page) -> Markup {
     let all = |deed: &str| asked.address(&format!("{HERE}/{deed}"), &OF_PAGE, &[("all", "true")]);
     html! {
         form method="get" action={(HERE) "/retry"} data-ask="" {
-            @for name in FILTER { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } }
+            (kept(asked, &FILTER))
             (table)
             div.buttons {
                 @if retry { button type="submit" { "Retry selected" } }

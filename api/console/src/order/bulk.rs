@@ -2,12 +2,11 @@
 
 use axum::response::Response;
 use longshore_domain::expedition::bulk::accept;
-use longshore_domain::job::chosen::{Chosen, Wanted};
+use longshore_domain::job::chosen::Chosen;
 use longshore_domain::job::kind::{
     CancelExpeditions, ProcessExpeditions, RollBackExpeditions, SendExpeditions,
 };
 use longshore_domain::list::fields::expedition::EXPEDITION;
-use longshore_domain::list::matching::Matching;
 use longshore_http::extract::{Failure, Segment};
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::problem::Problem;
@@ -15,43 +14,28 @@ use maud::html;
 
 use super::control::{Acting, Asking};
 use super::deed::Deed;
-use super::list::{HERE, criteria, kept, wanted};
+use super::list::{HERE, SEARCH, criteria, wanted};
 use crate::form::Asked;
-use crate::job;
 use crate::layout::Section;
-use crate::piece::{LONGEST, counted};
+use crate::piece::{counted, kept};
 use crate::visit::{Done, Question, done};
+use crate::{bulk, job};
 
 /// The orders of an operation: those that were selected, or all that match the search.
 async fn chosen(visit: &Asking, asked: &Asked) -> Result<Chosen, Problem> {
-    if asked.get("all").is_some() {
-        let nothing =
-            || Problem::violation("status", "required", "is required, and no other filter but the e-shop");
-        let criteria = criteria(&wanted(visit, asked).await?).ok_or_else(nothing)?;
-        let expect = asked.among("expect", |text| text.parse().ok())?;
-        return Ok(Chosen::Matching(Wanted { matching: Matching::of(&EXPEDITION, criteria)?, expect }));
+    if asked.get("all").is_none() {
+        return Ok(bulk::selected::<ExpeditionId>(asked, "orders")?.into());
     }
-    let ids: Vec<ExpeditionId> = asked.ids("id")?;
-    if (1..=LONGEST).contains(&ids.len()) {
-        return Ok(ids.into());
-    }
-    Err(Problem::violation("", "invalid_count", format!("select 1 to {LONGEST} orders")))
+    let nothing =
+        || Problem::violation("status", "required", "is required, and no other filter but the e-shop");
+    bulk::matching(&EXPEDITION, criteria(&wanted(visit, asked).await?).ok_or_else(nothing)?, asked)
 }
 
 /// `GET /console/order/bulk/{deed}?id=…`, or `?all=true` with the search of the list.
 pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Response, Failure> {
     let deed = Deed::named(&deed)?;
-    let (count, fields) = match chosen(&visit, &visit.asked).await? {
-        Chosen::Ids(ids) => {
-            let fields = html! { @for id in &ids { input type="hidden" name="id" value=(id); } };
-            (i64::try_from(ids.len()).unwrap_or(i64::MAX), fields)
-        }
-        Chosen::Matching(wanted) => {
-            let count = wanted.matching.count(visit.services(), visit.scope()).await?;
-            let fields = html! { input type="hidden" name="all" value="true"; input type="hidden" name="expect" value=(count); };
-            (count, fields)
-        }
-    };
+    let chosen = chosen(&visit, &visit.asked).await?;
+    let (count, fields) = bulk::counted(&visit, &chosen).await?;
     let orders = counted(count, "order", "orders");
     let (operation, verb) = (deed.operation(), deed.verb());
     let question = Question {
@@ -61,7 +45,7 @@ pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Respons
         is_grave: operation.is_grave(),
         action: &deed.address(),
         back: &visit.asked.address(HERE, &["id", "all", "expect"], &[]),
-        fields: html! { (fields) (kept(&visit.asked)) },
+        fields: html! { (fields) (kept(&visit.asked, &SEARCH)) },
     };
     Ok(visit.ask(Section::Orders, &question))
 }

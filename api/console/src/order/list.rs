@@ -17,8 +17,8 @@ use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, moment, none, number, options, pager_to,
-    plain, rows, select, size, sorting, state, unreadable, up_to,
+    OLDEST, ORDERS, Way, checked, empty, eshop, is_oldest_first, kept, moment, none, number, options,
+    pager_to, plain, rows, select, size, sorting, state, unreadable, up_to,
 };
 use crate::refresh;
 use crate::visit::Visit;
@@ -29,7 +29,8 @@ pub(super) const HERE: &str = "/console/order";
 const KEPT: [&str; 4] = ["eshop", "sort", "size", "refresh"];
 
 /// What is kept of the search while its orders are worked on.
-const SEARCH: [&str; 8] = ["number", "sku", "tracking", "status", "error", "eshop", "sort", "size"];
+pub(super) const SEARCH: [&str; 8] =
+    ["number", "sku", "tracking", "status", "error", "eshop", "sort", "size"];
 
 /// The statuses by what an order waits for.
 const GROUPS: [(&str, &[ExpeditionStatus]); 5] = {
@@ -194,7 +195,7 @@ fn list(visit: &Visit<permit::Read>, wanted: &Filter, found: &Page) -> Markup {
     }
     html! {
         form method="get" action={(HERE) "/send"} data-ask="" {
-            (kept(asked))
+            (kept(asked, &SEARCH))
             (table)
             div.buttons {
                 @for deed in Deed::ALL {
@@ -208,11 +209,6 @@ fn list(visit: &Visit<permit::Read>, wanted: &Filter, found: &Page) -> Markup {
             }
         }
     }
-}
-
-/// The search, for the way back.
-pub(super) fn kept(asked: &Asked) -> Markup {
-    html! { @for name in SEARCH { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } } }
 }
 
 fn table(asked: &Asked, found: &Page, choose: bool, now: DateTime<Utc>) -> Markup {

@@ -128,6 +128,11 @@ pub(crate) fn sorting(asked: &Asked, path: &str, label: &str, orders: &[(&str, b
     html! { th aria-sort=[sort] { a.sort href=(address) { (label) } } }
 }
 
+/// What is asked in these fields, hidden in another form.
+pub(crate) fn kept(asked: &Asked, names: &[&str]) -> Markup {
+    html! { @for name in names { @if let Some(value) = asked.get(name) { input type="hidden" name=(name) value=(value); } } }
+}
+
 /// The check box of a row of a list.
 pub(crate) fn select(name: &str, id: impl Display, what: &str) -> Markup {
     html! { input.select type="checkbox" name=(name) value=(id) aria-label={"Select " (what) " " (id)}; " " }

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
     "/console",
     "/console/account",
     "/console/attention",
@@ -17,6 +17,7 @@ const PAGES: [&str; 16] = [
     "/console/find?q=s",
     "/console/order",
     "/console/order/attention",
+    "/console/product",
     "/console/queue",
     "/console/job",
     "/console/failure",

@@ -4,6 +4,8 @@ use longshore_domain::job::kind::JobState;
 use longshore_domain::job::search as jobs;
 use longshore_domain::job::shares::LISTED;
 use longshore_domain::job::sync_run::{self, Filter};
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_domain::list::{self, BOUND, Request};
 use longshore_domain::standing;
 use longshore_domain::webhook::delivery::{DeliveryState, search as deliveries};
 use longshore_domain::webhook::health::{self, exhausted};
@@ -16,6 +18,7 @@ use longshore_operate::attention;
 use longshore_operate::order::search;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
+use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -411,5 +414,93 @@ async fn webhooks_with_few_deliveries_are_not_looked_for_among_those_of_few_with
         let read = published(&services, WAITING_READ).await - before;
         assert!(read < 500, "statistics {statistics}: {read}");
         sqlx::query("ANALYZE delivery").execute(&owner).await.unwrap();
+    }
+}
+
+/// Products of a tenant, sold in its e-shop.
+async fn insert_products(owner: &PgPool, tenant: &Tenant, count: i32) {
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers, packaging_type,
+                 imei_check_required, work_around_sn_in, work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active,
+                 active_acceptance, type)
+             SELECT uuid_v7(), $1, 'SKU-' || (n + (SELECT count(*) FROM product)), 'sku', 'Product ' || n, '{}', 'A', false, false,
+                 false, false, false, true, 0, 'physical'
+             FROM generate_series(1, $3) n RETURNING id
+         )
+         INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $2 FROM made",
+    )
+    .bind(tenant.organisation)
+    .bind(tenant.eshop)
+    .bind(count)
+    .execute(owner)
+    .await
+    .unwrap();
+}
+
+/// Rows of products that were read, by all indexes and without.
+const PRODUCTS_READ: &str =
+    "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'product')::bigint + seq_tup_read
+     FROM pg_stat_user_tables WHERE relname = 'product'";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_page_of_products_reads_no_more_than_it_shows_and_counts(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (services, owner) = with_one_connection(&options).await;
+    let [small, large] = [
+        Tenant::create(&services, "Small").await.unwrap(),
+        Tenant::create(&services, "Large").await.unwrap(),
+    ];
+    // as far as the statistics know, each has half of the products
+    insert_products(&owner, &small, 30).await;
+    insert_products(&owner, &large, 30).await;
+    sqlx::query("ANALYZE product, product_eshop").execute(&owner).await.unwrap();
+    insert_products(&owner, &large, 40_000).await;
+    let own = |tenant: &Tenant| Scope::Organisations([tenant.organisation].into());
+    let all = || Scope::Everything;
+    // each counts as far as a bounded count goes, but for what is less
+    let small_shop = json!({"eshops": {"eq": small.eshop}});
+    let asked = [
+        (all(), json!({}), BOUND + 200),
+        (all(), json!({"organisation": {"eq": large.organisation}}), BOUND + 200),
+        (all(), json!({"organisation": {"eq": small.organisation}}), 200),
+        (all(), json!({"eshops": {"eq": large.eshop}}), BOUND + 200),
+        (own(&large), json!({}), BOUND + 200),
+        (own(&large), json!({"productSku": {"eq": "SKU-20000"}}), 10),
+        (own(&small), json!({}), 200),
+    ];
+    for (scope, criteria, most) in &asked {
+        must_read_less(&services, scope, criteria, *most).await;
+    }
+    // the list of the API looks for the products of a shop among all, if it is said to have half of them
+    sqlx::query("ANALYZE product, product_eshop").execute(&owner).await.unwrap();
+    for (scope, criteria, most) in asked.iter().chain(&[(all(), small_shop, 200)]) {
+        must_read_less(&services, scope, criteria, *most).await;
+    }
+}
+
+/// The first two pages in each order, as the console asks for them.
+async fn must_read_less(services: &Services, scope: &Scope, criteria: &Value, most: i64) {
+    for order in ["DESC", "ASC"] {
+        let mut after = None;
+        for page in 0..2 {
+            let mut body = json!({
+                "criteria": criteria, "sort": [{"field": "createdAt", "order": order}], "limit": 50, "count": "bounded",
+                "select": ["id", "productSku", "name", "active", "type", "createdAt", "organisation", "eshops"], "nested": true,
+            });
+            if let Some(after) = after.take() {
+                body["after"] = after;
+            }
+            let request = Request::read(&PRODUCT, Some(body)).unwrap();
+            let before = published(services, PRODUCTS_READ).await;
+            let found = list::page(services, scope, &request).await.unwrap();
+            let read = published(services, PRODUCTS_READ).await - before;
+            assert!(read < most, "page {page} of {criteria}, {order}: {read}");
+            let found: Value = serde_json::from_str(&found).unwrap();
+            let Some(next) = found["paging"]["next"].as_str() else { break };
+            after = Some(json!(next));
+        }
     }
 }

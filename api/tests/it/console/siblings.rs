@@ -182,8 +182,14 @@ async fn a_bound_connector_sees_nothing_of_another_eshop_on_any_page(
             assert!(shown.contains(sign), "{page} does not show {sign}: {shown}");
         }
     }
-    for page in ["/console/order", "/console/job", "/console/failure", "/console/sync", "/console/preference"]
-    {
+    for page in [
+        "/console/order",
+        "/console/product",
+        "/console/job",
+        "/console/failure",
+        "/console/sync",
+        "/console/preference",
+    ] {
         assert!(read.contains(page), "{page}: {read:?}");
     }
 }
@@ -209,7 +215,7 @@ async fn what_is_of_another_eshop_is_not_found_by_a_bound_connector(
     let key = "SELECT md5('product.sync Sibling job broke')";
     let key: String = sqlx::query_scalar(key).fetch_one(&house.world.owner).await.unwrap();
     bound.open(&format!("/console/failure/{key}/retry")).await.expect(404);
-    for page in ["order", "job", "failure", "sync", "schedule", "preference"] {
+    for page in ["order", "product", "job", "failure", "sync", "schedule", "preference"] {
         let address = format!("/console/{page}?eshop={}", house.sibling);
         let reply = bound.open(&address).await;
         assert!(!reply.text.to_lowercase().contains(SIGN), "{address}: {}", reply.text);

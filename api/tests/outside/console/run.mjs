@@ -319,7 +319,7 @@ async function main() {
 
     const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];
     const preferences = ["/preference", `/preference/new?organisation=${prefers.organisation}`, `/preference/${prefers.id}/edit`];
-    const ordersPages = ["/order", `/order/${order}`, "/order/attention"];
+    const ordersPages = ["/order", `/order/${order}`, "/order/attention", "/product?sort=oldest", "/product/deactivate?all=true"];
     const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
     const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
