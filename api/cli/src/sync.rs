@@ -1,5 +1,7 @@
 //! `longshore sync`: sends a file of rows as a stream, and follows the job to its end.
 
+mod map;
+
 use std::io;
 use std::path::PathBuf;
 
@@ -7,6 +9,7 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use longshore_client::{Call, Client, Job, ListQuery, Rows, Value};
 
+use self::map::{Plan, Renaming};
 use crate::find::Named;
 use crate::job::{followed, style};
 use crate::remote::Remote;
@@ -22,36 +25,46 @@ pub(super) enum SyncCommand {
     Stocks(Stocks),
 }
 
+/// A file of rows.
+#[derive(Args, Debug)]
+pub(super) struct RowFile {
+    /// File of rows, one JSON object a line, or CSV if its name ends with `.csv`; `-` for standard input.
+    file: PathBuf,
+    /// Character set of a file of CSV that is not UTF-8, such as windows-1250.
+    #[arg(long)]
+    charset: Option<String>,
+    /// Give a column of a file of CSV the name of a field, and multiply its numbers: `sku=productSku`, `weight_kg=weight*1000`.
+    #[arg(long, value_name = "COLUMN=FIELD", value_parser = Renaming::read)]
+    map: Vec<Renaming>,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+}
+
 #[derive(Args, Debug)]
 pub(super) struct Products {
-    /// File of products, one JSON object a line, or CSV if its name ends with `.csv`; `-` for standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    file: RowFile,
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
     /// Inventory of the partner, if it has several.
     #[arg(long)]
     inventory: Option<String>,
-    /// End as soon as the job is accepted, and print its id.
-    #[arg(long)]
-    detach: bool,
     #[command(flatten)]
     remote: Remote,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Stocks {
-    /// File of stocks, one JSON object with `productSku` and `quantity` a line, or CSV if its name ends with `.csv`; `-` for standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    file: RowFile,
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
     /// Id or name of their warehouse, or the partner's id of it.
     #[arg(long)]
     warehouse: String,
-    /// End as soon as the job is accepted, and print its id.
-    #[arg(long)]
-    detach: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -60,11 +73,11 @@ impl SyncCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Products(products) => products.run().await,
-            Self::Stocks(Stocks { file, eshop, warehouse, detach, remote }) => {
+            Self::Stocks(Stocks { file, eshop, warehouse, remote }) => {
                 let client = remote.client()?;
                 let eshop = eshop.id(&client).await?;
                 let warehouse = named_warehouse(&client, warehouse).await?;
-                send(file, detach, &remote, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
+                file.send(&remote, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
             }
         }
     }
@@ -96,22 +109,47 @@ impl Products {
     async fn run(self) -> anyhow::Result<Exit> {
         let eshop = self.eshop.id(&self.remote.client()?).await?;
         let inventory = self.inventory.as_deref();
-        send(self.file, self.detach, &self.remote, |client, rows| {
-            client.sync_products(eshop, inventory, rows)
-        })
-        .await
+        self.file.send(&self.remote, |client, rows| client.sync_products(eshop, inventory, rows)).await
     }
 }
 
-/// Sends a file of rows by a call, and follows its job to the end.
+impl RowFile {
+    async fn send(
+        self,
+        remote: &Remote,
+        call: impl FnOnce(&Client, Rows) -> Call<Job>,
+    ) -> anyhow::Result<Exit> {
+        let Self { file, charset, map, detach } = self;
+        let is_csv = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        if !is_csv && (charset.is_some() || !map.is_empty()) {
+            let said = "--charset and --map are for files of CSV, whose names end with .csv";
+            anyhow::bail!(Usage(said.to_owned()));
+        }
+        let plan = (!map.is_empty()).then(|| Plan::of(&file, charset.as_deref(), &map)).transpose()?;
+        let mut rows = opened(file)?;
+        if let Some(charset) = charset {
+            rows = rows.charset(charset);
+        }
+        if let Some(plan) = plan {
+            rows = rows.delimiter(plan.delimiter.into()).through(move |file| plan.pass_on(file));
+        }
+        send(rows, detach, remote, call).await
+    }
+}
+
+/// The rows of a file, or of standard input.
+pub(super) fn opened(file: PathBuf) -> anyhow::Result<Rows> {
+    Ok(if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file)? })
+}
+
+/// Sends rows by a call, and follows their job to the end.
 pub(super) async fn send(
-    file: PathBuf,
+    rows: Rows,
     detach: bool,
     remote: &Remote,
     call: impl FnOnce(&Client, Rows) -> Call<Job>,
 ) -> anyhow::Result<Exit> {
     let client = remote.client()?;
-    let rows = if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file)? };
     // drawn only on a terminal
     let bar = match rows.size() {
         Some(size) => ProgressBar::new(size)

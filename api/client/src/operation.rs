@@ -70,13 +70,13 @@ impl Client {
         if let Some((name, value)) = beside {
             header[name] = value;
         }
-        if !rows.is_csv() {
+        let Some(reading) = rows.csv() else {
             header["line"] = json!(0);
             return self.post(path).rows(rows.with_header(header));
-        }
+        };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let members =
-            header.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), text(value)));
+        let members = header.as_object().into_iter().flatten().map(|(name, value)| (&**name, text(value)));
+        let members = members.chain(reading.iter().map(|(name, text)| (*name, text.clone())));
         // only its query is of interest
         let url = reqwest::Url::parse_with_params("http://localhost/", members);
         let query = url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();

@@ -26,8 +26,13 @@ pub struct Rows {
     header: Bytes,
     source: Source,
     is_csv: bool,
+    /// How a file of CSV is read, as members of a query.
+    reading: Vec<(&'static str, String)>,
+    through: Arc<Through>,
     progress: Arc<dyn Fn(u64) + Send + Sync>,
 }
+
+type Through = dyn Fn(Box<dyn Read + Send>) -> Box<dyn Read + Send> + Send + Sync;
 
 enum Source {
     /// It can be sent again.
@@ -85,7 +90,14 @@ impl Rows {
     }
 
     fn new(source: Source) -> Self {
-        Self { header: Bytes::new(), source, is_csv: false, progress: Arc::new(|_| {}) }
+        Self {
+            header: Bytes::new(),
+            source,
+            is_csv: false,
+            reading: Vec::new(),
+            through: Arc::new(|rows| rows),
+            progress: Arc::new(|_| {}),
+        }
     }
 
     /// Calls this with the number of bytes of rows that were read so far. A call that is repeated begins at 0
@@ -93,6 +105,30 @@ impl Rows {
     #[must_use]
     pub fn on_progress(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
+        self
+    }
+
+    /// Says the character set of CSV that is not UTF-8, such as `windows-1250`.
+    #[must_use]
+    pub fn charset(mut self, name: impl Into<String>) -> Self {
+        self.reading.push(("charset", name.into()));
+        self
+    }
+
+    /// Says what is between two cells of CSV, where the service is not to find it by the first line.
+    #[must_use]
+    pub fn delimiter(mut self, delimiter: char) -> Self {
+        self.reading.push(("delimiter", if delimiter == '\t' { "tab".to_owned() } else { delimiter.into() }));
+        self
+    }
+
+    /// Sends what this makes of the rows, each time that they are read.
+    #[must_use]
+    pub fn through(
+        mut self,
+        change: impl Fn(Box<dyn Read + Send>) -> Box<dyn Read + Send> + Send + Sync + 'static,
+    ) -> Self {
+        self.through = Arc::new(change);
         self
     }
 
@@ -112,8 +148,9 @@ impl Rows {
         self
     }
 
-    pub(crate) fn is_csv(&self) -> bool {
-        self.is_csv
+    /// Of CSV, how it is read.
+    pub(crate) fn csv(&self) -> Option<&[(&'static str, String)]> {
+        self.is_csv.then_some(&self.reading)
     }
 
     pub(crate) fn is_repeatable(&self) -> bool {
@@ -134,6 +171,7 @@ impl Rows {
                 reader.ok_or_else(|| io::Error::other("they were already sent, and can be read only once"))?
             }
         };
+        let reader = (self.through)(reader);
         let (pieces, stream) = mpsc::channel(AHEAD);
         let failed = Failed::default();
         (self.progress)(0);
