@@ -72,7 +72,7 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
         (standing(&visit, &found, now))
         (wrong::draw(&visit, &found))
         @if visit.can(Permission::ReadSettings) { div #connected { (setting::draw(&visit, id, found.setting.as_ref(), found.test.as_ref(), now)) } }
-        @if visit.can(Permission::ReadJobs) { (syncs(&found, now)) }
+        @if visit.can(Permission::ReadJobs) { (syncs(&visit, &found, now)) }
         @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
@@ -221,12 +221,15 @@ fn standing(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> M
     }
 }
 
-fn syncs(found: &Found, now: DateTime<Utc>) -> Markup {
+fn syncs(visit: &Visit<permit::Read>, found: &Found, now: DateTime<Utc>) -> Markup {
     let of_a_kind: Vec<&[Run]> = found.runs.chunk_by(|one, other| one.kind == other.kind).collect();
     let syncs: Vec<_> = found.syncs.iter().filter(|run| run.kind.is_some()).collect();
     html! {
         section aria-labelledby="syncs-title" {
-            h2 #syncs-title { "Syncs" }
+            header.title {
+                h2 #syncs-title { "Syncs" }
+                @if visit.can(Permission::WriteJobs) { a.button href={"/console/import?eshop=" (found.eshop.id)} { "Import" } }
+            }
             @if syncs.is_empty() {
                 (empty("No recent sync.", "A sync starts when the e-shop pushes a catalogue, by the clock of the setting, or on demand."))
             } @else {

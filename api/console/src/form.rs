@@ -256,7 +256,7 @@ impl Refused {
     pub(super) fn others(&self, names: &[&str]) -> Vec<String> {
         let is_of = |violation: &&Violation| names.iter().any(|name| is_of(&violation.property_path, name));
         let others = self.violations.iter().filter(|violation| !is_of(violation));
-        let others = others.map(|violation| format!("{}.", sentence(&violation.to_string())));
+        let others = others.map(|violation| full(&violation.to_string()));
         self.said.iter().cloned().chain(others).collect()
     }
 
@@ -290,6 +290,12 @@ pub(super) struct Again {
 pub(super) fn sentence(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// A whole sentence; one that ends as a question has its end.
+pub(super) fn full(text: &str) -> String {
+    let end = if text.ends_with('?') { "" } else { "." };
+    format!("{}{end}", sentence(text))
 }
 
 /// The field of the version of the record that a form was made of.

@@ -80,6 +80,8 @@ impl Section {
         match room {
             "" | "attention" => Some(Self::Overview),
             "replay" => Some(Self::Webhooks),
+            // its rows become a job
+            "import" => Some(Self::Jobs),
             // workers serve the queues
             "worker" => Some(Self::Queues),
             // e-shops belong to the section of their syncs

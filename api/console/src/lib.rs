@@ -2,7 +2,7 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`worker`], [`job`],
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`worker`], [`job`], [`import`],
 //!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
 //!   [`account`], [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
@@ -47,6 +47,7 @@ mod eshop;
 mod failure;
 mod find;
 mod form;
+mod import;
 mod job;
 mod json;
 mod kind;
@@ -80,7 +81,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use longshore_http::app::App;
-use longshore_http::middleware::{rate, streams, time};
+use longshore_http::middleware::{rate, revocation, streams, time};
 
 /// The routes of the console.
 pub fn routes(app: &App) -> Router<App> {
@@ -154,6 +155,11 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/queue/{name}/concurrency", get(queue::ask_concurrency).post(queue::set_concurrency))
         .route("/console/worker", get(worker::show))
         .route("/console/worker/{name}", get(worker::show_one))
+        .route(
+            "/console/import",
+            get(import::show).post(import::send).layer(from_fn_with_state(app.clone(), revocation::layer)),
+        )
+        .route("/console/import/look", post(import::look))
         .route("/console/job", get(job::list::show))
         .route("/console/job/live", get(job::list::follow))
         .route("/console/job/cancel", get(job::bulk::ask_cancel).post(job::bulk::cancel))

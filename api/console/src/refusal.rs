@@ -16,6 +16,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::body::read;
+use longshore_http::extract::form::has_file;
 use longshore_http::extract::may::bearer;
 use longshore_http::extract::{Failure, RequestId};
 use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
@@ -48,7 +49,11 @@ pub(super) async fn layer(
     request: Request,
     next: Next,
 ) -> Response {
-    if request.method() != Method::POST || OTHERS.contains(&request.uri().path()) {
+    // a file is not kept: its form shows itself again
+    if request.method() != Method::POST
+        || OTHERS.contains(&request.uri().path())
+        || has_file(request.headers())
+    {
         return next.run(request).await;
     }
     // the visitor first, in whose share of memory the form is then read; nothing is read without one
@@ -177,6 +182,8 @@ mod tests {
                 "/console/account/password",
                 "/console/account/totp/on",
                 "/console/account/totp/remove",
+                // of the script
+                "/console/import/look",
                 OTHERS[2],
                 OTHERS[1],
             ]

@@ -87,17 +87,23 @@ impl<P: Permit> FromRequest<App> for Act<P> {
         let (mut parts, body) = request.into_parts();
         let visit = Visit::from_request_parts(&mut parts, app).await?;
         let Form(form) = Form::from_request(Request::from_parts(parts, body), app).await?;
-        let given = form.get(FORM_TOKEN).unwrap_or_default();
-        if !is_same(given, &form_token(&visit.token)) {
-            return Err(Problem::new(&FORBIDDEN, OTHER_SESSION).into());
-        }
-        // what the action changes is on the next page
-        visit.app.kept::<Snapshots>().outdate(visit.scope());
+        visit.acts_by(&form)?;
         Ok(Self { visit, form })
     }
 }
 
 impl<P> Visit<P> {
+    /// Begins an action by a form, which is one of this session.
+    pub(super) fn acts_by(&self, form: &Asked) -> Result<(), Problem> {
+        let given = form.get(FORM_TOKEN).unwrap_or_default();
+        if !is_same(given, &form_token(&self.token)) {
+            return Err(Problem::new(&FORBIDDEN, OTHER_SESSION));
+        }
+        // what the action changes is on the next page
+        self.app.kept::<Snapshots>().outdate(self.scope());
+        Ok(())
+    }
+
     /// A webhook, if the visitor may see it.
     pub(super) async fn webhook(&self, id: WebhookId) -> Result<Webhook, Problem> {
         health::find(self.db(), self.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
@@ -302,6 +308,7 @@ deeds! {
     WmsResumed = "wms-resumed", "The warehouse is called again.";
     WmsDeleted = "wms-deleted", "The setting of the wms is deleted. Its orders go on by hand.";
     LostOrderDismissed = "lost-order-dismissed", "The order is dismissed.";
+    Imported = "imported", "The file has arrived. This page shows what becomes of its rows.";
     Syncing = "syncing", "{sync is|syncs are} in the queue. What waited already was not added again.";
     TokenDeleted = "token-deleted", "The token is revoked. It stops working within seconds.";
     PasswordChanged = "password-changed", "The password is changed. Other sessions have ended.";

@@ -26,7 +26,7 @@ pub use budget::Budget;
 pub use csv::CsvRows;
 pub use document::Document;
 pub use failure::Failure;
-pub use form::{FileForm, FileUpload, FormFile};
+pub use form::{FileForm, FileStream, FileUpload, FormFile};
 pub use headers::{IfMatch, IfNoneMatch, Prefer, WantsPage};
 pub use id::{Id, Ids};
 pub use lines::Lines;

@@ -10,6 +10,7 @@ mod deliveries;
 mod find;
 mod forms;
 mod health;
+mod import;
 mod lists;
 mod login;
 mod orders;

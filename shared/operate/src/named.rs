@@ -18,6 +18,8 @@ words! {
         Eshop = "e-shop",
         /// An organisation.
         Organisation = "organisation",
+        /// A warehouse.
+        Warehouse = "warehouse",
         /// A wms.
         Wms = "wms",
         /// An admin, a business user, or the access token of a program.
@@ -147,6 +149,9 @@ async fn matching(
                WHERE $3 = 'e-shop' AND in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
                UNION ALL
                SELECT o.id, o.name, o.code FROM organisation o WHERE $3 = 'organisation' AND in_scope($1, o.id)
+               UNION ALL
+               SELECT w.id, w.name, o.name FROM warehouse w JOIN organisation o ON o.id = w.organisation_id
+               WHERE $3 = 'warehouse' AND in_scope($1, w.organisation_id) AND $2::uuid IS NULL
                UNION ALL
                SELECT m.id, m.name, o.name FROM wms m JOIN organisation o ON o.id = m.organisation_id
                WHERE $3 = 'wms' AND in_scope($1, m.organisation_id) AND $2::uuid IS NULL

@@ -285,6 +285,40 @@ if (login && !login.querySelector(".refusal")) {
   }
 }
 
+// --- import: the first rows of a file, as they will be read, before it is sent ---
+
+const file = document.querySelector("form[data-look] input[type=file]");
+
+if (file) {
+  const form = file.form;
+  const shown = document.getElementById("look");
+  const { look, part, most } = form.dataset;
+  let asking;
+
+  form.addEventListener("change", async () => {
+    asking?.abort();
+    const [chosen] = file.files;
+    const isTooLarge = chosen && chosen.size > most;
+    file.setCustomValidity(isTooLarge ? `The file is larger than ${most / 1024 / 1024} MiB.` : "");
+    if (isTooLarge) file.reportValidity();
+    if (!chosen || isTooLarge) return shown.replaceChildren();
+    const sent = new FormData(form);
+    // behind all other fields
+    sent.delete("file");
+    if (chosen.size > part) sent.append("part", "true");
+    sent.append("file", chosen.slice(0, part), chosen.name);
+    const mine = (asking = new AbortController());
+    let rows = "";
+    try {
+      const answer = await fetch(look, { method: "POST", body: sent, signal: mine.signal });
+      if (answer.ok && !answer.redirected) rows = await answer.text();
+    } catch {
+      // the file can be sent all the same
+    }
+    if (asking === mine) shown.innerHTML = rows;
+  });
+}
+
 // --- keys: "/" goes to the search; Ctrl or Cmd and K opens it over the page, with the pages of the console ---
 
 document.addEventListener("keydown", (event) => {

@@ -53,7 +53,11 @@ pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let ([counts, list], kinds) =
         tokio::try_join!(parts(&visit, refused.is_empty().then_some(&wanted)), kinds)?;
     let content = html! {
-        header.title { h1 { "Jobs" } (refresh::choice(asked, HERE)) }
+        header.title {
+            h1 { "Jobs" }
+            @if visit.can(Permission::WriteJobs) { a.button href="/console/import" { "Import" } }
+            (refresh::choice(asked, HERE))
+        }
         (part(&counts))
         (period::choice(asked, HERE, &OF_PAGE))
         (form(asked, &refused))

@@ -7,7 +7,7 @@ use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::{plain, sentence};
-use crate::form::{Asked, OF_PAGE, Refused};
+use crate::form::{Asked, OF_PAGE, Refused, full};
 
 /// Where the next page of a list leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub(crate) fn checked(asked: &Asked, refused: &Refused, name: &str, label: &str,
         label { (label)
             input type=(kind) name=(name) value=[asked.get(name)] step=[step] autocomplete="off" spellcheck="false"
                 aria-invalid=[wrong.map(|_| "true")] aria-describedby=[wrong.map(|_| format!("wrong-{name}"))];
-            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (sentence(wrong)) "." } }
+            @if let Some(wrong) = wrong { span.wrong id={"wrong-" (name)} { (full(wrong)) } }
         }
     }
 }

@@ -1,21 +1,27 @@
 //! Multipart forms with one file. They are read piece by piece as they arrive, and refused as soon as they
-//! are too large.
+//! are too large. [`FileForm`] keeps the file, [`FileStream`] passes it on.
 
+use std::future::ready;
 use std::marker::PhantomData;
 
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use longshore_kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE};
 use multer::{Constraints, Multipart, SizeLimit};
 
 use super::Failure;
 use super::arriving::Arriving;
-use super::body::{JsonBody, must_be};
+use super::body::{JsonBody, media_type, must_be};
 
 /// Maximum bytes of the rest of the form: headers, boundaries, and other fields.
 const AROUND: usize = 64 * 1024;
+
+/// The media type of a form with a file.
+pub const FORM_DATA: &str = "multipart/form-data";
 
 /// What a file of a form is.
 pub trait FormFile: Send {
@@ -46,20 +52,7 @@ where
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
-        must_be(request.headers(), &["multipart/form-data"])?;
-        let content_type =
-            request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-        let boundary = multer::parse_boundary(content_type)
-            .map_err(|_| malformed("the Content-Type header names no boundary"))?;
-        let limits = SizeLimit::new().whole_stream((F::LIMIT + AROUND) as u64);
-        let pieces = Arriving::of(request)?.at_most(F::LIMIT + AROUND);
-        // other fields count, too, though they are not kept: the whole form is hardly larger than its file may be
-        let pieces = stream::unfold((pieces, 0), |(mut pieces, arrived)| async move {
-            let piece = pieces.next(arrived).await.transpose()?;
-            let arrived = arrived + piece.as_ref().map_or(0, Bytes::len);
-            Some((piece, (pieces, arrived)))
-        });
-        let mut form = Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits));
+        let mut form = multipart(request, F::LIMIT, true)?;
         let mut file = None;
         // to the end of the form: an upload that breaks off is refused
         while let Some(mut field) = form.next_field().await.map_err(|e| refused(F::LIMIT, e))? {
@@ -90,6 +83,31 @@ where
     }
 }
 
+/// Whether a request is a form with a file.
+#[must_use]
+pub fn has_file(headers: &HeaderMap) -> bool {
+    media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case(FORM_DATA))
+}
+
+/// Reads a form of a file of at most `limit` bytes, whose pieces are kept, or passed on as they come.
+fn multipart(request: Request, limit: usize, is_kept: bool) -> Result<Multipart<'static>, Problem> {
+    must_be(request.headers(), &[FORM_DATA])?;
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let boundary = multer::parse_boundary(content_type)
+        .map_err(|_| malformed("the Content-Type header names no boundary"))?;
+    let limits = SizeLimit::new().whole_stream((limit + AROUND) as u64);
+    let pieces = Arriving::of(request)?.at_most(limit + AROUND);
+    let pieces = stream::unfold((pieces, 0), move |(mut pieces, held)| async move {
+        // the reader of forms takes whatever is there: one piece a time
+        tokio::task::yield_now().await;
+        let piece = pieces.next(held).await.transpose()?;
+        // other fields count, too, though they are not kept: the whole form is hardly larger than its file may be
+        let held = held + piece.as_ref().map_or(0, Bytes::len);
+        Some((piece, (pieces, if is_kept { held } else { 0 })))
+    });
+    Ok(Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits)))
+}
+
 fn refused(limit: usize, error: multer::Error) -> Problem {
     match error {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => {
@@ -111,6 +129,52 @@ fn too_large(limit: usize) -> Problem {
     Problem::new(&TOO_LARGE, format!("the file is larger than {limit} bytes"))
 }
 
+/// A form that ends with a file of any size, which is read as it arrives.
+pub struct FileStream {
+    /// The fields before it.
+    pub fields: Vec<(String, String)>,
+    /// What the sender calls it; empty if there is none.
+    pub file_name: String,
+    /// Its bytes.
+    pub pieces: BoxStream<'static, Result<Bytes, Problem>>,
+}
+
+impl FileStream {
+    /// Reads the fields of a form, up to its file of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// It is no form, or too large.
+    pub async fn of(request: Request, limit: usize) -> Result<Self, Problem> {
+        let mut form = multipart(request, limit, false)?;
+        let (mut fields, mut length) = (Vec::new(), 0);
+        while let Some(mut field) = form.next_field().await.map_err(|e| refused(limit, e))? {
+            let name = field.name().unwrap_or_default().to_owned();
+            if name == ANY {
+                let file_name = field.file_name().unwrap_or_default().to_owned();
+                let pieces = field.scan(0, move |length, piece| {
+                    let piece = piece.map_err(|e| refused(limit, e)).and_then(|piece| {
+                        *length += piece.len();
+                        if *length > limit { Err(too_large(limit)) } else { Ok(piece) }
+                    });
+                    ready(Some(piece))
+                });
+                return Ok(Self { fields, file_name, pieces: pieces.boxed() });
+            }
+            let mut value = Vec::new();
+            while let Some(piece) = field.next().await {
+                let piece = piece.map_err(|e| refused(limit, e))?;
+                length += piece.len();
+                if length > AROUND {
+                    return Err(malformed("the fields before the file are too long"));
+                }
+                value.extend_from_slice(&piece);
+            }
+            fields.push((name, String::from_utf8_lossy(&value).into_owned()));
+        }
+        Ok(Self { fields, file_name: String::new(), pieces: stream::empty().boxed() })
+    }
+}
+
 /// A file, in a form or in JSON.
 #[derive(Debug)]
 pub enum FileUpload<F, const JSON_LIMIT: usize> {
@@ -125,7 +189,7 @@ impl<S: Send + Sync, F: FormFile, const JSON_LIMIT: usize> FromRequest<S> for Fi
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         let headers = request.headers();
-        must_be(headers, &["multipart/form-data", "application/json"])?;
+        must_be(headers, &[FORM_DATA, "application/json"])?;
         if must_be(headers, &["application/json"]).is_ok() {
             return JsonBody::from_request(request, state).await.map(Self::Json);
         }

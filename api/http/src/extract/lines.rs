@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::arriving::Arriving;
 use super::body::must_be;
 use super::csv::CSV;
+use super::form::has_file;
 use crate::limits::Stall;
 
 /// The media type of a stream of rows.
@@ -37,10 +38,15 @@ pub const PATHS: &[&str] = &[
     "/api/partner-integration/wms/sync/news",
 ];
 
-/// Whether a request is an upload line by line.
+/// The page that takes a file of such rows.
+pub const IMPORT: &str = "/console/import";
+
+/// Whether a request is an upload line by line, or a file of lines in a form.
 #[must_use]
 pub fn is_upload(request: &Request) -> bool {
-    PATHS.contains(&request.uri().path()) && Lines::are_sent(request.headers()).unwrap_or(false)
+    let (path, headers) = (request.uri().path(), request.headers());
+    (PATHS.contains(&path) && Lines::are_sent(headers).unwrap_or(false))
+        || (path == IMPORT && has_file(headers))
 }
 
 /// The form of the rows of a sync.

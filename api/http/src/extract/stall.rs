@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -53,7 +54,7 @@ impl Steady {
                     self.arrived += bytes.len();
                     Some(bytes)
                 }
-                Ok(Some(Err(_))) => return Err(Problem::new(&MALFORMED_BODY, "the body ended early")),
+                Ok(Some(Err(error))) => return Err(broken(error)),
                 Ok(None) => return Ok(None),
                 Err(_) if self.arrived < LEAST_BYTES => {
                     let detail = format!("the body stalled for {} s", self.stall.as_secs_f32());
@@ -67,6 +68,22 @@ impl Steady {
             }
             if piece.is_some() {
                 return Ok(piece);
+            }
+        }
+    }
+}
+
+/// Why a body broke off. One that is a part of another, as a file of a form is, has found that out itself.
+fn broken(error: axum::Error) -> Problem {
+    let mut error: BoxError = error.into_inner();
+    loop {
+        error = match error.downcast::<axum::Error>() {
+            Ok(outer) => outer.into_inner(),
+            Err(inner) => {
+                return inner.downcast::<Problem>().map_or_else(
+                    |_| Problem::new(&MALFORMED_BODY, "the body ended early"),
+                    |problem| *problem,
+                );
             }
         }
     }

@@ -120,6 +120,7 @@ async fn a_viewer_reads_every_page_without_actions(_: PgPoolOptions, options: Pg
         format!("/console/webhook/{hook}/activate"),
         format!("/console/webhook/{hook}/deactivate"),
         "/console/replay".to_owned(),
+        "/console/import".to_owned(),
         "/console/job/cancel".to_owned(),
         "/console/job/retry".to_owned(),
         format!("/console/webhook/{hook}/redeliver"),

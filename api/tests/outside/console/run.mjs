@@ -317,6 +317,22 @@ async function main() {
     await shows("token");
     console.log("a form had the fields of the chosen kind of credentials");
 
+    // a file is shown as it will be read, and sent
+    await page.goto(`/console/eshop/${ESHOP_ID}`);
+    await page.getByRole("link", { name: "Import", exact: true }).click();
+    const sheet = "productSku;name;weight\r\nCONSOLE-2;Bowl;0320\r\n;no SKU;1\r\n";
+    await page.locator("input[type=file]").setInputFiles({ name: "sheet.csv", mimeType: "text/csv", buffer: Buffer.from(sheet) });
+    await page.locator("#look td", { hasText: /^320$/ }).waitFor();
+    await page.locator("#look td", { hasText: "productSku is required" }).waitFor();
+    for (const width of [390, 1440]) {
+      await page.setViewportSize({ width, height: 900 });
+      await judge(page, `import-${width}`);
+    }
+    await page.getByRole("button", { name: "Send" }).click();
+    assert.match(await said(page), /has arrived/);
+    await page.getByRole("link", { name: "Download refused rows" }).waitFor();
+    console.log("a file was looked at and sent, and its refused row can be downloaded");
+
     const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];
     const preferences = ["/preference", `/preference/new?organisation=${prefers.organisation}`, `/preference/${prefers.id}/edit`];
     const ordersPages = ["/order", `/order/${order}`, "/order/attention", "/product?sort=oldest", "/product/deactivate?all=true"];
@@ -324,7 +340,7 @@ async function main() {
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
     const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
     more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`, example, `/webhook/${hook}/test`);
-    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
+    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, `/import?eshop=${ESHOP_ID}`, "/failure", "/webhook", `/webhook/${hook}`, "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
     await page.goto("/console/worker");
     const worker = await page.getAttribute("main tbody a", "href");
     pages.push("/worker", worker.replace("/console", ""), "/queue/chunk?kind=product.sync", "/job?kind=product.sync&span=day");

@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
@@ -20,7 +21,7 @@ use super::entry::{self, NewJob, PATIENCE_SECONDS, to_i32};
 use super::kind::{Job, JobKind, JobState, Shop, Stored};
 use super::line;
 use super::name::hash_of;
-use super::payload::{ROWS_PER_CHUNK, Rows};
+use super::payload::{ROWS_PER_CHUNK, Rows, Unreadable, unpack_rows};
 use super::room;
 use super::row::csv::CsvForm;
 use super::row::form::CSV;
@@ -160,6 +161,14 @@ impl Gathering {
 }
 
 impl Packed {
+    /// The rows.
+    ///
+    /// # Errors
+    /// They were packed otherwise.
+    pub fn rows(&self) -> Result<Vec<Bytes>, Unreadable> {
+        unpack_rows(&self.payload)
+    }
+
     /// Bytes in memory.
     #[must_use]
     pub fn held(&self) -> usize {

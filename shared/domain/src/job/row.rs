@@ -6,7 +6,7 @@ pub mod form;
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::csv::IGNORED;
 use self::form::{Form, Notice, Remarks};
@@ -62,7 +62,9 @@ impl<'c, R> ReadRows<'c, R> {
                     );
                     Err((repeated, format!("{first} has the same {key_member}"), Some(key_member.to_owned())))
                 }
-                (Ok(value), None) => read(value).map_err(|violations| broken(claim, &form, &violations)),
+                (Ok(value), None) => {
+                    read(value).map_err(|violations| broken(kind_of(claim), &form, &violations))
+                }
                 (Err(refusal), _) => Err(refusal),
             };
             match row {
@@ -105,7 +107,13 @@ impl<'c, R> ReadRows<'c, R> {
         for (good, violations) in refused {
             let Some((position, key)) = named.get(good) else { continue };
             let Some((_, body)) = stored.get(*position) else { continue };
-            errors.push(error(claim, *position, body, key.clone(), broken(claim, &form, &violations)));
+            errors.push(error(
+                claim,
+                *position,
+                body,
+                key.clone(),
+                broken(kind_of(claim), &form, &violations),
+            ));
         }
         let [changed, failed] = [changed, errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
         let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
@@ -124,6 +132,32 @@ impl<'c, R> ReadRows<'c, R> {
             errors.push(ItemError { notice: true, ..notice });
         }
         Outcome { count, errors }
+    }
+}
+
+/// A row that was not stored yet, as it will be read.
+#[derive(Debug)]
+pub struct Seen {
+    /// Its members, as far as it can be read.
+    pub members: Map<String, Value>,
+    /// Why its form refuses it: for programs, and for people.
+    pub refused: Option<(&'static str, String)>,
+}
+
+impl Seen {
+    /// Reads a row as it would be stored for a job of a kind, and validates it.
+    pub fn of(
+        kind: JobKind,
+        form: &Form,
+        row: Bytes,
+        validate: impl FnOnce(Value) -> Result<(), Vec<Violation>>,
+    ) -> Self {
+        let (remarks, body) = form.read(row);
+        let value = value(&remarks, &body);
+        let members = value.as_ref().ok().and_then(Value::as_object).cloned().unwrap_or_default();
+        let judged = value
+            .and_then(|value| validate(value).map_err(|violations| broken(Some(kind), form, &violations)));
+        Self { members, refused: judged.err().map(|(code, message, _)| (code, message)) }
     }
 }
 
@@ -149,9 +183,13 @@ fn key(member: &str, value: &Result<Value, Refusal>, remarks: &Remarks) -> Optio
     key.or(remarks.item.as_deref()).map(str::to_owned)
 }
 
+fn kind_of(claim: &Claim) -> Option<JobKind> {
+    claim.kind.as_ref().ok().copied()
+}
+
 /// The member that identifies a row, and the code of one that an earlier row of the job is the same as.
 fn key_of(claim: &Claim) -> (&'static str, &'static str) {
-    let kind = claim.kind.as_ref().ok().copied();
+    let kind = kind_of(claim);
     (key_member(kind), if kind == Some(JobKind::ExpeditionSync) { "already_taken" } else { "duplicate" })
 }
 
@@ -187,8 +225,8 @@ fn value(remarks: &Remarks, body: &[u8]) -> Result<Value, Refusal> {
 }
 
 /// Why a row that breaks rules is refused: all of them, in one sentence. One about an order has the code of the first.
-fn broken(claim: &Claim, form: &Form, violations: &[Violation]) -> Refusal {
-    let is_of_order = matches!(claim.kind, Ok(JobKind::ExpeditionSync | JobKind::ExpeditionNews));
+fn broken(kind: Option<JobKind>, form: &Form, violations: &[Violation]) -> Refusal {
+    let is_of_order = matches!(kind, Some(JobKind::ExpeditionSync | JobKind::ExpeditionNews));
     let code = match violations {
         [first, others @ ..] if is_of_order || others.is_empty() => first.code,
         _ => "invalid_data",
