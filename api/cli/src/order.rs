@@ -11,7 +11,7 @@ use crate::find::{Named, numbered};
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::sync::send;
+use crate::sync::{opened, send};
 use crate::{Exit, output, table};
 
 /// What can be done with orders.
@@ -117,7 +117,8 @@ impl OrderCommand {
             }
             Self::Import(Import { file, eshop, send: sends, detach, remote }) => {
                 let eshop = eshop.id(&remote.client()?).await?;
-                send(file, detach, &remote, |client, rows| client.import_orders(eshop, sends, rows)).await
+                send(opened(file)?, detach, &remote, |client, rows| client.import_orders(eshop, sends, rows))
+                    .await
             }
         }
     }

@@ -57,19 +57,19 @@ impl Plan {
     /// Reads the first line of a file.
     pub(super) fn of(path: &Path, charset: Option<&str>, renamings: &[Renaming]) -> anyhow::Result<Self> {
         let head = first_line(BufReader::new(File::open(path)?.take(LONGEST_HEAD)))?;
-        Ok(Self::of_head(head, charset, renamings)?)
+        Ok(Self::of_head(&head, charset, renamings)?)
     }
 
-    fn of_head(line: Vec<u8>, charset: Option<&str>, renamings: &[Renaming]) -> Result<Self, Usage> {
+    fn of_head(line: &[u8], charset: Option<&str>, renamings: &[Renaming]) -> Result<Self, Usage> {
         let encoding = Encoding::for_label(charset.unwrap_or("utf-8").as_bytes());
         let encoding = encoding
             .filter(|encoding| encoding.is_ascii_compatible())
             .ok_or_else(|| Usage("--map reads files whose letters are bytes: save it as UTF-8".to_owned()))?;
-        let counts = DELIMITERS.map(|delimiter| cells(&line, delimiter).count());
+        let counts = DELIMITERS.map(|delimiter| cells(line, delimiter).count());
         // the first of those that are as many
         let most = DELIMITERS.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
         let delimiter = most.map_or(b',', |(delimiter, _)| delimiter);
-        let mut names: Vec<String> = cells(&line, delimiter).map(|cell| named(cell, encoding)).collect();
+        let mut names: Vec<String> = cells(line, delimiter).map(|cell| named(cell, encoding)).collect();
         let mut factors = vec![None; names.len()];
         for Renaming { from, to, factor } in renamings {
             let place = names.iter().position(|name| name.to_lowercase() == from.to_lowercase());
@@ -82,7 +82,7 @@ impl Plan {
             (*name, *times) = (to.clone(), *factor);
         }
         let mut head: Vec<u8> = Vec::with_capacity(line.len());
-        for (place, (cell, name)) in cells(&line, delimiter).zip(&names).enumerate() {
+        for (place, (cell, name)) in cells(line, delimiter).zip(&names).enumerate() {
             if place > 0 {
                 head.push(delimiter);
             }
@@ -123,9 +123,9 @@ fn first_line(mut file: impl BufRead) -> io::Result<Vec<u8>> {
     loop {
         let before = line.len();
         file.read_until(b'\n', &mut line)?;
-        let quotes = line.iter().filter(|byte| **byte == b'"').count();
+        let is_open = line.iter().fold(false, |is_open, byte| is_open ^ (*byte == b'"'));
         let is_blank = line.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
-        if line.len() == before || !is_blank && quotes % 2 == 0 {
+        if line.len() == before || !is_blank && !is_open {
             return Ok(line);
         }
     }
@@ -230,7 +230,9 @@ impl Decimal {
     fn read(text: &str, point: u8) -> Option<Self> {
         let (whole, part) = text.split_once(char::from(point)).unwrap_or((text, ""));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !is_number(whole.trim_start_matches(['+', '-'])) || text.contains(char::from(point)) && !is_number(part) {
+        if !is_number(whole.trim_start_matches(['+', '-']))
+            || text.contains(char::from(point)) && !is_number(part)
+        {
             return None;
         }
         // 18 digits on either side of a multiplication are exact
@@ -262,9 +264,14 @@ mod tests {
         passed_bytes(file.as_bytes(), charset, maps, piece)
     }
 
-    fn passed_bytes(file: &[u8], charset: Option<&str>, maps: &[&str], piece: usize) -> Result<Vec<u8>, String> {
+    fn passed_bytes(
+        file: &[u8],
+        charset: Option<&str>,
+        maps: &[&str],
+        piece: usize,
+    ) -> Result<Vec<u8>, String> {
         let renamings: Vec<_> = maps.iter().map(|text| Renaming::read(text).unwrap()).collect();
-        let plan = Plan::of_head(first_line(file).unwrap(), charset, &renamings).map_err(|usage| usage.0)?;
+        let plan = Plan::of_head(&first_line(file).unwrap(), charset, &renamings).map_err(|usage| usage.0)?;
         let mut passed = plan.pass_on(Box::new(io::Cursor::new(file.to_vec())));
         let (mut out, mut buffer) = (Vec::new(), vec![0; piece]);
         loop {
