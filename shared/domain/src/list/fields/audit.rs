@@ -61,7 +61,7 @@ const CHANGES: &[Field] = &[
         "key",
         "CASE {t}.entity_type
          WHEN 'product' THEN (SELECT product_sku FROM product WHERE id = {t}.entity_id)
-         WHEN 'expedition' THEN (SELECT f.order_number FROM expedition f WHERE f.id = {t}.entity_id)
+         WHEN 'expedition' THEN (SELECT order_number FROM expedition_detail WHERE id = {t}.entity_id)
          WHEN 'product_stock' THEN (SELECT p.product_sku FROM product_stock s JOIN product p ON p.id = s.product_id WHERE s.id = {t}.entity_id)
          END",
     )
