@@ -70,13 +70,13 @@ impl Plan {
         let most = DELIMITERS.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
         let delimiter = most.map_or(b',', |(delimiter, _)| delimiter);
         let mut names: Vec<String> = cells(line, delimiter).map(|cell| named(cell, encoding)).collect();
+        let there = names.join(", ");
         let mut factors = vec![None; names.len()];
         for Renaming { from, to, factor } in renamings {
             let place = names.iter().position(|name| name.to_lowercase() == from.to_lowercase());
             let Some((name, times)) =
                 place.and_then(|place| Some((names.get_mut(place)?, factors.get_mut(place)?)))
             else {
-                let there = names.join(", ");
                 return Err(Usage(format!("the file has no column {from}; it has {there}")));
             };
             (*name, *times) = (to.clone(), *factor);
@@ -302,7 +302,7 @@ mod tests {
         let file = b"N\xe1zev\tC\n\x9eba\t2\n";
         let passed = passed_bytes(file, Some("windows-1250"), &["název=name", "C=weight*0.25"], 4);
         assert_eq!(passed.unwrap(), b"name\tweight\n\x9eba\t0.5\n");
-        let refused = passed_bytes(file, Some("windows-1250"), &["nazev=name"], 4).unwrap_err();
+        let refused = passed_bytes(file, Some("windows-1250"), &["C=weight", "nazev=name"], 4).unwrap_err();
         assert_eq!(refused, "the file has no column nazev; it has Název, C");
         assert!(passed_bytes(file, Some("utf-16"), &["C=weight"], 4).unwrap_err().contains("UTF-8"));
     }

@@ -46,5 +46,7 @@ pub async fn list_changes(
     asked: ListRequest,
 ) -> Result<Response, Failure> {
     view::job(&app, may.scope(), id).await?;
-    list::answer_within(&app.services, &CHANGE, may.scope(), json!({"job": {"eq": id}}), asked).await
+    // its own states are no change that it made
+    let within = json!({"job": {"eq": id}, "entity.type": {"neq": "job"}});
+    list::answer_within(&app.services, &CHANGE, may.scope(), within, asked).await
 }

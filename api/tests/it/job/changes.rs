@@ -36,6 +36,7 @@ async fn the_changes_of_a_job_are_listed_for_those_who_see_the_job(
     let gone = Uuid::from_u128(7);
     change(&world.owner, &job, organisation, "product", &[product, gone]).await;
     change(&world.owner, &other, organisation, "product", &[product]).await;
+    change(&world.owner, &job, organisation, "job", &[job.parse().unwrap()]).await;
     // what was done to another organisation is never shown
     change(&world.owner, &job, stranger.organisation.get(), "product", &[foreign.parse().unwrap()]).await;
 
