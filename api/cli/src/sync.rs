@@ -120,13 +120,12 @@ impl RowFile {
         call: impl FnOnce(&Client, Rows) -> Call<Job>,
     ) -> anyhow::Result<Exit> {
         let Self { file, charset, map, detach } = self;
-        let is_csv = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
-        if !is_csv && (charset.is_some() || !map.is_empty()) {
+        let mut rows = opened(file.clone())?;
+        if !rows.is_csv() && (charset.is_some() || !map.is_empty()) {
             let said = "--charset and --map are for files of CSV, whose names end with .csv";
             anyhow::bail!(Usage(said.to_owned()));
         }
         let plan = (!map.is_empty()).then(|| Plan::of(&file, charset.as_deref(), &map)).transpose()?;
-        let mut rows = opened(file)?;
         if let Some(charset) = charset {
             rows = rows.charset(charset);
         }

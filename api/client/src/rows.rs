@@ -148,6 +148,12 @@ impl Rows {
         self
     }
 
+    /// Whether they are CSV.
+    #[must_use]
+    pub fn is_csv(&self) -> bool {
+        self.is_csv
+    }
+
     /// Of CSV, how it is read.
     pub(crate) fn csv(&self) -> Option<&[(&'static str, String)]> {
         self.is_csv.then_some(&self.reading)

@@ -61,18 +61,12 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
 
 async fn wanted(visit: &Visit<permit::ReadAudit>) -> Result<Filter, Problem> {
     let (asked, db, scope) = (&visit.asked, visit.db(), visit.scope());
-    let organisation = match asked.text("organisation")? {
-        Some(text) => Some(named::organisation(db, scope, "organisation", &text).await?),
-        None => None,
-    };
+    let organisation = visit.named(asked, Kind::Organisation, "organisation").await?;
     let entity = match asked.text("entity")? {
         Some(text) => Some(named::thing(db, visit.may.caller.role, scope, "entity", &text).await?),
         None => None,
     };
-    let by = match asked.text("by")? {
-        Some(text) => Some(named::one(db, scope, Kind::Actor, "by", &text).await?),
-        None => None,
-    };
+    let by = visit.named(asked, Kind::Actor, "by").await?;
     Ok(Filter {
         whose: if is_all(asked) { Whose::All } else { Whose::People },
         organisation,

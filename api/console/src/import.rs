@@ -25,6 +25,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use url::form_urlencoded::Serializer;
+use uuid::Uuid;
 
 use super::form::{Asked, FORM_TOKEN, Refused, form_token, full};
 use super::layout::Section;
@@ -104,14 +105,13 @@ async fn accept(visit: &Asking, once: &Once, arriving: Arriving) -> Result<Strin
     if arriving.name.is_empty() {
         return Err(Problem::violation("file", "required", "is required").into());
     }
-    let (db, scope, typed) = (visit.db(), visit.scope(), &visit.asked);
+    let typed = &visit.asked;
     let (push, mut header) = (push(visit)?, Map::new());
-    if let Some(text) = typed.text("eshop")? {
-        header.insert("eshop".to_owned(), json!(named::eshop(db, scope, "eshop", &text).await?));
-    }
-    if let (Push::Stocks, Some(text)) = (push, typed.text("warehouseId")?) {
-        let place = named::one(db, scope, Kind::Warehouse, "warehouseId", &text).await?;
-        header.insert("warehouseId".to_owned(), json!(place));
+    let mut given = vec![("eshop", Kind::Eshop)];
+    given.extend((push == Push::Stocks).then_some(("warehouseId", Kind::Warehouse)));
+    for (name, kind) in given {
+        let id: Option<Uuid> = visit.named(typed, kind, name).await?;
+        header.extend(id.map(|id| (name.to_owned(), json!(id))));
     }
     let request = pushed(arriving, typed, push, header)?;
     let answered = intake::receive(&visit.app, &visit.may, once, request, push).await?;

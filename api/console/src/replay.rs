@@ -15,6 +15,7 @@ use longshore_operate::named as names;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use url::Url;
+use uuid::Uuid;
 
 use super::form::{Asked, Refused};
 use super::job;
@@ -80,10 +81,8 @@ async fn body(visit: &Asking, asked: &Asked) -> Result<Value, Problem> {
     if !webhooks.is_empty() {
         body.insert("webhooks".to_owned(), json!(webhooks));
     }
-    if let Some(text) = asked.text("eshop")? {
-        let eshop = names::eshop(visit.db(), visit.scope(), "eshop", &text).await?;
-        body.insert("eshop".to_owned(), json!(eshop));
-    }
+    let eshop: Option<Uuid> = visit.named(asked, names::Kind::Eshop, "eshop").await?;
+    body.extend(eshop.map(|eshop| ("eshop".to_owned(), json!(eshop))));
     for name in ["host", "event"] {
         if let Some(text) = asked.get(name) {
             body.insert(name.to_owned(), json!(text));

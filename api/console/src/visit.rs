@@ -18,6 +18,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_kernel::services::Services;
+use longshore_operate::named::{self, Kind};
 use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 use uuid::Uuid;
@@ -112,6 +113,22 @@ impl<P> Visit<P> {
     /// The fields of the form of this page: as they are stored, or as they were typed if the form was refused.
     pub(super) fn filled(&mut self, stored: Asked) -> Asked {
         if self.refused.is_empty() { stored } else { self.refused.typed(&self.asked, &stored) }
+    }
+
+    /// The record of a kind that a field names, if something is typed there.
+    ///
+    /// # Errors
+    /// The field, where it names none or several.
+    pub(super) async fn named<I: From<Uuid>>(
+        &self,
+        asked: &Asked,
+        kind: Kind,
+        field: &str,
+    ) -> Result<Option<I>, Problem> {
+        match asked.text(field)? {
+            Some(text) => Ok(Some(named::one(self.db(), self.scope(), kind, field, &text).await?.into())),
+            None => Ok(None),
+        }
     }
 
     /// The services of the process.

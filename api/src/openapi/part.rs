@@ -43,22 +43,29 @@ pub(super) fn gather(document: &mut Value) {
 /// Moves the defaults of schemas to their descriptions. Generated clients send the defaults that a schema declares, or require such
 /// members.
 pub(super) fn tell_defaults(value: &mut Value) {
+    each_object(value, &mut |members| {
+        // a member of that name is an object
+        if let Some(default) = members.get("default").filter(|value| !value.is_object()).cloned() {
+            members.remove("default");
+            let told = members.get("description").and_then(Value::as_str).unwrap_or_default();
+            // it may already say more of it
+            if !told.contains("default") && !told.contains("Default") {
+                let told = format!("{told} The default is `{default}`.").trim_start().to_owned();
+                members.insert("description".to_owned(), told.into());
+            }
+        }
+    });
+}
+
+/// Changes each object of a part of the document, but those of its examples.
+fn each_object(value: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
     match value {
         Value::Object(members) => {
-            // a member of that name is an object
-            if let Some(default) = members.get("default").filter(|value| !value.is_object()).cloned() {
-                members.remove("default");
-                let told = members.get("description").and_then(Value::as_str).unwrap_or_default();
-                // it may already say more of it
-                if !told.contains("default") && !told.contains("Default") {
-                    let told = format!("{told} The default is `{default}`.").trim_start().to_owned();
-                    members.insert("description".to_owned(), told.into());
-                }
-            }
+            change(members);
             let inner = members.iter_mut().filter(|(name, _)| !name.starts_with("example"));
-            inner.for_each(|(_, inner)| tell_defaults(inner));
+            inner.for_each(|(_, inner)| each_object(inner, change));
         }
-        Value::Array(elements) => elements.iter_mut().for_each(tell_defaults),
+        Value::Array(elements) => elements.iter_mut().for_each(|inner| each_object(inner, change)),
         _ => {}
     }
 }
@@ -153,15 +160,7 @@ pub(super) fn gather_parameters(document: &mut Value) {
 
 /// Leaves out that a body or a parameter is optional, which is what documents mean without a word.
 pub(super) fn leave_out_optional(document: &mut Value) {
-    match document {
-        Value::Object(members) => {
-            members.retain(|name, value| name != "required" || *value != false);
-            let inner = members.iter_mut().filter(|(name, _)| !name.starts_with("example"));
-            inner.for_each(|(_, inner)| leave_out_optional(inner));
-        }
-        Value::Array(elements) => elements.iter_mut().for_each(leave_out_optional),
-        _ => {}
-    }
+    each_object(document, &mut |members| members.retain(|name, value| name != "required" || *value != false));
 }
 
 /// Declares the example of most requests once.

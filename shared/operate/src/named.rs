@@ -42,27 +42,6 @@ struct Named {
     is_whole: bool,
 }
 
-/// The e-shop that a field names.
-///
-/// # Errors
-/// The field, where it names none or several.
-pub async fn eshop(db: &Database, scope: &Scope, field: &str, text: &str) -> Result<EshopId, Problem> {
-    Ok(one(db, scope, Kind::Eshop, field, text).await?.into())
-}
-
-/// The organisation that a field names.
-///
-/// # Errors
-/// The field, where it names none or several.
-pub async fn organisation(
-    db: &Database,
-    scope: &Scope,
-    field: &str,
-    text: &str,
-) -> Result<OrganisationId, Problem> {
-    Ok(one(db, scope, Kind::Organisation, field, text).await?.into())
-}
-
 /// The record of a kind that a field names.
 ///
 /// # Errors

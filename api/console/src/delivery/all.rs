@@ -10,7 +10,7 @@ use longshore_kernel::access::Permission;
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::problem::Problem;
 use longshore_operate::delivery::{self, Filter, Line, Order, Page, Place, States, WEBHOOKS, Waits};
-use longshore_operate::named;
+use longshore_operate::named::{self, Kind};
 use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -81,10 +81,7 @@ async fn parts(visit: &Asking, wanted: Option<&Filter>) -> Result<[Part; 2], Pro
 /// The search that a form says.
 pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
     let (db, scope) = (visit.db(), visit.scope());
-    let eshop = match asked.text("eshop")? {
-        Some(text) => Some(named::eshop(db, scope, "eshop", &text).await?),
-        None => None,
-    };
+    let eshop = visit.named(asked, Kind::Eshop, "eshop").await?;
     let entities = match asked.text("entity")? {
         Some(text) => Some(named::entities(db, scope, "entity", &text).await?),
         None => None,

@@ -1,13 +1,13 @@
 //! Redelivery of one delivery, of selected ones, or of all that match a search.
 
 use axum::response::Response;
+use longshore_domain::job::chosen::Chosen;
 use longshore_domain::list::fields::delivery::DELIVERY;
 use longshore_domain::webhook::delivery::{self as deliveries, search};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::problem::Problem;
 use maud::html;
-use serde_json::{Value, json};
 
 use super::{all, find, wanted};
 use crate::form::Asked;
@@ -48,13 +48,8 @@ pub(crate) async fn redeliver(Id(id): Id<DeliveryId>, act: Acting) -> Result<Res
 /// `GET /console/delivery/redeliver?id=…`, of any webhooks; or `?all=true` with the search of the list.
 pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let (chosen, search) = if asked.get("all").is_some() {
-        let asked = &period::fixed(asked, visit.now())?;
-        let chosen = bulk::matching(&DELIVERY, matching(&visit, asked).await?, asked)?;
-        (chosen, kept(asked, &all::FILTER))
-    } else {
-        (selected(asked)?.into(), html! {})
-    };
+    let search = asked.get("all").map(|_| period::fixed(asked, visit.now())).transpose()?;
+    let chosen = chosen(&visit, search.as_ref().unwrap_or(asked)).await?;
     let (count, fields) = bulk::counted(&visit, &chosen).await?;
     let question = Question {
         title: &format!("Redeliver {}?", counted(count, "delivery", "deliveries")),
@@ -63,27 +58,25 @@ pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
         is_grave: false,
         action: "/console/delivery/redeliver",
         back: &asked.address("/console/delivery", &["id", "all", "expect"], &[]),
-        fields: html! { (fields) (search) },
+        fields: html! { (fields) @if let Some(search) = &search { (kept(search, &all::FILTER)) } },
     };
     Ok(visit.ask(Section::Deliveries, &question))
 }
 
-/// What all that match the search of the list match.
-async fn matching(visit: &Asking, asked: &Asked) -> Result<Value, Problem> {
+/// Those that were selected, or all that match the search of the list.
+async fn chosen(visit: &Asking, asked: &Asked) -> Result<Chosen, Problem> {
+    if asked.get("all").is_none() {
+        return Ok(selected(asked)?.into());
+    }
     let without = || Problem::violation("state", "required", "must be a state in which deliveries end");
-    all::criteria(&all::wanted(visit, asked).await?).ok_or_else(without)
+    let criteria = all::criteria(&all::wanted(visit, asked).await?).ok_or_else(without)?;
+    bulk::matching(&DELIVERY, criteria, asked)
 }
 
 /// `POST /console/delivery/redeliver`.
 pub(crate) async fn redeliver_any(act: Acting) -> Result<Response, Failure> {
-    let Act { visit, form } = &act;
-    let body = if form.get("all").is_some() {
-        let expect: Option<i64> = form.among("expect", |text| text.parse().ok())?;
-        json!({"criteria": matching(visit, form).await?, "expect": expect.unwrap_or_default()})
-    } else {
-        json!(selected(form)?)
-    };
-    let answer = deliveries::redeliver_many(visit.services(), &visit.may, body).await?;
+    let chosen = chosen(&act.visit, &act.form).await?;
+    let answer = deliveries::accept(act.visit.services(), &act.visit.may, chosen).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 
@@ -108,7 +101,7 @@ pub(crate) async fn ask_selected(Id(webhook): Id<WebhookId>, visit: Asking) -> R
 pub(crate) async fn redeliver_selected(Id(webhook): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let ids = selected(&act.form)?;
     act.visit.webhook(webhook).await?;
-    let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
+    let answer = deliveries::accept(act.visit.services(), &act.visit.may, ids.into()).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 

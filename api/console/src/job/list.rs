@@ -9,7 +9,7 @@ use longshore_domain::job::search::{self, Counts, Filter, Line, Page, Place, WIN
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::problem::Problem;
-use longshore_operate::{self, named};
+use longshore_operate::named::Kind;
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};
@@ -96,15 +96,8 @@ async fn parts(visit: &Visit<permit::ReadJobs>, wanted: Option<&Filter>) -> Resu
 
 /// The search that a form says.
 pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
-    let (db, scope) = (visit.db(), visit.scope());
-    let organisation = match asked.text("organisation")? {
-        Some(text) => Some(named::organisation(db, scope, "organisation", &text).await?),
-        None => None,
-    };
-    let eshop = match asked.text("eshop")? {
-        Some(text) => Some(named::eshop(db, scope, "eshop", &text).await?),
-        None => None,
-    };
+    let organisation = visit.named(asked, Kind::Organisation, "organisation").await?;
+    let eshop = visit.named(asked, Kind::Eshop, "eshop").await?;
     Ok(Filter {
         organisation,
         eshop,

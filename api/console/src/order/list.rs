@@ -7,7 +7,7 @@ use longshore_domain::list::fields::expedition::ExpeditionStatus;
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::problem::Problem;
-use longshore_operate::named;
+use longshore_operate::named::Kind;
 use longshore_operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -102,10 +102,7 @@ async fn parts(visit: &Visit<permit::Read>, wanted: Option<&Filter>) -> Result<[
 
 /// The search that a form says.
 pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
-    let eshop = match asked.text("eshop")? {
-        Some(text) => Some(named::eshop(visit.db(), visit.scope(), "eshop", &text).await?),
-        None => None,
-    };
+    let eshop = visit.named(asked, Kind::Eshop, "eshop").await?;
     Ok(Filter {
         number: asked.text("number")?,
         tracking_number: asked.text("tracking")?,

@@ -10,7 +10,7 @@ use longshore_kernel::access::{Permission, Scope};
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::ids::{EshopId, OrganisationId, ProductId};
 use longshore_kernel::problem::Problem;
-use longshore_operate::named;
+use longshore_operate::named::Kind;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -114,15 +114,8 @@ async fn wanted(visit: &Visit<permit::Read>) -> Result<Request, Problem> {
 
 /// What all products of a search match.
 pub(super) async fn criteria<P>(visit: &Visit<P>, asked: &Asked) -> Result<Value, Problem> {
-    let (db, scope) = (visit.db(), visit.scope());
-    let organisation = match asked.text("organisation")? {
-        Some(text) => Some(named::organisation(db, scope, "organisation", &text).await?),
-        None => None,
-    };
-    let eshop = match asked.text("eshop")? {
-        Some(text) => Some(named::eshop(db, scope, "eshop", &text).await?),
-        None => None,
-    };
+    let organisation: Option<OrganisationId> = visit.named(asked, Kind::Organisation, "organisation").await?;
+    let eshop: Option<EshopId> = visit.named(asked, Kind::Eshop, "eshop").await?;
     let active = asked.among("active", |word| word.parse::<bool>().ok())?;
     let conditions = [
         ("productSku", asked.text("sku")?.map(|sku| json!({"eq": sku}))),

@@ -7,7 +7,7 @@ use longshore_domain::webhook::health::{self, COUNTED, Counts, Filter, Health, L
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::problem::Problem;
-use longshore_operate::named;
+use longshore_operate::named::Kind;
 use maud::{Markup, html};
 
 use crate::form::{Asked, OF_PAGE, Refused};
@@ -140,10 +140,7 @@ fn way(wanted: &Filter) -> Way {
 
 async fn wanted(visit: &Visit<permit::ReadWebhooks>) -> Result<Filter, Problem> {
     let asked = &visit.asked;
-    let eshop = match asked.text("eshop")? {
-        Some(text) => Some(named::eshop(visit.db(), visit.scope(), "eshop", &text).await?),
-        None => None,
-    };
+    let eshop = visit.named(asked, Kind::Eshop, "eshop").await?;
     let sort = |word: &str| SORTS.iter().find(|(known, ..)| *known == word).map(|(_, sort, _)| *sort);
     Ok(Filter {
         health: asked.among("health", |word| word.parse().ok())?,

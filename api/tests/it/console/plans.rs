@@ -60,16 +60,20 @@ async fn insert_jobs(owner: &PgPool, tenant: &Tenant, state: &str, count: i32, h
     .unwrap();
 }
 
+/// The same with a tenant that will have few records, and one that will have many.
+async fn with_small_and_large(options: &PgConnectOptions) -> (Services, PgPool, [Tenant; 2]) {
+    let (services, owner) = with_one_connection(options).await;
+    let small = Tenant::create(&services, "Small").await.unwrap();
+    let large = Tenant::create(&services, "Large").await.unwrap();
+    (services, owner, [small, large])
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_last_syncs_of_a_small_shop_are_not_looked_for_among_the_jobs_of_all(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let (services, owner) = with_one_connection(&options).await;
-    let [small, large] = [
-        Tenant::create(&services, "Small").await.unwrap(),
-        Tenant::create(&services, "Large").await.unwrap(),
-    ];
+    let (services, owner, [small, large]) = with_small_and_large(&options).await;
     let jobs = async |tenant, count, hours| insert_jobs(&owner, tenant, "succeeded", count, hours).await;
     // as far as the statistics know, each has half of the jobs
     jobs(&small, 30, 2).await;
@@ -104,11 +108,7 @@ async fn a_sync_that_refused_all_rows_is_found_without_reading_those_that_refuse
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let (services, owner) = with_one_connection(&options).await;
-    let [small, large] = [
-        Tenant::create(&services, "Small").await.unwrap(),
-        Tenant::create(&services, "Large").await.unwrap(),
-    ];
+    let (services, owner, [small, large]) = with_small_and_large(&options).await;
     // as far as the statistics know, there are few
     insert_partial(&owner, &large, 30).await;
     sqlx::query("ANALYZE job").execute(&owner).await.unwrap();
@@ -448,11 +448,7 @@ async fn a_page_of_products_reads_no_more_than_it_shows_and_counts(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let (services, owner) = with_one_connection(&options).await;
-    let [small, large] = [
-        Tenant::create(&services, "Small").await.unwrap(),
-        Tenant::create(&services, "Large").await.unwrap(),
-    ];
+    let (services, owner, [small, large]) = with_small_and_large(&options).await;
     // as far as the statistics know, each has half of the products
     insert_products(&owner, &small, 30).await;
     insert_products(&owner, &large, 30).await;

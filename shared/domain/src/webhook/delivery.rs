@@ -18,7 +18,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use self::recovery::recover;
-pub use self::redelivery::{redeliver, redeliver_many};
+pub use self::redelivery::{accept, redeliver, redeliver_many};
 pub(in crate::webhook) use self::resending::release_all;
 pub use self::restored::tell_of_restore;
 pub use self::trial::{TESTS_A_MINUTE, due_tests, send_test, test_body};

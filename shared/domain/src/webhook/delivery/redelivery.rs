@@ -78,7 +78,11 @@ pub fn body() -> impl Rule<Out = Chosen> {
 
 /// Sends many again (`PUT /api/webhook-delivery/redeliver`), by a job.
 pub async fn redeliver_many(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let chosen = Reader::read(body, self::body())?;
+    accept(services, context, Reader::read(body, self::body())?).await
+}
+
+/// The same, of deliveries that are chosen.
+pub async fn accept(services: &Services, context: &Context, chosen: Chosen) -> Result<Answer, Problem> {
     acceptance::accept(services, context, Redeliver::named, chosen, TAKEN, organisations).await
 }
 
