@@ -1,8 +1,9 @@
-//! The last lines that a check printed, for the summary: the end of a long log shows why a check failed.
+//! The last lines that a check printed, for the summary: the end of a long log shows why a check failed. A program that prints
+//! nothing for too long hangs: it is ended, and tests that hang are named.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, PipeReader, Write as _, pipe, stdout};
+use std::io::{BufRead as _, BufReader, Write as _, pipe, stdout};
 use std::mem;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use longshore_stack::process::{Signal, signal_group};
 
 /// How many lines are kept.
 const LINES: usize = 60;
@@ -22,6 +24,12 @@ const OF_A_TEST: usize = 8;
 
 /// How long output may arrive after its program has ended: what that left running may hold the pipe open for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a program may print nothing. The largest of our crates compiles in minutes.
+const SILENCE: Duration = Duration::from_mins(15);
+
+/// What libtest says once of a test that takes long.
+const IS_SLOW: &str = " has been running for over 60 seconds";
 
 /// A line.
 struct Kept {
@@ -80,33 +88,67 @@ pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Child, Option<Thro
     // Otherwise the command would keep the pipe open.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let child = child?;
+    let group = child.id();
     let (ended, wait) = mpsc::channel();
+    let (printed, lines) = mpsc::channel();
     thread::spawn(move || {
-        pass_on(reader, &output);
+        let mut reader = BufReader::new(reader);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            _ = printed.send(mem::take(&mut line));
+        }
+    });
+    thread::spawn(move || {
+        if let Some(hanging) = pass_on(&lines, &output, SILENCE) {
+            // as if the program had said it
+            show(
+                &output,
+                format!("ended, since it printed nothing for {SILENCE:?}{hanging}\n").as_bytes(),
+                true,
+            );
+            _ = signal_group(group, Signal::SIGKILL);
+        }
         drop(ended);
     });
     Ok((child, Some(Through(wait))))
 }
 
-fn pass_on(reader: PipeReader, output: &Output) {
-    let mut reader = BufReader::new(reader);
-    let mut line = Vec::new();
+/// Passes lines on until the program ends. If it prints nothing for so long, returns which tests are still running.
+fn pass_on(lines: &mpsc::Receiver<Vec<u8>>, output: &Output, silence: Duration) -> Option<String> {
     let mut of_failed = 0;
-    while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        // The program must not wait for a reader that has gone.
-        _ = match &output.name {
-            Some(name) => stdout().write_all(&[name.as_bytes(), b" | ", line.as_slice()].concat()),
-            None => stdout().write_all(&line),
+    let mut slow = Vec::new();
+    loop {
+        let line = match lines.recv_timeout(silence) {
+            Ok(line) => line,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                return Some(slow.iter().map(|test| format!(", {test} is running")).collect());
+            }
         };
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
         if text.starts_with("---- ") && text.ends_with(" stdout ----") {
             of_failed = OF_A_TEST;
         }
-        let is_reason = text.ends_with("... FAILED") || of_failed > 0;
+        if let Some(test) = text.strip_suffix(IS_SLOW) {
+            slow.push(test.to_owned());
+        } else if let Some((test, _)) = text.split_once(" ... ") {
+            slow.retain(|running| running != test);
+        }
+        show(output, &line, text.ends_with("... FAILED") || of_failed > 0);
         of_failed = of_failed.saturating_sub(1);
-        keep(&mut output.last(), Kept { text, is_reason });
-        line.clear();
     }
+}
+
+/// Prints a line, and keeps it.
+fn show(output: &Output, line: &[u8], is_reason: bool) {
+    // The program must not wait for a reader that has gone.
+    _ = match &output.name {
+        Some(name) => stdout().write_all(&[name.as_bytes(), b" | ", line].concat()),
+        None => stdout().write_all(line),
+    };
+    let text = String::from_utf8_lossy(line).trim_end().to_owned();
+    keep(&mut output.last(), Kept { text, is_reason });
 }
 
 /// Keeps a line; what many lines may follow stays: the names of failed tests, and why they failed.
@@ -134,5 +176,20 @@ mod tests {
         assert_eq!(kept[..REASONS].first(), Some(&"60"));
         assert_eq!(kept[REASONS - 1..=REASONS], ["99", "480"]);
         assert_eq!(kept.last(), Some(&"499"));
+    }
+
+    #[test]
+    fn a_test_that_hangs_is_named() {
+        let output = Output { name: None, last: Arc::default() };
+        let (printed, lines) = mpsc::channel();
+        for line in ["test a", "test b"] {
+            printed.send(format!("{line}{IS_SLOW}\n").into_bytes()).unwrap();
+        }
+        printed.send(b"test a ... ok\n".to_vec()).unwrap();
+        let hanging = pass_on(&lines, &output, Duration::from_millis(1));
+        assert_eq!(hanging.as_deref(), Some(", test b is running"));
+        assert_eq!(output.last().len(), 3);
+        drop(printed);
+        assert_eq!(pass_on(&lines, &output, Duration::MAX), None);
     }
 }

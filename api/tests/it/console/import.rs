@@ -245,8 +245,9 @@ async fn a_file_is_refused_where_it_exceeds_its_limit_and_is_not_kept() {
     ];
     let begin = form(&fields, "s.ndjson", b"");
     let begin = begin[..begin.len() - BOUNDARY.len() - 8].to_vec();
-    // blank lines are no rows
-    let endless = stream::repeat_with(|| vec![b'\n'; MIB]);
+    let name = "n".repeat(MIB / 2);
+    let row = format!("{{\"productSku\": \"{name}\", \"quantity\": 1}}\n").into_bytes();
+    let endless = stream::repeat_with(move || row.clone());
     let body = stream::iter([begin]).chain(endless).map(Ok::<_, Infallible>);
     let page = posted(&browser, HERE, Body::from_stream(body)).await.expect(413).text;
     assert!(page.contains("id=\"wrong-file\">The file is larger than 52428800 bytes"), "{page}");
