@@ -1,13 +1,8 @@
 //! Lists of orders, items, reservations and movements (`docs/reference/orders.md#lists`).
 
-use longshore_domain::list::fields::expedition::{EXPEDITION, ExpeditionStatus, HandoverState};
-use longshore_domain::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
-use longshore_domain::list::fields::movement::STOCK_MOVEMENT;
-use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
-use longshore_domain::list::resource::{Field, Kind, Resource};
+use longshore_domain::list::fields::expedition::{ExpeditionStatus, HandoverState};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::{MIGRATIONS, World};
 use crate::support::strangers;
@@ -23,91 +18,6 @@ async fn numbers(world: &World, body: Value) -> Vec<String> {
     let answer = listed(world, "expedition", body).await;
     let results = answer["results"].as_array().unwrap();
     results.iter().map(|order| order["orderNumber"].as_str().unwrap().to_owned()).collect()
-}
-
-/// Every path of a resource, through two relations, with its field.
-fn paths(
-    prefix: &str,
-    fields: &'static [Field],
-    relations: usize,
-    found: &mut Vec<(String, &'static Field)>,
-) {
-    for field in fields.iter().filter(|field| field.is_asked()) {
-        let path = format!("{prefix}{}", field.name);
-        let inner = format!("{path}.");
-        match field.kind {
-            Kind::Object(fields) | Kind::Rows(_, fields) => paths(&inner, fields, relations, found),
-            Kind::One(related) | Kind::Many(_, related) => {
-                found.push((path, field));
-                if relations > 0 {
-                    paths(&inner, related.fields, relations - 1, found);
-                }
-            }
-            _ => found.push((path, field)),
-        }
-    }
-}
-
-/// Conditions that a field takes, one of each operator.
-fn conditions(field: &Field) -> Vec<Value> {
-    let one = match field.kind {
-        Kind::Text | Kind::Texts => field.among.and_then(<[_]>::first).map_or(json!("x"), |word| json!(word)),
-        Kind::Integer | Kind::Number => json!(1),
-        Kind::Timestamp => json!("2026-01-01T00:00:00Z"),
-        Kind::Date => json!("2026-01-01"),
-        Kind::Boolean => json!(true),
-        _ => json!(Uuid::nil()),
-    };
-    let names: &[&str] = match field.kind {
-        Kind::Id | Kind::One(_) => &["eq", "neq", "in", "nin", "null"],
-        Kind::Text => &["eq", "neq", "in", "nin", "like", "notLike", "null"],
-        Kind::Integer | Kind::Number | Kind::Timestamp | Kind::Date => {
-            &["eq", "neq", "in", "nin", "gt", "gte", "lt", "lte", "null"]
-        }
-        Kind::Boolean => &["eq", "neq", "flag", "null"],
-        Kind::Ids | Kind::Texts | Kind::Many(..) => &["eq", "in"],
-        Kind::Json => &["null"],
-        Kind::Object(_) | Kind::Rows(..) => &[],
-    };
-    names
-        .iter()
-        .map(|name| match *name {
-            "in" | "nin" => json!({*name: [one]}),
-            "null" | "flag" => json!({*name: true}),
-            name => json!({name: one}),
-        })
-        .collect()
-}
-
-#[tokio::test]
-async fn each_field_takes_each_operator_of_its_kind() {
-    let world = World::new(&strangers().await).await;
-    world.at("delivered", "1").await;
-    world.at("waiting_for_goods", "2").await;
-    let resources: [(&str, &'static Resource); 6] = [
-        ("expedition", &EXPEDITION),
-        ("expedition-item", &EXPEDITION_ITEM),
-        ("reservation", &RESERVATION),
-        ("stock-movement", &STOCK_MOVEMENT),
-        ("outbound-receipt", &OUTBOUND_RECEIPT),
-        ("inbound-receipt", &INBOUND_RECEIPT),
-    ];
-    for (name, resource) in resources {
-        let mut found = Vec::new();
-        paths("", resource.fields, 1, &mut found);
-        for (path, field) in found {
-            for condition in conditions(field) {
-                listed(&world, name, json!({"criteria": {path.as_str(): condition}, "limit": 1})).await;
-            }
-        }
-        let own = resource.fields.iter().filter(|field| field.is_asked());
-        let is_sorted = |kind: &Kind| {
-            !matches!(kind, Kind::Rows(..) | Kind::Json | Kind::Ids | Kind::Texts | Kind::Object(_))
-        };
-        for field in own.filter(|field| is_sorted(&field.kind)) {
-            listed(&world, name, json!({"sort": [{"field": field.name, "order": "DESC"}], "limit": 1})).await;
-        }
-    }
 }
 
 /// Fields of criteria and of sort that the reference names.

@@ -1,13 +1,29 @@
 //! Dotted paths: into objects, and through relations.
 
-use longshore_domain::list::criteria::{Operator, operators};
+use longshore_api::openapi;
+use longshore_domain::list::criteria::{Operator, PATHS, operators};
+use longshore_domain::list::fields::admin::ADMIN;
+use longshore_domain::list::fields::business_user::BUSINESS_USER;
+use longshore_domain::list::fields::carrier::CARRIER;
 use longshore_domain::list::fields::delivery::DELIVERY;
 use longshore_domain::list::fields::eshop::ESHOP;
+use longshore_domain::list::fields::expedition::EXPEDITION;
+use longshore_domain::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
 use longshore_domain::list::fields::job::JOB;
+use longshore_domain::list::fields::lost_order::LOST_ORDER;
+use longshore_domain::list::fields::movement::STOCK_MOVEMENT;
 use longshore_domain::list::fields::organisation::ORGANISATION;
+use longshore_domain::list::fields::packaging::PACKAGING_OPTION;
+use longshore_domain::list::fields::preference::CARRIER_PREFERENCE;
 use longshore_domain::list::fields::product::PRODUCT;
+use longshore_domain::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
+use longshore_domain::list::fields::service::CARRIER_SERVICE;
+use longshore_domain::list::fields::session::SESSION;
 use longshore_domain::list::fields::stock::PRODUCT_STOCK;
+use longshore_domain::list::fields::stock_advice::STOCK_ADVICE;
 use longshore_domain::list::fields::subscription::WEBHOOK;
+use longshore_domain::list::fields::supplier::SUPPLIER;
+use longshore_domain::list::fields::token::ACCESS_TOKEN;
 use longshore_domain::list::fields::warehouse::WAREHOUSE;
 use longshore_domain::list::fields::wms::WMS;
 use longshore_domain::list::resource::{Field, Kind, Resource};
@@ -60,6 +76,9 @@ async fn a_path_through_relations_applies_to_the_related_record() {
     }
 }
 
+/// How many keys an order may have.
+const KEYS: usize = 16;
+
 /// Every path of a resource, with its field.
 fn paths(
     prefix: &str,
@@ -87,7 +106,8 @@ fn value(field: &Field, operator: Operator) -> Value {
             json!(field.among.and_then(<[_]>::first))
         }
         Kind::Text | Kind::Texts => json!("x"),
-        Kind::Integer => json!(1),
+        Kind::Integer | Kind::Number => json!(1),
+        Kind::Date => json!("2026-01-01"),
         Kind::Timestamp => json!("2026-01-01T00:00:00Z"),
         Kind::Boolean => json!(true),
         _ => json!(Uuid::nil()),
@@ -99,49 +119,80 @@ fn value(field: &Field, operator: Operator) -> Value {
     }
 }
 
+/// Every list without an id in its path.
+static LISTS: [(&str, &Resource); 26] = [
+    ("access-token", &ACCESS_TOKEN),
+    ("admin", &ADMIN),
+    ("business-user", &BUSINESS_USER),
+    ("carrier", &CARRIER),
+    ("carrier-preference", &CARRIER_PREFERENCE),
+    ("carrier-service", &CARRIER_SERVICE),
+    ("eshop", &ESHOP),
+    ("eshop-webhook", &WEBHOOK),
+    ("expedition", &EXPEDITION),
+    ("expedition-item", &EXPEDITION_ITEM),
+    ("inbound-receipt", &INBOUND_RECEIPT),
+    ("job", &JOB),
+    ("lost-order", &LOST_ORDER),
+    ("organisation", &ORGANISATION),
+    ("outbound-receipt", &OUTBOUND_RECEIPT),
+    ("packaging-option", &PACKAGING_OPTION),
+    ("product", &PRODUCT),
+    ("product-stock", &PRODUCT_STOCK),
+    ("reservation", &RESERVATION),
+    ("session", &SESSION),
+    ("stock-advice", &STOCK_ADVICE),
+    ("stock-movement", &STOCK_MOVEMENT),
+    ("supplier", &SUPPLIER),
+    ("warehouse", &WAREHOUSE),
+    ("webhook-delivery", &DELIVERY),
+    ("wms", &WMS),
+];
+
 #[tokio::test]
-async fn every_path_of_every_resource_works_in_criteria_and_sorting() {
+async fn every_path_of_every_list_works_in_criteria_and_sorting() {
+    let routes = openapi::routes().iter().filter_map(|route| route.path.strip_prefix("/api/"));
+    let mut documented: Vec<_> = routes.filter_map(|path| path.strip_suffix("/list")).collect();
+    documented.retain(|name| !name.contains('/'));
+    documented.sort_unstable();
+    assert_eq!(documented, LISTS.map(|(name, _)| name));
+
     let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let bound = other.eshop_token(&api.services).await.unwrap();
-    let resources: [(&str, &Resource); 9] = [
-        ("organisation", &ORGANISATION),
-        ("eshop", &ESHOP),
-        ("warehouse", &WAREHOUSE),
-        ("wms", &WMS),
-        ("product", &PRODUCT),
-        ("product-stock", &PRODUCT_STOCK),
-        ("job", &JOB),
-        ("eshop-webhook", &WEBHOOK),
-        ("webhook-delivery", &DELIVERY),
-    ];
-    for (name, resource) in resources {
+    for (name, resource) in LISTS {
         let mut found = Vec::new();
         paths("", resource.fields, 2, &mut found);
-        let token = if name.contains("webhook") { &api.user } else { &bound };
-        for part in found.chunks(16) {
-            let mut criteria = Map::new();
-            for (path, field) in part {
-                let all = operators(&field.kind);
-                let asked: Map<_, _> =
-                    all.iter().map(|o| (o.as_str().to_owned(), value(field, *o))).collect();
-                criteria.insert(path.clone(), asked.into());
-            }
+        let url = format!("/api/{name}/list");
+        // one who sees the fewest records, as far as he sees any
+        let is_seen = api.post(&bound, &url, json!({"limit": 0})).await.status == 200;
+        let token = if is_seen { &bound } else { &api.superadmin };
+        for part in found.chunks(*PATHS.end()) {
+            let asked = |(path, field): &(String, &'static Field)| {
+                let all = operators(&field.kind).iter();
+                let of_all: Map<_, _> = all.map(|o| (o.as_str().to_owned(), value(field, *o))).collect();
+                (path.clone(), of_all.into())
+            };
+            let criteria: Map<_, _> = part.iter().map(asked).collect();
             let answer = list(&api, token, name, json!({"criteria": criteria, "limit": 0})).await;
             assert_eq!(answer["paging"]["total"], 0, "{name}");
         }
-        let keys: Vec<_> = found.iter().map(|(path, _)| json!({"field": path})).collect();
         let mut sorted = 0;
-        for key in keys {
-            let body = json!({"sort": [key], "limit": 1});
-            let reply = api.post(token, &format!("/api/{name}/list"), body).await;
+        for part in found.chunks(KEYS) {
+            let mut keys: Vec<_> = part.iter().map(|(path, _)| json!({"field": path})).collect();
+            let reply = api.post(token, &url, json!({"sort": keys, "limit": 1})).await;
             if reply.status == 400 {
-                assert_eq!(reply.violations(), ["sort[0].field not_sortable"]);
+                // those that have no order are named, and the others are accepted
+                for refused in reply.violations().iter().rev() {
+                    let place = refused.strip_prefix("sort[").unwrap();
+                    keys.remove(place.strip_suffix("].field not_sortable").unwrap().parse().unwrap());
+                }
+                api.post(token, &url, json!({"sort": keys, "limit": 1})).await.expect(200);
             } else {
                 reply.expect(200);
-                sorted += 1;
             }
+            sorted += keys.len();
         }
-        assert!(sorted >= 5, "{name}");
+        assert!(sorted >= 4, "{name}: {sorted}");
     }
 }

@@ -252,8 +252,10 @@ fn alter(
             if least > 0 {
                 case(json!([]), false);
             }
-            if let Some(element) = element.filter(|_| most < LARGEST) {
-                case(Value::Array(vec![element.clone(); most + 1]), false);
+            if most < LARGEST {
+                // elements are counted before they are read
+                let element = element.filter(|_| most < 100).cloned().unwrap_or_else(|| json!(0));
+                case(Value::Array(vec![element; most + 1]), false);
             }
             if let Some(element) = element {
                 let inner = |value: Value| whole(json!([value]));

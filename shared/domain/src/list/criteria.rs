@@ -370,13 +370,13 @@ impl Level {
                 inner.from.push(" ON ").alias(alias).push(".id = ").linked(link.id, row, linked);
                 binder.limit(&mut inner.conditions, &related.tenancy, alias);
                 inner.descend(binder, alias, rest, condition);
-                self.close(&inner, link, row, linked);
+                self.close(binder, &inner, link, row, linked);
             }
             Step::Row(link) => {
                 let linked = binder.alias();
                 let mut inner = Self::exists(linked);
                 inner.descend(binder, linked, rest, condition);
-                self.close(&inner, link, row, linked);
+                self.close(binder, &inner, link, row, linked);
             }
         }
     }
@@ -387,13 +387,20 @@ impl Level {
         Self { row: linked, from, conditions: Sql::default(), joins: Vec::new() }
     }
 
-    fn close(&mut self, inner: &Self, link: &'static Link, row: Alias, linked: Alias) {
+    fn close(
+        &mut self,
+        binder: &mut Binder<'_>,
+        inner: &Self,
+        link: &'static Link,
+        row: Alias,
+        linked: Alias,
+    ) {
         self.conditions
             .push(" AND EXISTS (SELECT 1 FROM ")
             .push(link.table)
             .piece(&inner.from)
             .push(" WHERE ");
-        self.conditions.linked(link.of, row, linked).piece(&inner.conditions).push(")");
+        self.conditions.linked(link.of, row, linked).piece(&inner.conditions).push(binder.end_of_exists());
     }
 }
 
@@ -411,9 +418,10 @@ fn compare(
         sql.push("EXISTS (SELECT 1 FROM ").push(link.table).push(" ").alias(linked).push(" WHERE ");
         sql.linked(link.of, row, linked).push(" AND ").linked(link.id, row, linked);
         match operand {
-            Operand::Ids(_) => sql.push(" = ANY(").piece(&operand.bind(binder)).push("))"),
-            _ => sql.push(" = ").piece(&operand.bind(binder)).push(")"),
+            Operand::Ids(_) => sql.push(" = ANY(").piece(&operand.bind(binder)).push(")"),
+            _ => sql.push(" = ").piece(&operand.bind(binder)),
         };
+        sql.push(binder.end_of_exists());
         return;
     }
     if matches!(field.kind, Kind::Ids | Kind::Texts) {

@@ -191,6 +191,7 @@ pub(super) struct Binder<'s> {
     scope: &'s Scope,
     arguments: PgArguments,
     aliases: u32,
+    subqueries: u32,
     organisations: Option<Sql>,
     all: Option<Sql>,
     one: Option<Sql>,
@@ -210,6 +211,7 @@ impl<'s> Binder<'s> {
             scope,
             arguments,
             aliases: 0,
+            subqueries: 0,
             organisations: None,
             all: None,
             one: None,
@@ -241,6 +243,14 @@ impl<'s> Binder<'s> {
     pub(super) fn alias(&mut self) -> Alias {
         self.aliases += 1;
         Alias(self.aliases)
+    }
+
+    /// The end of an `EXISTS`. Postgres turns it into a join, and so may begin with its rows; but the time to plan grows with a power of the
+    /// joins (of orders through their items: 4 take 0.05 s, 12 take 20 s). From the fourth on, each is a subquery of its own, whose
+    /// time adds up (8 take 0.016 s).
+    pub(super) fn end_of_exists(&mut self) -> &'static str {
+        self.subqueries += 1;
+        if self.subqueries > 3 { " OFFSET 0)" } else { ")" }
     }
 
     /// Puts the organisations of the scope (null: all), and its e-shop (null: any), in their places in a finished statement.
