@@ -254,7 +254,8 @@ fn alter(
             }
             if most < LARGEST {
                 // elements are counted before they are read
-                let element = element.filter(|_| most < 100).cloned().unwrap_or_else(|| json!(0));
+                let small = if element.is_some_and(Value::is_object) { json!({}) } else { json!(0) };
+                let element = element.filter(|_| most < 100).cloned().unwrap_or(small);
                 case(Value::Array(vec![element; most + 1]), false);
             }
             if let Some(element) = element {
