@@ -8,6 +8,7 @@
 mod bulk;
 pub mod compare;
 mod console;
+mod csv;
 mod drain;
 mod fairness;
 mod fetch;
@@ -200,12 +201,13 @@ impl fmt::Display for Row {
 
 /// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
 /// [`OF_ORDERS`].
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "idle",
     "latency",
     "update",
     "bulk",
     "sync",
+    "csv",
     "fetch",
     "stock",
     "orders",
@@ -262,7 +264,7 @@ pub async fn all(
             };
         }
         // Idle first, before anything has happened; workers last, because it kills the workers that it adds.
-        measure!(idle latency update bulk sync fetch stock);
+        measure!(idle latency update bulk sync csv fetch stock);
         let worker = stack.worker_pid()?;
         forget_peak(worker)?;
         measure!(place receipt import handover news wait);

@@ -252,8 +252,28 @@ impl Api {
 
     /// Sends a prepared body at once: a stream of rows would measure the client, too.
     async fn sync(&self, path: &str, body: String) -> anyhow::Result<Job> {
-        let call = self.client.post(path).header("content-type", "application/x-ndjson").body(body);
+        self.push(path, "application/x-ndjson", body).await
+    }
+
+    /// Syncs products as CSV; returns the job.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn sync_products_of_csv(&self, eshop: Uuid, body: String) -> anyhow::Result<Job> {
+        self.push(&format!("{SYNC_PRODUCTS}?eshop={eshop}"), "text/csv", body).await
+    }
+
+    async fn push(&self, path: &str, media: &'static str, body: String) -> anyhow::Result<Job> {
+        let call = self.client.post(path).header("content-type", media).body(body);
         Ok(call.respond_async().send().await?)
+    }
+
+    /// Reads the rows that a job refused; returns the number of bytes.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn refused_rows(&self, job: Uuid) -> anyhow::Result<u64> {
+        read(self.client.refused_rows(job)).await
     }
 
     /// Reads a product completely.
@@ -303,12 +323,16 @@ impl Api {
 
     async fn list(&self, path: &str, body: &Value) -> anyhow::Result<u64> {
         let call: Call = self.client.post(path).json(body);
-        let mut answer = call.stream().await?;
-        let mut bytes = 0;
-        while let Some(chunk) = answer.chunk().await? {
-            bytes += chunk.len() as u64;
-        }
-        Ok(bytes)
+        read(call).await
+    }
+
+    /// Lists products as CSV; returns the number of bytes.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn list_products_as_csv(&self, body: &Value) -> anyhow::Result<u64> {
+        let call: Call = self.client.post("/api/product/list").json(body);
+        read(call.csv()).await
     }
 
     /// Switches products on or off in bulk; returns the accepted job.
@@ -363,6 +387,16 @@ impl Api {
         let page = self.client.list::<Identified>("/api/product/list", &query).send().await?;
         Ok(page.results.into_iter().map(|product| product.id).collect())
     }
+}
+
+/// The bytes of an answer, which is read as it arrives.
+async fn read<T>(call: Call<T>) -> anyhow::Result<u64> {
+    let mut answer = call.stream().await?;
+    let mut bytes = 0;
+    while let Some(chunk) = answer.chunk().await? {
+        bytes += chunk.len() as u64;
+    }
+    Ok(bytes)
 }
 
 /// Sends a call, and reads its answer to the end.

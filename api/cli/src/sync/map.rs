@@ -1,5 +1,5 @@
-//! `--map`: columns of a file of CSV get the names that the service knows, and numbers another unit. All else of the file is
-//! passed on as it is, byte for byte, so that its lines keep their numbers and the service judges them.
+//! `--map`: columns of a file of CSV get the names that the service knows, and numbers another unit, or they are left out. All
+//! else of the file is passed on as it is, byte for byte, so that its lines keep their numbers and the service judges them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,6 +11,12 @@ use crate::Usage;
 
 /// What may be between two cells, as the service finds it.
 const DELIMITERS: [u8; 4] = *b",;\t|";
+
+/// All columns that nothing else names.
+const OTHERS: &str = "*";
+
+/// A field that the service does not read. So it is with all names that begin with this.
+const LEFT_OUT: &str = "_";
 
 /// Bytes of the first line, at most.
 const LONGEST_HEAD: u64 = 1024 * 1024;
@@ -26,7 +32,8 @@ pub(crate) struct Renaming {
 impl Renaming {
     /// Reads `weight_kg=weight*1000`.
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
-        let wrong = "must be COLUMN=FIELD, or COLUMN=FIELD*FACTOR with a decimal number, such as weight_kg=weight*1000";
+        let wrong = "must be COLUMN=FIELD, COLUMN=FIELD*FACTOR with a decimal number (weight_kg=weight*1000), or *=_ to leave all \
+                     other columns out";
         let (from, to) = text.rsplit_once('=').ok_or(wrong)?;
         let (to, factor) = match to.split_once('*') {
             Some((to, factor)) => (to, Some(Decimal::read(factor.trim(), b'.').ok_or(wrong)?)),
@@ -34,7 +41,7 @@ impl Renaming {
         };
         let (from, to) = (from.trim(), to.trim());
         let is_name = !to.is_empty() && to.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b));
-        if from.is_empty() || !is_name {
+        if from.is_empty() || !is_name || (from == OTHERS) && (to, factor) != (LEFT_OUT, None) {
             return Err(wrong);
         }
         Ok(Self { from: from.to_owned(), to: to.to_owned(), factor })
@@ -72,14 +79,23 @@ impl Plan {
         let mut names: Vec<String> = cells(line, delimiter).map(|cell| named(cell, encoding)).collect();
         let there = names.join(", ");
         let mut factors = vec![None; names.len()];
+        let (others, renamings): (Vec<_>, Vec<_>) = renamings.iter().partition(|one| one.from == OTHERS);
+        let mut is_named = vec![others.is_empty(); names.len()];
         for Renaming { from, to, factor } in renamings {
             let place = names.iter().position(|name| name.to_lowercase() == from.to_lowercase());
-            let Some((name, times)) =
-                place.and_then(|place| Some((names.get_mut(place)?, factors.get_mut(place)?)))
-            else {
+            let Some(place) = place else {
                 return Err(Usage(format!("the file has no column {from}; it has {there}")));
             };
-            (*name, *times) = (to.clone(), *factor);
+            let parts = (names.get_mut(place), factors.get_mut(place), is_named.get_mut(place));
+            if let (Some(name), Some(times), Some(is_named)) = parts {
+                (*name, *times, *is_named) = (to.clone(), *factor, true);
+            }
+        }
+        for (place, (name, _)) in
+            (1..).zip(names.iter_mut().zip(is_named)).filter(|(_, (_, is_named))| !is_named)
+        {
+            // unique, whatever it was
+            *name = format!("{LEFT_OUT}{place}");
         }
         let mut head: Vec<u8> = Vec::with_capacity(line.len());
         for (place, (cell, name)) in cells(line, delimiter).zip(&names).enumerate() {
@@ -294,6 +310,17 @@ mod tests {
         // without a renaming nothing changes at all, not even what is no CSV
         for file in ["", "\r\n", "a,b\n\"open", "a\"b\nc", "\na|b\r\n1|2\n"] {
             assert_eq!(passed(file, None, &[], 3).unwrap(), file.as_bytes());
+        }
+    }
+
+    #[test]
+    fn all_other_columns_are_left_out() {
+        let file = "Handle,Title,,Variant SKU,Title\nmug,\"Mug, blue\",,M-1,x\n";
+        let maps = ["*=_", "title=name", "variant sku=productSku"];
+        let wanted = "_1,name,_3,productSku,_5\nmug,\"Mug, blue\",,M-1,x\n";
+        assert_eq!(passed(file, None, &maps, 5).unwrap(), wanted.as_bytes());
+        for wrong in ["*=name", "*=_*2", "*=_x"] {
+            assert!(Renaming::read(wrong).is_err(), "{wrong}");
         }
     }
 
