@@ -130,11 +130,10 @@ impl Place {
         cargo
     }
 
-    /// The build of programs.
-    pub(crate) fn build(&self, profile: &str, packages: &[&str]) -> Command {
-        let mut cargo = self.cargo(&["build", "--locked", "--profile", profile]);
-        cargo.args(packages.iter().flat_map(|package| ["-p", package]));
-        cargo
+    /// The build of all programs. Some of the packages alone would ask for other features of the dependencies than the tests, and
+    /// so for most of the crates once more, which takes minutes; those that one of the commands does not need take seconds.
+    pub(crate) fn build(&self, profile: &str) -> Command {
+        self.cargo(&["build", "--locked", "--profile", profile, "--workspace", "--bins"])
     }
 }
 

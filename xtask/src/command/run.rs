@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::command::up::{PACKAGES, need_running};
+use crate::command::up::need_running;
 use crate::place::{DEV, Place};
 use crate::run::{self, step, time};
 use crate::scratch::{Folder, Scratch};
@@ -13,11 +13,6 @@ const BENCH: &str = "longshore-bench";
 /// The profile of measurements: as optimised as Cargo makes it by default.
 const RELEASE: &str = "release";
 
-/// What measurements and chaos run.
-fn with_bench() -> Vec<&'static str> {
-    PACKAGES.into_iter().chain([BENCH]).collect()
-}
-
 /// The name of a file by the time of its run.
 fn dated(folder: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
     fs::create_dir_all(folder)?;
@@ -26,7 +21,7 @@ fn dated(folder: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
 
 pub(crate) fn demo(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     need_running(place)?;
-    run::run(&mut place.build(DEV, &PACKAGES))?;
+    run::run(&mut place.build(DEV))?;
     let mut demo = run::command(place.program(DEV, "longshore-demo"));
     demo.arg("demo").arg("--env-file").arg(place.dev.join("env"));
     run::run(demo.arg("--worker-pid-file").arg(place.dev.join("worker.pid")).args(further))
@@ -34,7 +29,7 @@ pub(crate) fn demo(place: &Place, further: &[&str]) -> anyhow::Result<()> {
 
 pub(crate) fn bench(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     step("Building (release)");
-    run::run(&mut place.build(RELEASE, &with_bench()))?;
+    run::run(&mut place.build(RELEASE))?;
     let mut bench = run::command(place.program(RELEASE, BENCH));
     if let ["--compare", files @ ..] = further {
         return run::run(bench.arg("compare").args(files));
@@ -57,7 +52,7 @@ pub(crate) fn chaos(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     // The table measures.
     let profile = if further.contains(&"--table") { RELEASE } else { DEV };
     step(&format!("Building ({profile}; the first time takes minutes)"));
-    run::run(&mut place.build(profile, &with_bench()))?;
+    run::run(&mut place.build(profile))?;
     run_chaos(place, profile, further)
 }
 

@@ -225,9 +225,7 @@ impl Test<'_> {
     fn need_programs(&mut self) -> anyhow::Result<()> {
         self.scratch()?;
         if self.first("programs") {
-            self.check("programs", |test| {
-                run::run(&mut test.place.cargo(&["build", "--locked", "--workspace", "--bins"]))
-            })?;
+            self.check("programs", |test| run::run(&mut test.place.build(DEV)))?;
         }
         Ok(())
     }

@@ -29,11 +29,6 @@ use crate::place::{DEV, Place, random};
 use crate::run::{self, LOOK_AGAIN, step};
 use crate::scratch::psql as sql;
 
-/// The programs of `up`. Always the same packages: some of them alone would ask for other features of the dependencies,
-/// and so for all of those once more.
-pub(crate) const PACKAGES: [&str; 4] =
-    ["longshore-api", "longshore-cli", "longshore-worker", "longshore-demo"];
-
 /// The argument, and so the word in the command line, of the supervisor.
 const SUPERVISE: &str = "__supervise";
 
@@ -97,7 +92,7 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
     check_ports(place)?;
 
     step("Building (the first time takes minutes)");
-    run::run(&mut place.build(DEV, &PACKAGES))?;
+    run::run(&mut place.build(DEV))?;
 
     // From here on, what was started is stopped again unless everything is.
     let mut guard = DownAtLast(Some(place));
