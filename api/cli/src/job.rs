@@ -108,7 +108,6 @@ impl JobCommand {
                 show(&job)?;
                 let failed = job["progress"]["failed"].as_u64().unwrap_or(0);
                 if failed > 0 {
-                    groups(&client, id).await?;
                     refused(&client, id, failed).await?;
                 }
                 Ok(Exit::Done)
@@ -199,26 +198,19 @@ fn errors_of(job: Uuid) -> String {
     format!("/api/job/{job}/error/list")
 }
 
-/// Writes why items of a job were refused, and how many for each reason.
-async fn groups(client: &Client, job: Uuid) -> anyhow::Result<()> {
+/// Writes why items of a job were refused and how many for each reason, then the first of them, and how to get them back.
+async fn refused(client: &Client, job: Uuid, failed: u64) -> anyhow::Result<()> {
     let groups = remote::json(&client.item_error_groups(job).answer().await?)?;
     let rows = table::rows(&groups["results"], &["count", "code", "field", "example.message"]);
-    if rows.is_empty() {
-        return Ok(());
-    }
     let mut out = stdout();
-    writeln!(out)?;
-    table::write(&mut out, &["refused", "code", "field", "example"], &rows)?;
-    writeln!(out)?;
-    Ok(())
-}
-
-/// Writes the first refused items of a job, and how many more there are.
-async fn refused(client: &Client, job: Uuid, failed: u64) -> anyhow::Result<()> {
+    if !rows.is_empty() {
+        writeln!(out)?;
+        table::write(&mut out, &["refused", "code", "field", "example"], &rows)?;
+        writeln!(out)?;
+    }
     let query = ListQuery::new().limit(REFUSED_SHOWN);
     let refused = remote::json(&client.list::<Value>(errors_of(job), &query).answer().await?)?;
     let rows = table::rows(&refused["results"], &OF_REFUSED);
-    let mut out = stdout();
     table::write(&mut out, &OF_REFUSED, &rows)?;
     let (written, kept) = (rows.len().try_into()?, refused["paging"]["total"].as_u64().unwrap_or(failed));
     let more = failed.saturating_sub(written);
@@ -229,6 +221,7 @@ async fn refused(client: &Client, job: Uuid, failed: u64) -> anyhow::Result<()> 
         };
         writeln!(out, "… and {} more{kept}: longshore job errors {job} --all", HumanCount(more))?;
     }
+    writeln!(out, "as they were sent, to be repaired and sent again: longshore job refused {job}")?;
     Ok(())
 }
 

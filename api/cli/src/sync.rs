@@ -33,8 +33,8 @@ pub(super) struct RowFile {
     /// Character set of a file of CSV that is not UTF-8, such as windows-1250.
     #[arg(long)]
     charset: Option<String>,
-    /// Give a column of a file of CSV the name of a field, and multiply its numbers: `sku=productSku`, `weight_kg=weight*1000`;
-    /// `*=_` leaves all other columns out.
+    /// Give a column of a file of CSV the name of a field, and multiply its numbers, to whole ones: `sku=productSku`,
+    /// `weight_kg=weight*1000`; `*=_` leaves all other columns out.
     #[arg(long, value_name = "COLUMN=FIELD", value_parser = Renaming::read)]
     map: Vec<Renaming>,
     /// End as soon as the job is accepted, and print its id.

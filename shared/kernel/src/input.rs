@@ -113,15 +113,15 @@ impl Reader {
         self.violations.push(Violation { is_secret, ..Violation::new(path, code, message) });
     }
 
-    /// Refuses a name that is not among those that are known: perhaps one of them was meant. Only the first such names are compared, since
-    /// a body may have any number.
-    pub fn refuse_unknown<'k>(&mut self, name: &str, known: impl Iterator<Item = &'k str>) {
+    /// Refuses a name that is not among those that are known: perhaps one of them was meant, otherwise there may be an advice. Only
+    /// the first such names are compared, since a body may have any number.
+    pub fn refuse_unknown<'k>(&mut self, name: &str, known: impl Iterator<Item = &'k str>, advice: &str) {
         const COMPARED: usize = 10;
         let unknown = "is not a known field";
         self.compared += 1;
         match (self.compared <= COMPARED).then(|| closest(name, known)).flatten() {
             Some(meant) => self.refuse("unknown_field", format!("{unknown}; did you mean {meant}?")),
-            None => self.refuse("unknown_field", unknown),
+            None => self.refuse("unknown_field", format!("{unknown}{advice}")),
         }
     }
 

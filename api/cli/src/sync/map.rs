@@ -246,9 +246,10 @@ impl Decimal {
     fn read(text: &str, point: u8) -> Option<Self> {
         let (whole, part) = text.split_once(char::from(point)).unwrap_or((text, ""));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !is_number(whole.trim_start_matches(['+', '-']))
-            || text.contains(char::from(point)) && !is_number(part)
-        {
+        let unsigned = whole.trim_start_matches(['+', '-']);
+        let (has_whole, has_part) = (is_number(unsigned), is_number(part));
+        // some exports write .5
+        if !has_whole && !(unsigned.is_empty() && has_part) || text.contains(char::from(point)) && !has_part {
             return None;
         }
         // 18 digits on either side of a multiplication are exact
@@ -256,19 +257,16 @@ impl Decimal {
         Some(Self { digits: digits.parse().ok().filter(|_| digits.len() <= 18)?, behind: part.len() })
     }
 
-    /// A number of a file times this one, with its point or comma; nothing if it is none, for the service to judge.
+    /// A number of a file times this one, rounded, since all numbers of products and stocks are whole; nothing if it is none, for
+    /// the service to judge.
     fn times(self, cell: &[u8], delimiter: u8) -> Option<String> {
         let text = str::from_utf8(cell).ok()?.trim();
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text).trim();
         let point = if delimiter != b',' && text.contains(',') { b',' } else { b'.' };
         let number = Self::read(text, point)?;
-        let (product, behind) = (number.digits * self.digits, number.behind + self.behind);
-        let sign = if product < 0 { "-" } else { "" };
-        let digits = format!("{:0width$}", product.abs(), width = behind + 1);
-        let (whole, part) = digits.split_at(digits.len() - behind);
-        let part = part.trim_end_matches('0');
-        let point = if part.is_empty() { String::new() } else { char::from(point).to_string() };
-        Some(format!("{sign}{whole}{point}{part}"))
+        let one = 10_i128.pow(u32::try_from(number.behind + self.behind).ok()?);
+        let product = number.digits * self.digits;
+        Some(((product + product.signum() * one / 2) / one).to_string())
     }
 }
 
@@ -328,22 +326,27 @@ mod tests {
     fn a_column_is_found_in_the_letters_of_the_file() {
         let file = b"N\xe1zev\tC\n\x9eba\t2\n";
         let passed = passed_bytes(file, Some("windows-1250"), &["název=name", "C=weight*0.25"], 4);
-        assert_eq!(passed.unwrap(), b"name\tweight\n\x9eba\t0.5\n");
+        assert_eq!(passed.unwrap(), b"name\tweight\n\x9eba\t1\n");
         let refused = passed_bytes(file, Some("windows-1250"), &["C=weight", "nazev=name"], 4).unwrap_err();
         assert_eq!(refused, "the file has no column nazev; it has Název, C");
         assert!(passed_bytes(file, Some("utf-16"), &["C=weight"], 4).unwrap_err().contains("UTF-8"));
     }
 
     #[test]
-    fn numbers_are_multiplied_exactly() {
+    fn numbers_are_multiplied_exactly_and_rounded() {
         let times = |number: &str, factor: &str, delimiter| {
             Decimal::read(factor, b'.').unwrap().times(number.as_bytes(), delimiter)
         };
         for (number, factor, delimiter, product) in [
-            ("0.1", "3", b';', Some("0.3")),
-            ("1,005", "100", b';', Some("100,5")),
+            ("0.1", "30", b';', Some("3")),
+            ("1,005", "100", b';', Some("101")),
+            ("-1,004", "100", b';', Some("-100")),
+            (".5", "453.59237", b',', Some("227")),
+            ("-.5", "3", b',', Some("-2")),
+            (".", "3", b',', None),
+            ("12345678901234567", "0.00000000000000001", b',', Some("0")),
             ("1,005", "100", b',', None),
-            ("+7", "0.001", b',', Some("0.007")),
+            ("+7", "0.1", b',', Some("1")),
             ("1.000.000", "2", b';', None),
             ("12345678901234567890", "2", b';', None),
             ("1e3", "2", b';', None),

@@ -41,7 +41,7 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
         let (name, rest) = if field(fields, left).is_some() { (left, None) } else { (name, rest) };
         let Some(field) = field(fields, name) else {
             let known = fields.iter().filter(|field| field.is_asked()).map(|field| field.name);
-            reader.refuse_unknown(name, known);
+            reader.refuse_unknown(name, known, "");
             return None;
         };
         nullable |= field.nullable || !steps.is_empty();

@@ -16,7 +16,7 @@ pub(super) fn read(
     let field = input::text(1..=255).then(|reader: &mut Reader, name: String| {
         let found = resource.listed().find(|field| field.name == name);
         if found.is_none() {
-            reader.refuse_unknown(&name, resource.listed().map(|f| f.name));
+            reader.refuse_unknown(&name, resource.listed().map(|f| f.name), "");
         }
         found
     });

@@ -186,7 +186,7 @@ impl Object<'_> {
         let Self { reader, members, known, holds_secrets, .. } = self;
         reader.secrets += usize::from(holds_secrets);
         for (name, _) in members {
-            reader.member(&name, |reader| reader.refuse_unknown(&name, known.iter().copied()));
+            reader.member(&name, |reader| reader.refuse_unknown(&name, known.iter().copied(), ""));
         }
         reader.secrets -= usize::from(holds_secrets);
     }

@@ -17,6 +17,9 @@ const LONGEST_ORDER: usize = 4 * LONGEST_ROW;
 /// Characters of the name of a column.
 const LONGEST_NAME: usize = 255;
 
+/// What may be done with a column that is no field ([`IGNORED`]).
+const LEAVE_OUT: &str = "; begin its name with _ to leave the column out";
+
 /// What a cell is read as. What is no such value stays text, which the rule of its field refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -95,7 +98,7 @@ impl Columns {
                 of.push(Column { place, kind: *kind, path: name.split('.').map(member).collect() });
             } else {
                 let known = fields.iter().map(|field| field.name.as_str());
-                reader.member(name, |reader| reader.refuse_unknown(name, known));
+                reader.member(name, |reader| reader.refuse_unknown(name, known, LEAVE_OUT));
             }
         }
         refused.extend(reader.into_violations());
@@ -504,8 +507,8 @@ mod tests {
                 "column 2 must have a name",
                 "note must be given only once; columns 3 and 4 have it",
                 "nota is not a known field; did you mean note?",
-                "item.colour is not a known field",
-                "items is not a known field",
+                "item.colour is not a known field; begin its name with _ to leave the column out",
+                "items is not a known field; begin its name with _ to leave the column out",
             ]
         );
     }
