@@ -43,11 +43,15 @@ const PART: usize = 64 * 1024;
 const ROWS: usize = 10;
 
 /// The fields of the form, as the requests of programs name them.
-const FIELDS: [&str; 6] = ["eshop", "kind", "warehouseId", "delimiter", "charset", "file"];
+const FIELDS: [&str; 7] = ["eshop", "kind", "warehouseId", "send", "delimiter", "charset", "file"];
 
 /// What can be sent.
 const KINDS: [(&str, Push); 3] =
     [("products", Push::Products), ("stocks", Push::Stocks), ("orders", Push::Expeditions)];
+
+/// Whether orders are sent to their warehouse, as the header of a push says it.
+const SENDS: [(&str, Option<bool>); 3] =
+    [("as their rows or the e-shop say", None), ("yes", Some(true)), ("no", Some(false))];
 
 /// The delimiters, as the query of a request names them.
 const DELIMITERS: [(&str, &str); 5] = [
@@ -112,6 +116,11 @@ async fn accept(visit: &Asking, once: &Once, arriving: Arriving) -> Result<Strin
     for (name, kind) in given {
         let id: Option<Uuid> = visit.named(typed, kind, name).await?;
         header.extend(id.map(|id| (name.to_owned(), json!(id))));
+    }
+    if push == Push::Expeditions {
+        let send = |word: &str| SENDS.iter().find(|(known, _)| *known == word).map(|(_, send)| *send);
+        let send = typed.among("send", send)?.flatten();
+        header.extend(send.map(|send| ("send".to_owned(), json!(send))));
     }
     let request = pushed(arriving, typed, push, header)?;
     let answered = intake::receive(&visit.app, &visit.may, once, request, push).await?;
@@ -196,7 +205,7 @@ fn pushed(
         (NDJSON, format!("{}\n", Value::Object(header)), "")
     } else {
         for (name, value) in &header {
-            query.append_pair(name, value.as_str().unwrap_or_default());
+            query.append_pair(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         }
         for name in ["delimiter", "charset"] {
             query.extend_pairs(typed.get(name).map(|value| (name, value)));
@@ -230,9 +239,7 @@ fn pushed(
 fn in_file(problem: &Problem) -> Option<Vec<Violation>> {
     if problem.violations().is_empty() {
         let is_of_file = problem.kind() == &MALFORMED_BODY || problem.kind() == &TOO_LARGE;
-        // a parameter of programs is a field here
-        let said = || problem.said().replace("send it with ?charset=", "choose ");
-        return is_of_file.then(|| vec![Violation::new("file", problem.kind().code, said())]);
+        return is_of_file.then(|| vec![Violation::new("file", problem.kind().code, problem.said())]);
     }
     let of_field = |violation: &Violation| {
         if FIELDS.contains(&&*violation.property_path) {
@@ -262,6 +269,7 @@ async fn page(visit: &Asking) -> Result<Response, Problem> {
                 (suggested(asked, refused, "eshop", "E-shop (name or id)", &eshops))
                 (options(asked, refused, "kind", "Kind", KINDS.map(|(word, _)| (word, word))))
                 (suggested(asked, refused, "warehouseId", "Warehouse, for stocks (name or id)", &places))
+                (options(asked, refused, "send", "Send orders to their warehouse", SENDS.map(|(word, _)| (word, word))))
             }
             fieldset {
                 legend { "File" }

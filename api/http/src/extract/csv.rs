@@ -213,9 +213,8 @@ impl CsvRows {
         match (Charset::fitting(bytes), Foreign::begins(bytes)) {
             (Some(charset), _) if self.charset == Charset::Utf8 => {
                 let name = charset.name();
-                detail = format!(
-                    "{detail}: it looks like {name}; send it with ?charset={name}, or save it as UTF-8"
-                );
+                detail =
+                    format!("{detail}: it looks like {name}; give the charset {name}, or save it as UTF-8");
             }
             (None, Some(foreign)) => detail = format!("{detail}: {foreign}"),
             _ => {}
@@ -295,12 +294,12 @@ mod tests {
             (
                 "",
                 &czech[..],
-                "line 2, byte 5: the text is not valid utf-8: it looks like windows-1250; send it with ?charset=windows-1250, or",
+                "line 2, byte 5: the text is not valid utf-8: it looks like windows-1250; give the charset windows-1250, or",
             ),
             (
                 "",
                 &utf_16,
-                "line 1, byte 1: the text is not valid utf-8: it looks like utf-16; send it with ?charset=utf-16, or",
+                "line 1, byte 1: the text is not valid utf-8: it looks like utf-16; give the charset utf-16, or",
             ),
             (
                 "",

@@ -92,7 +92,8 @@ async fn a_file_of_a_spreadsheet_is_shown_as_it_will_be_read_and_sent() {
     let file = b"productSku;name;weight\r\nM-1;\xe8aj;0320\r\nM-2;lod;\"1,5\"\r\n;box;1\r\n";
     let wrong = sent(&browser, LOOK, &[("kind", "products")], "a.csv", file).await.expect(200).text;
     assert!(
-        wrong.contains("role=\"alert\"") && wrong.contains("it looks like windows-1250; choose windows-1250"),
+        wrong.contains("role=\"alert\"")
+            && wrong.contains("it looks like windows-1250; give the charset windows-1250"),
         "{wrong}"
     );
     let fields = [("eshop", eshop.as_str()), ("kind", "products"), ("charset", "windows-1250")];
@@ -155,6 +156,35 @@ async fn json_in_both_forms_is_sent_and_stocks_are_those_of_a_warehouse_by_its_n
     let object = br#"{"stocks": []}"#;
     let refused = sent(&browser, HERE, &fields, "s.json", object).await.expect(400).text;
     assert!(refused.contains("id=\"wrong-file\">Stocks must be an array"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_form_says_whether_orders_are_sent() {
+    let world = world(&strangers().await).await;
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    let eshop = world.api.tenant.eshop.to_string();
+    for (name, file) in [
+        ("o.csv", &b"orderNumber,item.productSku,item.quantity\nA-1,M-1,2\n"[..]),
+        ("o.json", b"[{\"orderNumber\": \"A-1\"}]"),
+    ] {
+        for (word, send) in
+            [("yes", json!(true)), ("no", json!(false)), ("as their rows or the e-shop say", Value::Null)]
+        {
+            let fields = [("eshop", eshop.as_str()), ("kind", "orders"), ("send", word)];
+            let reply = sent(&browser, HERE, &fields, name, file).await.expect(303);
+            let page = reply.header("location").unwrap();
+            let id = page.strip_prefix("/console/job/").unwrap().strip_suffix("?done=imported").unwrap();
+            let given: Value = sqlx::query_scalar("SELECT parameters FROM job WHERE id = $1::uuid")
+                .bind(id)
+                .fetch_one(&world.owner)
+                .await
+                .unwrap();
+            assert_eq!(given["send"], send, "{name}: {given}");
+        }
+    }
+    let fields = [("eshop", eshop.as_str()), ("kind", "orders"), ("send", "perhaps")];
+    let page = sent(&browser, HERE, &fields, "o.csv", b"orderNumber\nA-1\n").await.expect(400).text;
+    assert!(page.contains("id=\"wrong-send\">Is not one of the options"), "{page}");
 }
 
 #[tokio::test]
