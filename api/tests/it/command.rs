@@ -221,9 +221,12 @@ async fn the_refused_items_of_a_job_are_shown_with_it_and_listed(
     assert!(shown.contains("\nran        3 s, 12 min since its first start (3 attempts)\n"), "{shown}");
     assert!(shown.contains("\n\nREFUSED  CODE          FIELD   EXAMPLE\n30       out_of_range  weight  weight is too large\n\n"), "{shown}");
     assert!(shown.contains("  SKU-19  out_of_range  weight is too large\n"), "{shown}");
-    assert!(shown.ends_with(&format!("\n… and 10 more: longshore job errors {job} --all\n")), "{shown}");
+    let end = format!(
+        "\n… and 10 more: longshore job errors {job} --all\nas they were sent, to be repaired and sent again: longshore job refused {job}\n"
+    );
+    assert!(shown.ends_with(&end), "{shown}");
     let watched = as_user(&["job", "watch", &job]).await.ends_with(5).stdout;
-    assert!(watched.ends_with(&format!("\n… and 10 more: longshore job errors {job} --all\n")), "{watched}");
+    assert!(watched.contains("\nREFUSED  CODE ") && watched.ends_with(&end), "{watched}");
 
     for (part, rows) in [(&[][..], 20), (&["--limit", "5"], 5), (&["--offset", "29"], 1), (&["--all"], 30)] {
         let listed = as_user(&[&["job", "errors", &job][..], part].concat()).await.ends_with(0).stdout;

@@ -182,10 +182,13 @@ impl Load {
     async fn switch(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
         let products =
             (0..SWITCHED).map(|n| self.product(&sku("SWITCHED", n))).collect::<anyhow::Result<Vec<_>>>()?;
-        let body = serde_json::to_string(&products)?;
+        // the same ones, either way
+        let criteria = json!({ "criteria": { "productSku": { "like": "SWITCHED-" } }, "expect": SWITCHED });
+        let (ids, criteria) = (json!(products).to_string(), criteria.to_string());
         let mut on = false;
         while pause(&mut lot, 2.0..6.0, until).await {
             let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
+            let body = if lot.random_bool(0.5) { &ids } else { &criteria };
             let switch = Request::new(Method::PUT, path, body.clone())
                 .with("idempotency-key", key())
                 .with("prefer", "respond-async");
