@@ -25,13 +25,13 @@ const HERE: &str = "/console/attention";
 
 /// A page with lines, to which the confirmations lead back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Page {
     Overview,
     All,
     Orders,
 }
 
-impl Place {
+impl Page {
     /// The pages, each with its word in an address.
     const ALL: [(Self, &'static str, &'static str); 3] = [
         (Self::Overview, "overview", "/console"),
@@ -40,17 +40,14 @@ impl Place {
     ];
 
     fn row(self) -> (&'static str, &'static str) {
-        let row = Self::ALL.iter().find(|(place, ..)| *place == self);
+        let row = Self::ALL.iter().find(|(page, ..)| *page == self);
         row.map_or(("overview", "/console"), |(_, word, address)| (*word, *address))
     }
 
     /// The page that a confirmation came from.
     fn of(asked: &Asked) -> Self {
         let word = asked.get("from");
-        Self::ALL
-            .iter()
-            .find(|(_, known, _)| word == Some(*known))
-            .map_or(Self::Overview, |(place, ..)| *place)
+        Self::ALL.iter().find(|(_, known, _)| word == Some(*known)).map_or(Self::Overview, |(page, ..)| *page)
     }
 }
 
@@ -63,7 +60,7 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     let content = html! {
         p.trail { a href="/console" { "Overview" } }
         h1 { "Needs attention" }
-        (parts(&visit, &found, Place::All))
+        (parts(&visit, &found, Page::All))
         (off::all(&look.off, visit.now()))
     };
     Ok(visit.page(Section::Overview, "Needs attention", &content))
@@ -74,7 +71,7 @@ pub(super) fn draw(visit: &Visit<permit::ReadQueues>, found: &Attention, off: &[
     html! {
         section.attention aria-labelledby="attention-title" {
             h2 #attention-title { "Needs attention" }
-            (parts(visit, found, Place::Overview))
+            (parts(visit, found, Page::Overview))
             (off::some(off, visit.now()))
         }
     }
@@ -82,12 +79,12 @@ pub(super) fn draw(visit: &Visit<permit::ReadQueues>, found: &Attention, off: &[
 
 /// The part of the page of orders.
 pub(super) fn of_orders<P>(visit: &Visit<P>, found: &Attention) -> Markup {
-    html! { section aria-label="What to acknowledge or mute" { (parts(visit, found, Place::Orders)) } }
+    html! { section aria-label="What to acknowledge or mute" { (parts(visit, found, Page::Orders)) } }
 }
 
 /// What is new, what was acknowledged, and what is muted.
-fn parts<P>(visit: &Visit<P>, found: &Attention, place: Place) -> Markup {
-    let of_a_kind = if place == Place::Overview { OF_A_KIND } else { usize::MAX };
+fn parts<P>(visit: &Visit<P>, found: &Attention, page: Page) -> Markup {
+    let of_a_kind = if page == Page::Overview { OF_A_KIND } else { usize::MAX };
     let of = |mode: Option<Mode>| {
         let is_of = move |line: &&Line| line.silence.as_ref().map(|silence| silence.mode) == mode;
         found.lines.iter().filter(is_of).collect::<Vec<_>>()
@@ -100,18 +97,18 @@ fn parts<P>(visit: &Visit<P>, found: &Attention, place: Place) -> Markup {
             @if shown.is_empty() {
                 (empty("No new problems.", "Problems are listed here, the most severe first."))
             } @else {
-                ul { @for line in shown { (row(visit, line, place, now)) } }
+                ul { @for line in shown { (row(visit, line, page, now)) } }
             }
             @if more > 0 { p { a href=(HERE) { (more) " more" } } }
             @if !seen.is_empty() {
-                (title(place, "acknowledged-title", "Acknowledged"))
-                ul.quiet aria-labelledby="acknowledged-title" { @for line in seen { (row(visit, line, place, now)) } }
+                (title(page, "acknowledged-title", "Acknowledged"))
+                ul.quiet aria-labelledby="acknowledged-title" { @for line in seen { (row(visit, line, page, now)) } }
             }
             @if !muted.is_empty() || !found.absent.is_empty() {
-                (title(place, "muted-title", "Muted"))
+                (title(page, "muted-title", "Muted"))
                 ul.quiet aria-labelledby="muted-title" {
-                    @for line in muted { (row(visit, line, place, now)) }
-                    @for silence in &found.absent { (absent(visit, silence, place, now)) }
+                    @for line in muted { (row(visit, line, page, now)) }
+                    @for silence in &found.absent { (absent(visit, silence, page, now)) }
                 }
             }
         }
@@ -119,10 +116,10 @@ fn parts<P>(visit: &Visit<P>, found: &Attention, place: Place) -> Markup {
 }
 
 /// The title of a group of lines, which are a section of the overview and elsewhere a page of their own.
-fn title(place: Place, id: &str, text: &str) -> Markup {
-    match place {
-        Place::Overview => html! { h3 id=(id) { (text) } },
-        Place::All | Place::Orders => html! { h2 id=(id) { (text) } },
+fn title(page: Page, id: &str, text: &str) -> Markup {
+    match page {
+        Page::Overview => html! { h3 id=(id) { (text) } },
+        Page::All | Page::Orders => html! { h2 id=(id) { (text) } },
     }
 }
 
@@ -147,9 +144,9 @@ pub(super) fn tone(severity: Severity) -> Tone {
     }
 }
 
-fn row<P>(visit: &Visit<P>, line: &Line, place: Place, now: DateTime<Utc>) -> Markup {
+fn row<P>(visit: &Visit<P>, line: &Line, page: Page, now: DateTime<Utc>) -> Markup {
     let may = visit.can(Permission::WriteAttention) && line.is_of(visit.scope());
-    let address = |action: &str| address(line.id, action, place);
+    let address = |action: &str| address(line.id, action, page);
     let tone = if line.silence.is_some() { Tone::Quiet } else { tone(line.severity) };
     html! {
         li {
@@ -170,22 +167,22 @@ fn row<P>(visit: &Visit<P>, line: &Line, place: Place, now: DateTime<Utc>) -> Ma
 }
 
 /// The confirmation of an action with a line; it leads back to where it was asked for.
-fn address(line: Uuid, action: &str, place: Place) -> String {
-    match place {
-        Place::Overview => format!("{HERE}/{line}/{action}"),
-        _ => format!("{HERE}/{line}/{action}?from={}", place.row().0),
+fn address(line: Uuid, action: &str, page: Page) -> String {
+    match page {
+        Page::Overview => format!("{HERE}/{line}/{action}"),
+        _ => format!("{HERE}/{line}/{action}?from={}", page.row().0),
     }
 }
 
 /// A mute of a line that is not there now.
-fn absent<P>(visit: &Visit<P>, silence: &Silence, place: Place, now: DateTime<Utc>) -> Markup {
+fn absent<P>(visit: &Visit<P>, silence: &Silence, page: Page, now: DateTime<Utc>) -> Markup {
     let is_own = silence.organisation.is_some() || visit.scope().organisations().is_none();
     html! {
         li {
             p { (badge(Tone::Quiet, "not there now")) span { (silence.sentence) } }
             (said(silence, now))
             @if visit.can(Permission::WriteAttention) && is_own {
-                div.buttons { a.button href=(address(silence.line, "end", place)) data-ask="" { "End" span.hidden { " " (silence.sentence) } } }
+                div.buttons { a.button href=(address(silence.line, "end", page)) data-ask="" { "End" span.hidden { " " (silence.sentence) } } }
             }
         }
     }

@@ -54,8 +54,8 @@ pub struct Filter {
     pub since: Option<DateTime<Utc>>,
     /// Before this moment.
     pub until: Option<DateTime<Utc>>,
-    /// Behind this place in the order.
-    pub after: Option<Place>,
+    /// Behind this cursor.
+    pub after: Option<Cursor>,
     /// The oldest first, and not the newest.
     pub oldest: bool,
     /// Deliveries a page; nothing: [`PAGE`].
@@ -106,8 +106,8 @@ impl Filter {
     }
 }
 
-/// A place in the order of time.
-pub type Place = longshore_kernel::place::Place<DeliveryId>;
+/// Where a page ends.
+pub type Cursor = longshore_kernel::cursor::Cursor<DeliveryId>;
 
 /// A delivery as a list shows it.
 #[derive(Clone, Debug)]
@@ -147,12 +147,12 @@ pub struct Line {
 }
 
 impl Line {
-    fn place(&self, order: Order) -> Place {
+    fn cursor(&self, order: Order) -> Cursor {
         let at = match order {
             Order::Made => self.created_at,
             Order::Ended => self.finished_at.unwrap_or(self.created_at),
         };
-        Place { at, id: self.id }
+        Cursor { at, id: self.id }
     }
 
     /// What the order compares: the id alone says when a delivery was made.
@@ -170,7 +170,7 @@ pub struct Page {
     /// The deliveries in their order, as many as a page has.
     pub deliveries: Vec<Line>,
     /// Where the next page begins, if there may be more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
     /// As many were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
     /// More than [`WEBHOOKS`] webhooks match; those of the others are not in the list.
@@ -230,12 +230,12 @@ fn page_of(mut lines: Vec<Line>, order: Order, oldest: bool, size: usize) -> Pag
     }
     // behind the first edge in the order, its source may have more
     let edge = lines.iter().position(|line| line.is_edge);
-    let next = edge.and_then(|edge| lines.get(edge)).map(|line| line.place(order));
+    let next = edge.and_then(|edge| lines.get(edge)).map(|line| line.cursor(order));
     lines.truncate(edge.map_or(lines.len(), |edge| edge + 1));
     lines.retain(|line| line.matches);
     if lines.len() > size {
         lines.truncate(size);
-        let next = lines.last().map(|line| line.place(order));
+        let next = lines.last().map(|line| line.cursor(order));
         return Page { deliveries: lines, next, ..Page::default() };
     }
     Page { deliveries: lines, next, cut_short: next.is_some(), too_many_webhooks: false }
@@ -310,7 +310,7 @@ mod tests {
     fn page(sources: [&[Line]; 2], oldest: bool, size: usize) -> (Vec<i64>, Option<i64>, bool) {
         let page = page_of(sources.concat(), Order::Made, oldest, size);
         let seconds = page.deliveries.iter().map(|line| line.created_at.timestamp()).collect();
-        (seconds, page.next.map(|place| place.at.timestamp()), page.cut_short)
+        (seconds, page.next.map(|cursor| cursor.at.timestamp()), page.cut_short)
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub const PAGE: usize = 50;
 /// Jobs of an e-shop among which the last one of a schedule is looked for: the newest.
 const LOOKED_AT: i64 = 200;
 
-/// A place in the order of what is due next.
-pub type Place = longshore_kernel::place::Place<SettingId>;
+/// Where a page ends, in the order of what is due next.
+pub type Cursor = longshore_kernel::cursor::Cursor<SettingId>;
 
 /// A schedule.
 #[derive(Clone, Debug)]
@@ -63,8 +63,8 @@ pub struct Filter {
     pub text: Option<String>,
     /// Those that run, or those that are paused.
     pub runs: Option<bool>,
-    /// Behind this place.
-    pub after: Option<Place>,
+    /// Behind this cursor.
+    pub after: Option<Cursor>,
 }
 
 /// What was found.
@@ -73,12 +73,12 @@ pub struct Page {
     /// The schedules, what is due first in front.
     pub schedules: Vec<Schedule>,
     /// Where the next page begins, if there are more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
 }
 
 /// A page of schedules.
 pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page, Problem> {
-    let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
+    let (at, id) = wanted.after.map(|cursor| (cursor.at, cursor.id)).unzip();
     // both schedules of a setting may be due at the same moment, and are not torn apart
     let limit = PAGE + 2;
     let mut found = sqlx::query_as!(
@@ -122,12 +122,12 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page,
     )
     .fetch_all(&db.lists)
     .await?;
-    let place = |schedule: &Schedule| Place { at: schedule.at, id: schedule.setting };
+    let cursor = |schedule: &Schedule| Cursor { at: schedule.at, id: schedule.setting };
     if found.len() <= PAGE {
         return Ok(Page { schedules: found, next: None });
     }
-    let is_torn = place(&found[PAGE - 1]) == place(&found[PAGE]);
+    let is_torn = cursor(&found[PAGE - 1]) == cursor(&found[PAGE]);
     found.truncate(if is_torn { PAGE + 1 } else { PAGE });
-    let next = found.last().map(place);
+    let next = found.last().map(cursor);
     Ok(Page { schedules: found, next })
 }

@@ -20,7 +20,7 @@ const START: usize = 13;
 /// The heads that come over a connection.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
-    place: Place,
+    within: Within,
     /// Bytes of the current line so far.
     line: usize,
     /// Lines of fields so far.
@@ -30,7 +30,7 @@ pub(super) struct Heads {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Within {
     #[default]
     Status,
     Fields,
@@ -45,7 +45,7 @@ impl Heads {
 
     /// Whether the head is complete, and a body follows.
     pub(super) fn is_complete(&self) -> bool {
-        self.place == Place::Body
+        self.within == Within::Body
     }
 
     /// Makes the next bytes readable, in place. Returns how many are left.
@@ -73,7 +73,7 @@ impl Heads {
             control if control.is_ascii_control() => PLACEHOLDER,
             other => other,
         };
-        if self.place == Place::Status
+        if self.within == Within::Status
             && let Some(start) = self.start.get_mut(self.line)
         {
             *start = byte;
@@ -83,21 +83,21 @@ impl Heads {
     }
 
     fn end_line(&mut self) -> Option<u8> {
-        let (place, is_empty, is_kept) = (self.place, self.line == 0, self.lines < LINES);
-        match place {
-            Place::Status if !is_empty => {
+        let (within, is_empty, is_kept) = (self.within, self.line == 0, self.lines < LINES);
+        match within {
+            Within::Status if !is_empty => {
                 self.status = status_of(&self.start);
-                self.place = Place::Fields;
+                self.within = Within::Fields;
             }
-            Place::Fields if is_empty => {
+            Within::Fields if is_empty => {
                 if self.status.is_some_and(is_interim) {
                     *self = Self::default();
                 } else {
-                    self.place = Place::Body;
+                    self.within = Within::Body;
                 }
             }
-            Place::Fields => self.lines += 1,
-            Place::Status | Place::Body => {}
+            Within::Fields => self.lines += 1,
+            Within::Status | Within::Body => {}
         }
         self.line = 0;
         (is_empty || is_kept).then_some(b'\n')

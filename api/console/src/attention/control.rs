@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Place;
+use super::Page;
 use crate::form::Asked;
 use crate::layout::Section;
 use crate::piece::{badge, options, worded};
@@ -30,22 +30,22 @@ async fn find(visit: &Asking, id: Uuid) -> Result<Line, Problem> {
 
 /// The page that a confirmation leads back to, and the field that remembers it.
 fn back(asked: &Asked) -> (&'static str, Markup) {
-    let (word, address) = Place::of(asked).row();
+    let (word, address) = Page::of(asked).row();
     (address, html! { input type="hidden" name="from" value=(word); })
 }
 
 /// The page that a confirmation came from, after it was answered.
-fn answered(place: Place, answer: Result<Answer, Problem>, done_so: Done) -> Result<Response, Failure> {
+fn answered(page: Page, answer: Result<Answer, Problem>, done_so: Done) -> Result<Response, Failure> {
     match answer {
-        Ok(_) => Ok(done(place.row().1, done_so, None)),
-        Err(problem) => over(place, problem),
+        Ok(_) => Ok(done(page.row().1, done_so, None)),
+        Err(problem) => over(page, problem),
     }
 }
 
 /// The same page with word that the line is over, where that is the problem.
-fn over(place: Place, problem: Problem) -> Result<Response, Failure> {
+fn over(page: Page, problem: Problem) -> Result<Response, Failure> {
     if problem.kind() == &NOT_FOUND {
-        Ok(done(place.row().1, Done::LineOver, None))
+        Ok(done(page.row().1, Done::LineOver, None))
     } else {
         Err(problem.into())
     }
@@ -59,7 +59,7 @@ fn line_in_words(line: &Line) -> Markup {
 pub(crate) async fn ask_acknowledge(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
     let line = match find(&visit, id).await {
         Ok(line) => line,
-        Err(problem) => return over(Place::of(&visit.asked), problem),
+        Err(problem) => return over(Page::of(&visit.asked), problem),
     };
     let (back, from) = back(&visit.asked);
     let cause = line.cause.map(|cause| cause.to_rfc3339_opts(SecondsFormat::Micros, false));
@@ -92,14 +92,14 @@ pub(crate) async fn acknowledge(Id(id): Id, act: Acting) -> Result<Response, Fai
     let cause = act.form.get("cause").map_or(Value::Null, Value::from);
     let body = json!({"cause": cause, "note": act.form.text("note")?});
     let answer = attention::acknowledge(act.visit.services(), &act.visit.may, id, Some(body)).await;
-    answered(Place::of(&act.form), answer, Done::Acknowledged)
+    answered(Page::of(&act.form), answer, Done::Acknowledged)
 }
 
 /// `GET /console/attention/{id}/mute`.
 pub(crate) async fn ask_mute(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
     let line = match find(&visit, id).await {
         Ok(line) => line,
-        Err(problem) => return over(Place::of(&visit.asked), problem),
+        Err(problem) => return over(Page::of(&visit.asked), problem),
     };
     let (back, from) = back(&visit.asked);
     let explanation = html! {
@@ -145,7 +145,7 @@ pub(crate) async fn mute(Id(id): Id, act: Acting) -> Result<Response, Failure> {
         }
     }
     let answer = attention::mute(act.visit.services(), &act.visit.may, id, Value::Object(body)).await;
-    answered(Place::of(&act.form), answer, Done::Muted)
+    answered(Page::of(&act.form), answer, Done::Muted)
 }
 
 /// `GET /console/attention/{id}/end`.
@@ -174,5 +174,5 @@ pub(crate) async fn ask_end(Id(id): Id, visit: Asking) -> Result<Response, Failu
 /// `POST /console/attention/{id}/end`.
 pub(crate) async fn end(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     attention::end(act.visit.services(), &act.visit.may, id).await?;
-    Ok(done(Place::of(&act.form).row().1, Done::SilenceEnded, None))
+    Ok(done(Page::of(&act.form).row().1, Done::SilenceEnded, None))
 }

@@ -5,7 +5,7 @@ use longshore_kernel::figure::AtLeast;
 use longshore_operate::attention::{SwitchedOff, Thing, What};
 use maud::{Markup, html};
 
-use super::{HERE, Place, title};
+use super::{HERE, Page, title};
 use crate::address;
 use crate::piece::{Tone, badge, time};
 
@@ -14,17 +14,17 @@ const ON_OVERVIEW: usize = 3;
 
 /// All that is known, for the page with all lines.
 pub(super) fn all(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
-    draw(found, Place::All, usize::MAX, |what| address::of(&what.page()), now)
+    draw(found, Page::All, usize::MAX, |what| address::of(&what.page()), now)
 }
 
 /// The part of the overview; that page has the rest.
 pub(super) fn some(found: &[SwitchedOff], now: DateTime<Utc>) -> Markup {
-    draw(found, Place::Overview, ON_OVERVIEW, |_| HERE.to_owned(), now)
+    draw(found, Page::Overview, ON_OVERVIEW, |_| HERE.to_owned(), now)
 }
 
 fn draw(
     found: &[SwitchedOff],
-    place: Place,
+    page: Page,
     most: usize,
     rest: impl Fn(What) -> String,
     now: DateTime<Utc>,
@@ -32,7 +32,7 @@ fn draw(
     html! {
         @if !found.is_empty() {
             div.attention {
-                (title(place, "switched-off-title", "Switched off by people"))
+                (title(page, "switched-off-title", "Switched off by people"))
                 ul.quiet aria-labelledby="switched-off-title" {
                     @for off in found {
                         @for thing in off.things.iter().take(most) { (row(off.what, thing, now)) }

@@ -9,7 +9,7 @@ use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::figure::AtLeast;
 use longshore_kernel::problem::Problem;
-use longshore_operate::delivery::{self, Filter, Line, Order, Page, Place, States, WEBHOOKS, Waits};
+use longshore_operate::delivery::{self, Cursor, Filter, Line, Order, Page, States, WEBHOOKS, Waits};
 use longshore_operate::named::{self, Kind};
 use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
@@ -100,7 +100,7 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
         destination: asked.text("destination")?,
         since: period::or_since(asked, visit.now())?,
         until: asked.moment("until")?,
-        after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        after: asked.among("after", |text| text.parse::<Cursor>().ok())?,
         oldest: is_oldest_first(asked)?,
         size: size(asked)?,
     })

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_domain::job::control::bulk::Deed;
 use longshore_domain::job::kind::{JobKind, JobState};
-use longshore_domain::job::search::{self, Counts, Filter, Line, Page, Place, WINDOW};
+use longshore_domain::job::search::{self, Counts, Cursor, Filter, Line, Page, WINDOW};
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::problem::Problem;
@@ -107,7 +107,7 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
         error: asked.text("error")?,
         since: period::or_since(asked, visit.now())?,
         until: asked.moment("until")?,
-        after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        after: asked.among("after", |text| text.parse::<Cursor>().ok())?,
         oldest: is_oldest_first(asked)?,
         size: size(asked)?,
     })

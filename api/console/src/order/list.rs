@@ -8,7 +8,7 @@ use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
 use longshore_kernel::problem::Problem;
 use longshore_operate::named::Kind;
-use longshore_operate::order::search::{self, COUNTED, Filter, Line, Page, Place, WINDOW};
+use longshore_operate::order::search::{self, COUNTED, Cursor, Filter, Line, Page, WINDOW};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
         eshop,
         error: asked.text("error")?,
         status: asked.among("status", |word| word.parse().ok())?,
-        after: asked.among("after", |text| text.parse::<Place>().ok())?,
+        after: asked.among("after", |text| text.parse::<Cursor>().ok())?,
         oldest: is_oldest_first(asked)?,
         size: size(asked)?,
     })

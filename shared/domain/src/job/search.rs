@@ -49,16 +49,16 @@ pub struct Filter {
     pub since: Option<DateTime<Utc>>,
     /// Accepted before this moment.
     pub until: Option<DateTime<Utc>>,
-    /// Behind this place in the order.
-    pub after: Option<Place>,
+    /// Behind this cursor.
+    pub after: Option<Cursor>,
     /// The oldest first, and not the newest.
     pub oldest: bool,
     /// Jobs a page; nothing: [`PAGE`].
     pub size: Option<usize>,
 }
 
-/// A place in the order of time.
-pub type Place = longshore_kernel::place::Place<JobId>;
+/// Where a page ends.
+pub type Cursor = longshore_kernel::cursor::Cursor<JobId>;
 
 /// A job as a list of them shows it.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ pub struct Page {
     /// The jobs in their order, as many as a page has.
     pub jobs: Vec<Line>,
     /// Where the next page begins, if there may be more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
     /// As many jobs were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
 }
@@ -272,11 +272,11 @@ impl<'w> Inner<'w> {
         };
         // the bound of a time filter is excluded, but the place where the next page begins may be included
         let until = wanted.until.map(|until| until - chrono::TimeDelta::microseconds(1));
-        let place = wanted.after.map(|place| place.at);
+        let cursor = wanted.after.map(|cursor| cursor.at);
         let (since, until) = if wanted.oldest {
-            (wanted.since.max(place), until)
+            (wanted.since.max(cursor), until)
         } else {
-            (wanted.since, until.into_iter().chain(place).min())
+            (wanted.since, until.into_iter().chain(cursor).min())
         };
         Ok(Self {
             organisations,
@@ -287,7 +287,7 @@ impl<'w> Inner<'w> {
             ids,
             since,
             until,
-            after: wanted.after.map(|place| place.id),
+            after: wanted.after.map(|cursor| cursor.id),
             named,
         })
     }
@@ -327,14 +327,14 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     };
     if jobs.len() > size {
         jobs.truncate(size);
-        let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
+        let next = jobs.last().map(|job| Cursor { at: job.created_at, id: job.id });
         return Ok(Page { jobs, next, cut_short: false });
     }
     if inner.is_of_ended() {
         return Ok(Page { jobs, next: None, cut_short: false });
     }
     let edge = if wanted.oldest { edge!(oldest, inner, db)? } else { edge!(newest, inner, db)? };
-    let next = edge.map(|edge| Place { at: edge.at, id: edge.id });
+    let next = edge.map(|edge| Cursor { at: edge.at, id: edge.id });
     Ok(Page { jobs, cut_short: next.is_some(), next })
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::or_empty_object;
-use super::path::{Place, Step, resolve};
+use super::path::{Step, Target, resolve};
 use super::resource::{Field, Kind, Link, Resource};
 use super::sql::{Alias, Binder, Sql};
 use longshore_kernel::amount::Amount;
@@ -72,7 +72,7 @@ pub fn operators(kind: &Kind) -> &'static [Operator] {
 pub(super) struct Condition {
     /// As the caller wrote it.
     pub(super) path: String,
-    place: Place,
+    target: Target,
     pub(super) comparisons: Vec<(Operator, Operand)>,
 }
 
@@ -167,11 +167,11 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
 
 /// What `extra` asks: each of these fields is true.
 pub(super) fn flags(fields: impl Iterator<Item = &'static Field>) -> Vec<Condition> {
-    let place = |field: &'static Field| Place { steps: Vec::new(), field, nullable: field.nullable };
+    let target = |field: &'static Field| Target { steps: Vec::new(), field, nullable: field.nullable };
     let comparisons = || vec![(Operator::Flag, Operand::Boolean(true))];
     let flag = |field: &'static Field| Condition {
         path: format!("extra.{}", field.name),
-        place: place(field),
+        target: target(field),
         comparisons: comparisons(),
     };
     fields.map(flag).collect()
@@ -183,7 +183,7 @@ fn condition(
     path: &str,
     value: Value,
 ) -> Option<Condition> {
-    let place = resolve(reader, resource, path)?;
+    let target = resolve(reader, resource, path)?;
     let value = or_empty_object(value);
     let Value::Object(asked) = value else {
         reader.wrong_type("an object of operators, such as {\"eq\": …}", &value);
@@ -193,8 +193,8 @@ fn condition(
         // no condition
         return None;
     }
-    let allowed = operators(&place.field.kind);
-    if let Kind::Object(fields) | Kind::Rows(_, fields) = place.field.kind {
+    let allowed = operators(&target.field.kind);
+    if let Kind::Object(fields) | Kind::Rows(_, fields) = target.field.kind {
         let names: Vec<_> = fields.iter().map(|f| format!("{path}.{}", f.name)).collect();
         reader.refuse(
             "no_operators",
@@ -214,10 +214,10 @@ fn condition(
                 reader.refuse("unknown_operator", format!("must be one of {}", names.join(", ")));
                 return None;
             };
-            Some((operator, read_operand(reader, place.field, operator, operand)?))
+            Some((operator, read_operand(reader, target.field, operator, operand)?))
         }));
     }
-    Some(Condition { path: path.to_owned(), place, comparisons })
+    Some(Condition { path: path.to_owned(), target, comparisons })
 }
 
 fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: Value) -> Option<Operand> {
@@ -347,14 +347,14 @@ impl Level {
 
     /// Requires a condition.
     pub(super) fn require(&mut self, binder: &mut Binder<'_>, condition: &Condition) {
-        self.descend(binder, self.row, &condition.place.steps, condition);
+        self.descend(binder, self.row, &condition.target.steps, condition);
     }
 
     fn descend(&mut self, binder: &mut Binder<'_>, row: Alias, steps: &[Step], condition: &Condition) {
         let Some((step, rest)) = steps.split_first() else {
             for (operator, operand) in &condition.comparisons {
                 self.conditions.push(" AND ");
-                compare(&mut self.conditions, binder, condition.place.field, row, *operator, operand);
+                compare(&mut self.conditions, binder, condition.target.field, row, *operator, operand);
             }
             return;
         };

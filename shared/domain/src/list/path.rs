@@ -19,7 +19,7 @@ pub(super) enum Step {
 
 /// Where a path leads.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Target {
     /// The rows it goes through.
     pub(super) steps: Vec<Step>,
     /// The field at its end.
@@ -29,7 +29,7 @@ pub(super) struct Place {
 }
 
 /// Follows a path; reports the element that does not exist to the reader.
-pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &str) -> Option<Place> {
+pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &str) -> Option<Target> {
     let mut fields = resource.fields;
     let mut steps = Vec::new();
     let mut relations = 0;
@@ -46,7 +46,7 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
         };
         nullable |= field.nullable || !steps.is_empty();
         let Some(rest) = rest else {
-            return Some(Place { steps, field, nullable });
+            return Some(Target { steps, field, nullable });
         };
         left = rest;
         match field.kind {

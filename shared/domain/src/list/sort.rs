@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::criteria::{Level, Operand};
-use super::path::{Place, Step, resolve};
+use super::path::{Step, Target, resolve};
 use super::resource::{Kind, Resource, field};
 use super::sql::{Alias, Binder, Sql};
 use longshore_kernel::input::{self, Reader, Rule as _, custom};
@@ -24,13 +24,13 @@ const ORDERS: &[&str] = &["ASC", "DESC"];
 pub(super) struct Key {
     /// As the caller wrote it.
     pub(super) path: String,
-    pub(super) place: Place,
+    pub(super) target: Target,
     pub(super) descending: bool,
 }
 
 impl Key {
     fn is_id(&self) -> bool {
-        self.place.steps.is_empty() && self.place.field.name == "id"
+        self.target.steps.is_empty() && self.target.field.name == "id"
     }
 }
 
@@ -38,18 +38,18 @@ impl Key {
 pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Value) -> Option<Key> {
     let mut object = reader.object(value)?;
     let path = input::text(1..=255).then(|reader: &mut Reader, path: String| {
-        let place = resolve(reader, resource, &path)?;
-        if place.steps.iter().any(|step| !matches!(step, Step::One(..))) {
+        let target = resolve(reader, resource, &path)?;
+        if target.steps.iter().any(|step| !matches!(step, Step::One(..))) {
             reader.refuse("not_sortable", "may refer to several records, so lists cannot be sorted by it");
             return None;
         }
-        if !is_sortable(&place.field.kind) {
+        if !is_sortable(&target.field.kind) {
             reader.refuse("not_sortable", "cannot be sorted by");
             return None;
         }
-        Some((path, place))
+        Some((path, target))
     });
-    let place = object.required("field", path);
+    let target = object.required("field", path);
     let order = input::one_of(ORDERS);
     let order = custom(order.schema(), move |reader: &mut Reader, value| match value {
         // in any case
@@ -58,8 +58,8 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
     });
     let order = object.optional("order", order);
     object.finish();
-    let (path, place) = place?;
-    Some(Key { path, place, descending: order == Some("DESC") })
+    let (path, target) = target?;
+    Some(Key { path, target, descending: order == Some("DESC") })
 }
 
 /// Whether fields of a kind have an order.
@@ -91,7 +91,7 @@ fn default(resource: &'static Resource) -> Vec<Key> {
     field
         .map(|field| Key {
             path: field.name.to_owned(),
-            place: Place { steps: Vec::new(), field, nullable: field.nullable },
+            target: Target { steps: Vec::new(), field, nullable: field.nullable },
             descending: false,
         })
         .into_iter()
@@ -101,7 +101,7 @@ fn default(resource: &'static Resource) -> Vec<Key> {
 /// What the values of a row in an order are, the id at its end included.
 pub(super) fn kinds(keys: &[Key]) -> impl Iterator<Item = &'static Kind> {
     let id = (!keys.last().is_some_and(Key::is_id)).then_some(&Kind::Id);
-    keys.iter().map(|key| &key.place.field.kind).chain(id)
+    keys.iter().map(|key| &key.target.field.kind).chain(id)
 }
 
 /// A part of an order.
@@ -140,7 +140,7 @@ pub(super) struct Order {
     /// The same in terms of its result.
     pub(super) outer: Sql,
     /// What a cursor has of a row of its result: a JSON array as text.
-    pub(super) place: Sql,
+    pub(super) cursor: Sql,
     /// What is true of the rows behind a cursor, without one of all: ` AND …`. Of several, the rows of each are behind it, and no row
     /// is of two.
     pub(super) behind: Vec<Sql>,
@@ -158,16 +158,16 @@ impl Order {
         let mut columns = Vec::with_capacity(keys.len() + 1);
         for (number, key) in keys.iter().enumerate() {
             let mut row = level.row;
-            for step in &key.place.steps {
+            for step in &key.target.steps {
                 if let Step::One(field, related) = step {
                     row = level.reach(binder, row, field, related);
                 }
             }
             let (mut value, mut name) = (Sql::default(), Sql::default());
-            value.expression(key.place.field.sql, row);
+            value.expression(key.target.field.sql, row);
             name.push("s").number(number);
             order.keys.push(", ").piece(&value).push(" AS ").piece(&name);
-            let Place { field, nullable, .. } = key.place;
+            let Target { field, nullable, .. } = key.target;
             columns.push(Column { value, name, kind: &field.kind, descending: key.descending, nullable });
         }
         if !keys.last().is_some_and(Key::is_id) {
@@ -177,16 +177,16 @@ impl Order {
             let descending = keys.last().is_some_and(|key| key.descending);
             columns.push(Column { value, name, kind: &Kind::Id, descending, nullable: false });
         }
-        order.place.push("json_build_array(");
+        order.cursor.push("json_build_array(");
         for (position, column) in columns.iter().enumerate() {
             let comma = if position > 0 { ", " } else { "" };
             order.inner.push(comma).piece(&column.value).push(column.way());
             order.outer.push(comma).piece(&column.name).push(column.way());
-            order.place.push(comma).piece(&column.name);
+            order.cursor.push(comma).piece(&column.name);
             // with all its digits
-            order.place.push(if matches!(column.kind, Kind::Number) { "::text" } else { "" });
+            order.cursor.push(if matches!(column.kind, Kind::Number) { "::text" } else { "" });
         }
-        order.place.push(")::text");
+        order.cursor.push(")::text");
         order.behind = after.map_or_else(|| vec![Sql::default()], |values| behind(binder, &columns, values));
         order
     }

@@ -52,7 +52,7 @@ impl Statement {
         let mut columns = Sql::default();
         shape.columns(&mut columns);
         if request.limit.is_some() {
-            columns.push(", ").piece(&order.place);
+            columns.push(", ").piece(&order.cursor);
         }
         binder.settle(&mut columns);
         let mut picks = Vec::with_capacity(resource.tables.len() * order.behind.len());

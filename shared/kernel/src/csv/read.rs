@@ -137,7 +137,7 @@ impl<C: AsRef<str>> FromIterator<C> for Record {
 
 /// Where the next byte is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Within {
     /// At the beginning of a cell.
     #[default]
     Start,
@@ -182,7 +182,7 @@ pub struct Records {
     /// Bytes before what has arrived.
     before: u64,
     has_ended: bool,
-    place: Place,
+    within: Within,
     lines: Lines,
     /// The quote that was opened last: its line and byte.
     quote: (u64, u64),
@@ -200,7 +200,7 @@ impl Records {
             read: 0,
             before: 0,
             has_ended: false,
-            place: Place::Start,
+            within: Within::Start,
             lines: Lines { line: 1, began: 0, is_return: false },
             quote: (0, 0),
             record: Record::default(),
@@ -256,33 +256,33 @@ impl Records {
         };
         while let Some(byte) = self.rest().bytes().next() {
             let is_plain = |b: u8| !matches!(b, b'"' | b'\r' | b'\n') && b != delimiter;
-            match (self.place, byte) {
-                (Place::Start, b'\r' | b'\n') if self.is_blank() => self.skip(byte),
-                (Place::Start, b'"') => {
+            match (self.within, byte) {
+                (Within::Start, b'\r' | b'\n') if self.is_blank() => self.skip(byte),
+                (Within::Start, b'"') => {
                     self.quote = (self.lines.line, self.byte());
                     self.begin();
-                    self.place = Place::Quoted;
+                    self.within = Within::Quoted;
                     self.skip(byte);
                 }
-                (Place::Plain, b'"') => {
+                (Within::Plain, b'"') => {
                     return Err(Malformed::Quote { line: self.lines.line, byte: self.byte() });
                 }
-                (Place::Start | Place::Plain, _) if is_plain(byte) => {
+                (Within::Start | Within::Plain, _) if is_plain(byte) => {
                     self.begin();
-                    self.place = Place::Plain;
+                    self.within = Within::Plain;
                     self.take(|b| !is_plain(b))?;
                 }
-                (Place::Quoted, b'"') => {
-                    self.place = Place::Closing;
+                (Within::Quoted, b'"') => {
+                    self.within = Within::Closing;
                     self.skip(byte);
                 }
-                (Place::Quoted, _) => self.take(|b| b == b'"')?,
-                (Place::Closing, b'"') => {
-                    self.place = Place::Quoted;
+                (Within::Quoted, _) => self.take(|b| b == b'"')?,
+                (Within::Closing, b'"') => {
+                    self.within = Within::Quoted;
                     self.record.text.push('"');
                     self.skip(byte);
                 }
-                (Place::Closing, _) if is_plain(byte) => {
+                (Within::Closing, _) if is_plain(byte) => {
                     return Err(Malformed::AfterQuote { line: self.lines.line, byte: self.byte() });
                 }
                 (_, b'\r' | b'\n') => {
@@ -302,7 +302,7 @@ impl Records {
         if !self.has_ended {
             return Ok(false);
         }
-        if self.place == Place::Quoted {
+        if self.within == Within::Quoted {
             let (line, byte) = self.quote;
             return Err(Malformed::Open { line, byte });
         }
@@ -330,7 +330,7 @@ impl Records {
 
     /// Whether nothing of a record was read.
     fn is_blank(&self) -> bool {
-        self.place == Place::Start && self.record.ends.is_empty()
+        self.within == Within::Start && self.record.ends.is_empty()
     }
 
     /// Begins a record, if none was begun.
@@ -354,7 +354,7 @@ impl Records {
             return Err(self.too_long());
         }
         self.record.text.push_str(taken);
-        if self.place == Place::Quoted {
+        if self.within == Within::Quoted {
             for (byte, before) in taken.bytes().zip(at..) {
                 self.lines.pass(byte, before);
             }
@@ -367,7 +367,7 @@ impl Records {
 
     fn too_long(&self) -> Malformed {
         let (most, (line, byte)) = (self.most, self.quote);
-        if self.place == Place::Quoted {
+        if self.within == Within::Quoted {
             Malformed::OpenFor { line, byte, most }
         } else {
             Malformed::TooLong { line: self.record.line.max(1), most }
@@ -379,7 +379,7 @@ impl Records {
             return Err(Malformed::TooMany { line: self.record.line });
         }
         self.record.ends.push(self.record.text.len());
-        self.place = Place::Start;
+        self.within = Within::Start;
         Ok(())
     }
 

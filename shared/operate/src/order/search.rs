@@ -42,16 +42,16 @@ pub struct Filter {
     /// One of whose errors has this in `path message`, with `[]` for the number of an item; of those that are incorrect, unless another
     /// status is wanted.
     pub error: Option<String>,
-    /// Behind this place in the order.
-    pub after: Option<Place>,
+    /// Behind this cursor.
+    pub after: Option<Cursor>,
     /// The oldest first, and not the newest.
     pub oldest: bool,
     /// Orders a page; nothing: [`PAGE`].
     pub size: Option<usize>,
 }
 
-/// A place in the order of time.
-pub type Place = longshore_kernel::place::Place<ExpeditionId>;
+/// Where a page ends.
+pub type Cursor = longshore_kernel::cursor::Cursor<ExpeditionId>;
 
 /// An order as a list of them shows it.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub struct Page {
     /// Whether that is the order of the times since which they have been in their status.
     pub by_status: bool,
     /// Where the next page begins, if there may be more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
     /// As many orders were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
 }
@@ -143,7 +143,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     let named = named(db, scope, wanted).await?;
     let error = wanted.error.as_deref().map(containing);
     let status = wanted.status.or(error.as_ref().map(|_| ExpeditionStatus::Incorrect));
-    let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
+    let (at, id) = wanted.after.map(|cursor| (cursor.at, cursor.id)).unzip();
     let size = wanted.size.unwrap_or(PAGE);
     let limit = i64::try_from(size + 1).map_err(Problem::internal)?;
     let mut orders = sqlx::query_as!(
@@ -236,7 +236,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
     orders.retain(is_reached);
     if orders.len() > size {
         orders.truncate(size);
-        let next = orders.last().map(|order| Place { at: order.at, id: order.id });
+        let next = orders.last().map(|order| Cursor { at: order.at, id: order.id });
         return Ok(Page { orders, by_status, next, cut_short: false });
     }
     Ok(Page { orders, by_status, cut_short: edge.is_some(), next: edge })
@@ -249,10 +249,10 @@ async fn edge(
     eshop: Option<EshopId>,
     status: ExpeditionStatus,
     wanted: &Filter,
-) -> Result<Option<Place>, Problem> {
-    let (at, id) = wanted.after.map(|place| (place.at, place.id)).unzip();
+) -> Result<Option<Cursor>, Problem> {
+    let (at, id) = wanted.after.map(|cursor| (cursor.at, cursor.id)).unzip();
     let edge = sqlx::query_as!(
-        Place,
+        Cursor,
         r#"SELECT e.at AS "at!", e.id AS "id!" FROM organisation o CROSS JOIN LATERAL (
                SELECT e.status_since AS at, e.id FROM expedition e
                WHERE e.organisation_id = o.id AND e.status = $2

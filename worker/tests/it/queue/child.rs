@@ -11,7 +11,7 @@ use longshore_kernel::retry::{Failure, RetryPolicy, retry};
 use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::support::{Place, QUEUE, quick, setting, until};
+use super::support::{QUEUE, Scratch, quick, setting, until};
 
 /// An id that kills the process that handles it.
 pub(super) const POISON: &str = "poison";
@@ -24,11 +24,11 @@ pub(super) struct Process(Child);
 
 impl Process {
     /// Starts it; `busy` is how long its tasks take.
-    pub(super) fn start(place: &Place, concurrency: usize, busy: Duration) -> Self {
+    pub(super) fn start(scratch: &Scratch, concurrency: usize, busy: Duration) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["queue::child::works_until_it_is_told_to_stop", "--exact", "--ignored"])
-            .env("BELT_URL", &place.url)
-            .env("BELT_PREFIX", &place.prefix)
+            .env("BELT_URL", &scratch.url)
+            .env("BELT_PREFIX", &scratch.prefix)
             .env("BELT_CONCURRENCY", concurrency.to_string())
             .env("BELT_BUSY_MS", busy.as_millis().to_string())
             .stdout(Stdio::null())
@@ -66,18 +66,18 @@ impl Drop for Process {
 }
 
 /// The list of ids that a child has begun.
-pub(super) fn began(place: &Place) -> String {
-    format!("{}began", place.prefix)
+pub(super) fn began(scratch: &Scratch) -> String {
+    format!("{}began", scratch.prefix)
 }
 
 /// The list of ids that a child has finished.
-pub(super) fn finished(place: &Place) -> String {
-    format!("{}finished", place.prefix)
+pub(super) fn finished(scratch: &Scratch) -> String {
+    format!("{}finished", scratch.prefix)
 }
 
 /// The list of entries that a child saw as dead.
-pub(super) fn dead(place: &Place) -> String {
-    format!("{}dead", place.prefix)
+pub(super) fn dead(scratch: &Scratch) -> String {
+    format!("{}dead", scratch.prefix)
 }
 
 fn variable(name: &str) -> String {

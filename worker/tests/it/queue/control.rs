@@ -7,12 +7,12 @@ use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl};
 use tokio::sync::Semaphore;
 
 use super::support::{
-    Journal, Place, QUEUE, Server, Worker, eventually, gated, ids, patient, put, taking, until,
+    Journal, QUEUE, Scratch, Server, Worker, eventually, gated, ids, patient, put, taking, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrency_is_never_exceeded_even_with_prefetched_entries() {
-    let (_place, queues, journal) = Place::shared().opened();
+    let (_scratch, queues, journal) = Scratch::shared().opened();
     let config = Config { prefetch: 20, ..patient(5) };
     let wanted = ids("a", 400);
     put(&queues, &wanted).await;
@@ -24,8 +24,8 @@ async fn concurrency_is_never_exceeded_even_with_prefetched_entries() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_workers_share_a_backlog_fairly() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let (first_journal, second_journal) = (Arc::new(Journal::default()), Arc::new(Journal::default()));
     let first = Worker::start(&queues, patient(4), taking(Duration::from_millis(10), &first_journal));
     let second = Worker::start(&queues, patient(4), taking(Duration::from_millis(10), &second_journal));
@@ -40,7 +40,7 @@ async fn two_workers_share_a_backlog_fairly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_queue_starts_nothing_gives_waiting_entries_back_and_finishes_running_ones() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, Config { prefetch: 4, ..patient(2) }, gated(&gate, &journal));
     put(&queues, &ids("a", 10)).await;
@@ -50,7 +50,7 @@ async fn a_paused_queue_starts_nothing_gives_waiting_entries_back_and_finishes_r
     until("what waits is given back", || worker.control.stats().given_back == 4).await;
     until("what runs goes on", || journal.ended() == 2).await;
     put(&queues, &ids("b", 10)).await;
-    eventually("what ended is acknowledged", async || (place.depth().await == 18).then_some(())).await;
+    eventually("what ended is acknowledged", async || (scratch.depth().await == 18).then_some(())).await;
     let stats = queues.stats(QUEUE).await.unwrap();
     assert_eq!((stats.pending, stats.consumers, journal.started()), (0, 1, 2));
     worker.control.set_paused(false);
@@ -62,22 +62,22 @@ async fn a_paused_queue_starts_nothing_gives_waiting_entries_back_and_finishes_r
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_ends_the_blocked_read_and_a_resumed_queue_reads_at_once() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let config = Config { block: Duration::from_mins(1), ..patient(2) };
     let worker = Worker::start(&queues, config, taking(Duration::ZERO, &journal));
     put(&queues, &ids("a", 1)).await;
     journal.all_ended(&ids("a", 1)).await;
     eventually("it reads again", async || {
-        place.ask::<String>(&["INFO", "clients"]).await.contains("blocked_clients:1").then_some(())
+        scratch.ask::<String>(&["INFO", "clients"]).await.contains("blocked_clients:1").then_some(())
     })
     .await;
     worker.control.set_paused(true);
     eventually("the read is given up", async || {
-        place.ask::<String>(&["INFO", "clients"]).await.contains("blocked_clients:0").then_some(())
+        scratch.ask::<String>(&["INFO", "clients"]).await.contains("blocked_clients:0").then_some(())
     })
     .await;
     put(&queues, &ids("b", 1)).await;
-    assert_eq!(place.depth().await, 1);
+    assert_eq!(scratch.depth().await, 1);
     assert_eq!(journal.started(), 1);
     let began = Instant::now();
     worker.control.set_paused(false);
@@ -89,7 +89,7 @@ async fn a_pause_ends_the_blocked_read_and_a_resumed_queue_reads_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrency_can_be_raised_and_lowered_while_the_worker_runs() {
-    let (_place, queues, journal) = Place::shared().opened();
+    let (_scratch, queues, journal) = Scratch::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, patient(2), gated(&gate, &journal));
     put(&queues, &ids("a", 60)).await;

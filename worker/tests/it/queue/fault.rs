@@ -16,14 +16,14 @@ use super::support::{QUEUE, Server, Worker, eventually, gated, ids, patient, put
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flushed_redis_stops_no_idle_worker() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     // it shows signs of life so rarely that its first one comes from reading
     let rarely = Config { visibility: Duration::from_hours(1), ..patient(4) };
     let worker = Worker::start(&queues, rarely, taking(Duration::ZERO, &journal));
     let before = ids("before", 5);
     put(&queues, &before).await;
     journal.all_ended(&before).await;
-    place.ask::<()>(&["FLUSHALL"]).await;
+    scratch.ask::<()>(&["FLUSHALL"]).await;
     eventually("the worker is seen", async || {
         (queues.stats(QUEUE).await.unwrap().consumers == 1).then_some(())
     })
@@ -38,20 +38,20 @@ async fn a_flushed_redis_stops_no_idle_worker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_flush_of_a_busy_redis_entries_can_be_put_again_and_none_is_lost() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
     let wanted = ids("a", 300);
     put(&queues, &wanted).await;
     until("eight run", || journal.running() == 8).await;
-    place.ask::<()>(&["FLUSHALL"]).await;
+    scratch.ask::<()>(&["FLUSHALL"]).await;
     // The dispatcher finds in Postgres what is not running, and nothing keeps it off the queue.
     let running: Vec<_> = wanted.iter().filter(|id| !journal.deliveries(id).is_empty()).cloned().collect();
     let due: Vec<_> = wanted.iter().filter(|id| !running.contains(id)).cloned().collect();
     assert_eq!((running.len(), put(&queues, &due).await), (8, 292));
     gate.add_permits(300);
     journal.all_ended(&wanted).await;
-    place.emptied().await;
+    scratch.emptied().await;
     worker.stop().await;
     journal.assert_once(&wanted);
 }
@@ -59,7 +59,7 @@ async fn after_a_flush_of_a_busy_redis_entries_can_be_put_again_and_none_is_lost
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_that_kept_its_log_loses_no_entry() {
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, patient(4), taking(Duration::from_millis(5), &journal));
     let wanted = ids("a", 400);
     put(&queues, &wanted).await;
@@ -67,14 +67,14 @@ async fn a_killed_redis_that_kept_its_log_loses_no_entry() {
     server.kill();
     server.up().await;
     journal.all_ended(&wanted).await;
-    place.emptied().await;
+    scratch.emptied().await;
     worker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_restarted_empty_is_filled_again_and_its_entries_are_handled() {
     let mut server = Server::start().await;
-    let (_place, queues, journal) = server.place().opened();
+    let (_scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, patient(4), taking(Duration::from_millis(5), &journal));
     let wanted = ids("a", 400);
     put(&queues, &wanted).await;
@@ -90,7 +90,7 @@ async fn a_redis_restarted_empty_is_filled_again_and_its_entries_are_handled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_started_before_redis_begins_when_redis_starts() {
     let mut server = Server::down(&[]);
-    let (_place, queues, journal) = server.place().opened();
+    let (_scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, patient(4), taking(Duration::ZERO, &journal));
     until("it has tried in vain", || worker.control.stats().errors > 2).await;
     server.up().await;
@@ -103,9 +103,9 @@ async fn a_worker_started_before_redis_begins_when_redis_starts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_stopped_while_redis_is_away_ends_in_time() {
     let mut server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
-    let mut process = Process::start(&place, 4, Duration::from_millis(10));
+    let scratch = server.scratch();
+    let queues = scratch.queues();
+    let mut process = Process::start(&scratch, 4, Duration::from_millis(10));
     eventually("it reads the queue", async || (queues.stats(QUEUE).await.ok()?.consumers == 1).then_some(()))
         .await;
     server.kill();
@@ -116,16 +116,16 @@ async fn a_worker_stopped_while_redis_is_away_ends_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, patient(8), taking(Duration::from_millis(5), &journal));
     let wanted = ids("a", 600);
     put(&queues, &wanted).await;
     until("work is under way", || journal.ended() > 50).await;
     // The read times out after its block of 0.5 s and a margin of 3 s.
-    place.ask::<()>(&["CLIENT", "PAUSE", "4500", "ALL"]).await;
+    scratch.ask::<()>(&["CLIENT", "PAUSE", "4500", "ALL"]).await;
     until("time-outs are survived", || worker.control.stats().errors > 0).await;
     journal.all_ended(&wanted).await;
-    place.emptied().await;
+    scratch.emptied().await;
     worker.stop().await;
     journal.assert_once(&wanted);
 }
@@ -133,12 +133,12 @@ async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, patient(16), taking(Duration::from_millis(2), &journal));
     let wanted = ids("a", 2000);
     let mut next = wanted.chunks(100);
     for round in 0.. {
-        place.ask::<usize>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        scratch.ask::<usize>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
         match next.next() {
             Some(some) => put(&queues, some).await,
             None => break,
@@ -146,7 +146,7 @@ async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
         until("the cut was survived", || journal.ended() > round * 50).await;
     }
     journal.all_ended(&wanted).await;
-    place.emptied().await;
+    scratch.emptied().await;
     assert!(worker.control.stats().errors > 0, "connections were cut indeed");
     worker.stop().await;
     journal.assert_once(&wanted);
@@ -155,21 +155,21 @@ async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twice() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let gate = Arc::new(Semaphore::new(0));
     // Slots stay free, so that the re-created group delivers the running entries again.
     let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
     let running = ids("running", 5);
     put(&queues, &running).await;
     until("five run", || journal.running() == 5).await;
-    place.ask::<usize>(&["XGROUP", "DESTROY", queues.keys(QUEUE).stream(), "workers"]).await;
+    scratch.ask::<usize>(&["XGROUP", "DESTROY", queues.keys(QUEUE).stream(), "workers"]).await;
     let later = ids("later", 3);
     put(&queues, &later).await;
     until("the others run too", || journal.running() == 8).await;
     gate.add_permits(8);
     let all = [running, later].concat();
     journal.all_ended(&all).await;
-    place.emptied().await;
+    scratch.emptied().await;
     worker.stop().await;
     journal.assert_once(&all);
 }
@@ -177,10 +177,10 @@ async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twi
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_returns_to_its_initial_size() {
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, quick(64), taking(Duration::ZERO, &journal));
     let used = async || -> u64 {
-        let memory: String = place.ask(&["INFO", "memory"]).await;
+        let memory: String = scratch.ask(&["INFO", "memory"]).await;
         let line = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().to_owned();
         line.trim().parse().unwrap()
     };
@@ -188,16 +188,16 @@ async fn memory_returns_to_its_initial_size() {
         let wanted = ids(name, 10_000);
         put(&queues, &wanted).await;
         journal.all_ended(&wanted).await;
-        place.emptied().await;
+        scratch.emptied().await;
     };
     round("warm").await;
-    eventually("the markers are gone", async || (place.ask::<usize>(&["DBSIZE"]).await == 1).then_some(()))
+    eventually("the markers are gone", async || (scratch.ask::<usize>(&["DBSIZE"]).await == 1).then_some(()))
         .await;
     let before = used().await;
     for n in 0..3 {
         round(&format!("round-{n}")).await;
     }
-    assert_eq!(place.ask::<usize>(&["DBSIZE"]).await, 1, "only the stream is left");
+    assert_eq!(scratch.ask::<usize>(&["DBSIZE"]).await, 1, "only the stream is left");
     let grown = used().await.saturating_sub(before);
     assert!(grown < 512 * 1024, "30,000 finished entries left {grown} bytes behind");
     worker.stop().await;
@@ -259,7 +259,7 @@ async fn an_outage_of_redis_is_logged_once_and_so_is_its_end() {
     let _second = Dispatch::new(log.clone());
     let _logging = tracing::subscriber::set_default(log.clone());
     let mut server = Server::start().await;
-    let (_place, queues, journal) = server.place().opened();
+    let (_scratch, queues, journal) = server.scratch().opened();
     let worker = Worker::start(&queues, quick(2), taking(Duration::ZERO, &journal));
     let before = ids("before", 2);
     put(&queues, &before).await;

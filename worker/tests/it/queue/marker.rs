@@ -9,90 +9,90 @@ use longshore_worker::queue::{Dead, DeadReason, RedisStream};
 use tokio::sync::mpsc;
 
 use super::support::{
-    Journal, Place, QUEUE, Server, Worker, eventually, handler, ids, patient, put, taking, until,
+    Journal, QUEUE, Scratch, Server, Worker, eventually, handler, ids, patient, put, taking, until,
 };
 
 const LIMIT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn an_id_put_twice_is_one_entry_until_it_is_taken() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let two = ids("a", 2);
     assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
     assert_eq!(queues.put(QUEUE, &ids("a", 3), LIMIT).await.unwrap(), 1);
-    assert_eq!(place.depth().await, 3);
+    assert_eq!(scratch.depth().await, 3);
     queues.taken(QUEUE, &two).await.unwrap();
     assert_eq!(queues.put(QUEUE, &ids("a", 3), LIMIT).await.unwrap(), 2);
-    assert_eq!(place.depth().await, 5);
+    assert_eq!(scratch.depth().await, 5);
 }
 
 #[tokio::test]
 async fn an_id_whose_entry_is_gone_can_be_put_again_at_once() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let two = ids("a", 2);
     let keys = queues.keys(QUEUE);
     for gone in [&["DEL", keys.stream()][..], &["XTRIM", keys.stream(), "MAXLEN", "0"]] {
         assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
-        place.ask::<()>(gone).await;
+        scratch.ask::<()>(gone).await;
         assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2, "after {gone:?}");
-        assert_eq!(place.depth().await, 2);
+        assert_eq!(scratch.depth().await, 2);
         queues.taken(QUEUE, &two).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn an_entry_of_another_id_is_none_of_an_id() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let keys = queues.keys(QUEUE);
     let two = ids("a", 2);
     assert_eq!(queues.put(QUEUE, &two[..1], LIMIT).await.unwrap(), 1);
     // as after a stream that was lost, and began again with the entry that the second id had
-    let entry: String = place.ask(&["GET", &keys.marker(&two[0])]).await;
-    place.ask::<()>(&["SET", &keys.marker(&two[1]), &entry]).await;
+    let entry: String = scratch.ask(&["GET", &keys.marker(&two[0])]).await;
+    scratch.ask::<()>(&["SET", &keys.marker(&two[1]), &entry]).await;
     assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 1);
-    assert_eq!(place.depth().await, 2);
+    assert_eq!(scratch.depth().await, 2);
 }
 
 #[tokio::test]
 async fn an_id_whose_entry_was_refused_can_be_put_when_redis_accepts_it_again() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
+    let scratch = server.scratch();
+    let queues = scratch.queues();
     let two = ids("a", 2);
     let stream = queues.keys(QUEUE).stream().to_owned();
     // a key of another type
-    place.ask::<()>(&["SET", &stream, "not a stream"]).await;
+    scratch.ask::<()>(&["SET", &stream, "not a stream"]).await;
     assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
-    place.ask::<()>(&["DEL", &stream]).await;
+    scratch.ask::<()>(&["DEL", &stream]).await;
     assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
     queues.taken(QUEUE, &two).await.unwrap();
     // no memory
-    place.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    scratch.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
     assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
-    place.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    scratch.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
     queues.taken(QUEUE, &two).await.unwrap();
     // a missing permission
-    place.ask::<()>(&["ACL", "SETUSER", "default", "-xadd"]).await;
+    scratch.ask::<()>(&["ACL", "SETUSER", "default", "-xadd"]).await;
     assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
-    place.ask::<()>(&["ACL", "SETUSER", "default", "+xadd"]).await;
+    scratch.ask::<()>(&["ACL", "SETUSER", "default", "+xadd"]).await;
     assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn an_id_repeated_in_one_call_is_one_entry() {
-    let place = Place::shared();
+    let scratch = Scratch::shared();
     let twice = vec!["a".to_owned(), "a".to_owned()];
-    assert_eq!(place.queues().put(QUEUE, &twice, LIMIT).await.unwrap(), 1);
+    assert_eq!(scratch.queues().put(QUEUE, &twice, LIMIT).await.unwrap(), 1);
 }
 
 #[tokio::test]
 async fn the_same_id_may_be_on_two_queues() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     for queue in Queue::ALL {
         assert_eq!(queues.put(queue, &ids("a", 1), LIMIT).await.unwrap(), 1);
     }
@@ -100,7 +100,7 @@ async fn the_same_id_may_be_on_two_queues() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_can_be_put_again_as_soon_as_its_handler_runs() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let (again, written) = (queues.clone(), Arc::clone(&journal));
     let work = handler(move |job| {
         let (queues, journal) = (again.clone(), Arc::clone(&written));
@@ -122,39 +122,39 @@ async fn an_id_can_be_put_again_as_soon_as_its_handler_runs() {
     put(&queues, &ids("a", 1)).await;
     until("the id ran twice", || journal.ended() == 2).await;
     worker.stop().await;
-    assert!(place.is_empty().await);
+    assert!(scratch.is_empty().await);
 }
 
 #[tokio::test]
 async fn a_put_that_timed_out_and_is_repeated_adds_each_id_once() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
+    let scratch = server.scratch();
+    let queues = scratch.queues();
     put(&queues, &ids("warm", 1)).await;
-    place.ask::<()>(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    scratch.ask::<()>(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let wanted = ids("a", 700);
     let limit = Duration::from_millis(100);
     let timed_out = queues.put(QUEUE, &wanted, limit).await;
     assert!(matches!(timed_out, Err(QueueError::Timeout(given)) if given == limit), "{timed_out:?}");
-    place.ask::<()>(&["CLIENT", "UNPAUSE"]).await;
+    scratch.ask::<()>(&["CLIENT", "UNPAUSE"]).await;
     put(&queues, &wanted).await;
     put(&queues, &wanted).await;
-    assert_eq!(place.depth().await, 701);
+    assert_eq!(scratch.depth().await, 701);
 }
 
 #[tokio::test]
 async fn ids_handed_over_arrive_and_the_caller_never_waits() {
     let server = Server::start().await;
-    let place = server.place();
-    let queues = place.queues();
+    let scratch = server.scratch();
+    let queues = scratch.queues();
     queues.hand_over(QUEUE, ids("a", 1200));
-    eventually("all arrived", async || (place.depth().await == 1200).then_some(())).await;
-    place.ask::<()>(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    eventually("all arrived", async || (scratch.depth().await == 1200).then_some(())).await;
+    scratch.ask::<()>(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let began = Instant::now();
     queues.hand_over(QUEUE, ids("b", HAND_OVER_CAPACITY * 2));
     // a long way below the minute of the pause
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    place.ask::<()>(&["CLIENT", "UNPAUSE"]).await;
+    scratch.ask::<()>(&["CLIENT", "UNPAUSE"]).await;
     // Dropped ids are forgotten, and later ones arrive again.
     eventually("later ids arrive", async || {
         queues.hand_over(QUEUE, ids("c", 1));
@@ -182,8 +182,8 @@ async fn a_prefix_with_braces_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_put_before_the_group_existed_are_delivered() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let wanted = ids("early", 20);
     put(&queues, &wanted).await;
     let journal = Arc::new(Journal::default());
@@ -195,8 +195,8 @@ async fn entries_put_before_the_group_existed_are_delivered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_state_of_a_queue_shows_depth_pending_age_and_consumers() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let empty = queues.stats(QUEUE).await.unwrap();
     assert_eq!((empty.depth, empty.pending, empty.consumers, empty.oldest), (0, 0, 0, None));
     put(&queues, &ids("a", 10)).await;
@@ -223,13 +223,13 @@ async fn a_server_in_cluster_mode_serves_every_path() {
     // by default the port of the cluster bus is 10,000 higher, in the range of outgoing connections
     let bus = free_port().unwrap().to_string();
     let server = Server::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
-    let place = server.place();
-    place.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    let scratch = server.scratch();
+    scratch.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
     eventually("the cluster is up", async || {
-        place.ask::<String>(&["CLUSTER", "INFO"]).await.contains("cluster_state:ok").then_some(())
+        scratch.ask::<String>(&["CLUSTER", "INFO"]).await.contains("cluster_state:ok").then_some(())
     })
     .await;
-    let queues = place.queues();
+    let queues = scratch.queues();
     let journal = Arc::new(Journal::default());
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let wanted = ids("a", 600);
@@ -246,8 +246,8 @@ async fn a_server_in_cluster_mode_serves_every_path() {
     first.drop_at_once().await;
     let second = Worker::run(stream(report), taking(Duration::ZERO, &journal));
     journal.all_ended(&wanted).await;
-    place.ask::<()>(&["XADD", queues.keys(QUEUE).stream(), "*", "d", ""]).await;
-    place
+    scratch.ask::<()>(&["XADD", queues.keys(QUEUE).stream(), "*", "d", ""]).await;
+    scratch
         .ask::<()>(&[
             "EVAL",
             "return redis.call('XADD',KEYS[1],'*','d','\\255')",
@@ -257,7 +257,7 @@ async fn a_server_in_cluster_mode_serves_every_path() {
         .await;
     let aside = dead.recv().await.unwrap();
     assert_eq!(aside.reason, DeadReason::Undecodable);
-    place.emptied().await;
+    scratch.emptied().await;
     second.stop().await;
-    assert_eq!(place.ask::<usize>(&["XLEN", queues.keys(QUEUE).dead()]).await, 1);
+    assert_eq!(scratch.ask::<usize>(&["XLEN", queues.keys(QUEUE).dead()]).await, 1);
 }

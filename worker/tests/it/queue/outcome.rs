@@ -9,12 +9,12 @@ use longshore_worker::queue::{Dead, DeadReason, RedisStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::support::{
-    Journal, Place, QUEUE, Worker, eventually, gated, handler, ids, patient, put, quick, taking, until,
+    Journal, QUEUE, Scratch, Worker, eventually, gated, handler, ids, patient, put, quick, taking, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let written = Arc::clone(&journal);
     let work = handler(move |job| {
         let journal = Arc::clone(&written);
@@ -32,7 +32,7 @@ async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
     put(&queues, &[&good[..25], &ids("panic", 3), &["sync-panic".to_owned()]].concat()).await;
     put(&queues, &[&ids("fail", 3), &good[25..]].concat()).await;
     journal.all_ended(&[good, ids("fail", 3)].concat()).await;
-    place.emptied().await;
+    scratch.emptied().await;
     assert!(worker.is_alive());
     // counted when Redis has answered, a little after the entries are deleted
     until("each is counted once", || {
@@ -46,8 +46,8 @@ async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_does_not_end_the_worker_even_without_a_layer_that_catches_it() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let stream = RedisStream::<String>::new(&queues, QUEUE, patient(4));
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ended);
@@ -63,7 +63,7 @@ async fn a_panic_does_not_end_the_worker_even_without_a_layer_that_catches_it() 
     let run = tokio::spawn(bare.run());
     put(&queues, &[ids("panic", 2), vec!["sync-panic".to_owned()], ids("good", 20)].concat()).await;
     until("the others ended", || ended.load(SeqCst) == 20).await;
-    place.emptied().await;
+    scratch.emptied().await;
     assert!(!run.is_finished());
     // Not with a graceful stop: apalis counts a task that panicked before it returned its future as running
     // for ever.
@@ -73,8 +73,8 @@ async fn a_panic_does_not_end_the_worker_even_without_a_layer_that_catches_it() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_called_until_it_succeeds() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let (report, mut dead) = mpsc::unbounded_channel::<Dead>();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -91,7 +91,7 @@ async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_called_until_it
     let worker = Worker::run(stream, taking(Duration::ZERO, &journal));
     let stream_key = queues.keys(QUEUE).stream().to_owned();
     let add = "return redis.call('XADD', KEYS[1], '*', 'd', 'a\\255b')";
-    place.ask::<()>(&["EVAL", add, "1", &stream_key]).await;
+    scratch.ask::<()>(&["EVAL", add, "1", &stream_key]).await;
     put(&queues, &ids("good", 3)).await;
     journal.all_ended(&ids("good", 3)).await;
     let aside = dead.recv().await.unwrap();
@@ -100,16 +100,16 @@ async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_called_until_it
         ("a\u{fffd}b", DeadReason::Undecodable, 1)
     );
     assert_eq!(asked.load(SeqCst), 2);
-    eventually("it is moved", async || place.is_empty().await.then_some(())).await;
+    eventually("it is moved", async || scratch.is_empty().await.then_some(())).await;
     let moved: Vec<(String, Vec<Vec<u8>>)> =
-        place.ask(&["XRANGE", queues.keys(QUEUE).dead(), "-", "+"]).await;
+        scratch.ask(&["XRANGE", queues.keys(QUEUE).dead(), "-", "+"]).await;
     assert_eq!((moved.len(), moved[0].1[1].as_slice()), (1, b"a\xffb".as_slice()));
     worker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_longer_than_the_visibility_is_not_taken_over_by_a_second_worker() {
-    let (_place, queues, journal) = Place::shared().opened();
+    let (_scratch, queues, journal) = Scratch::shared().opened();
     let long = quick(4).visibility * 3;
     let first = Worker::start(&queues, quick(4), taking(long, &journal));
     let second = Worker::start(&queues, quick(4), taking(long, &journal));
@@ -124,13 +124,13 @@ async fn a_task_longer_than_the_visibility_is_not_taken_over_by_a_second_worker(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_deleted_while_it_is_pending_does_no_harm() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, quick(2), gated(&gate, &journal));
     put(&queues, &ids("a", 4)).await;
     until("two run", || journal.running() == 2).await;
     // Deletes all entries, both running and waiting.
-    place.ask::<usize>(&["XTRIM", queues.keys(QUEUE).stream(), "MAXLEN", "0"]).await;
+    scratch.ask::<usize>(&["XTRIM", queues.keys(QUEUE).stream(), "MAXLEN", "0"]).await;
     gate.add_permits(10);
     let after = ids("after", 4);
     put(&queues, &after).await;
@@ -143,7 +143,7 @@ async fn an_entry_deleted_while_it_is_pending_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_can_ask_for_the_same_entry_again_without_becoming_a_suspect() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let written = Arc::clone(&journal);
     let work = handler(move |job| {
         let journal = Arc::clone(&written);
@@ -159,7 +159,7 @@ async fn a_task_can_ask_for_the_same_entry_again_without_becoming_a_suspect() {
     let worker = Worker::start(&queues, quick(2), work);
     put(&queues, &ids("again", 1)).await;
     until("it ran five times", || journal.ended() == 5).await;
-    place.emptied().await;
+    scratch.emptied().await;
     assert!(journal.deliveries("again-0").iter().all(|deliveries| *deliveries == 1));
     worker.stop().await;
 }

@@ -33,12 +33,12 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
     println!("soak of {length:?}, seed {seed} (LONGSHORE_SOAK_SECONDS, LONGSHORE_SOAK_SEED)");
     let mut dice = Dice(seed);
     let server = Server::start().await;
-    let (place, queues, journal) = server.place().opened();
+    let (scratch, queues, journal) = server.scratch().opened();
     // The entries do not cause the kills, so none may be put aside.
     let config = Config { max_deliveries: 1000, prefetch: 4, ..quick(8) };
     let start = || Worker::start(&queues, config.clone(), taking(Duration::from_millis(3), &journal));
     let mut workers = vec![start(), start()];
-    let mut child = Process::start(&place, 8, Duration::from_millis(3));
+    let mut child = Process::start(&scratch, 8, Duration::from_millis(3));
     let mut wanted = Vec::new();
     let (began, mut events) = (Instant::now(), [0; 8]);
     while began.elapsed() < length {
@@ -49,14 +49,14 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
         events[usize::try_from(event).unwrap()] += 1;
         let any = usize::try_from(dice.roll(2)).unwrap();
         match event {
-            0 => drop(place.try_ask::<usize>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await),
+            0 => drop(scratch.try_ask::<usize>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await),
             1 => {
                 let stall = (50 + dice.roll(400)).to_string();
-                drop(place.try_ask::<()>(&["CLIENT", "PAUSE", &stall, "ALL"]).await);
+                drop(scratch.try_ask::<()>(&["CLIENT", "PAUSE", &stall, "ALL"]).await);
             }
             2 => {
                 let stream = queues.keys(QUEUE).stream().to_owned();
-                drop(place.try_ask::<usize>(&["XGROUP", "DESTROY", &stream, "workers"]).await);
+                drop(scratch.try_ask::<usize>(&["XGROUP", "DESTROY", &stream, "workers"]).await);
             }
             3 => workers[any].control.set_paused(dice.roll(2) == 0),
             4 => workers[any].control.set_concurrency(1 + usize::try_from(dice.roll(16)).unwrap()),
@@ -64,7 +64,7 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
             6 => std::mem::replace(&mut workers[any], start()).drop_at_once().await,
             _ => {
                 child.kill();
-                child = Process::start(&place, 8, Duration::from_millis(3));
+                child = Process::start(&scratch, 8, Duration::from_millis(3));
             }
         }
         assert!(workers.iter().all(Worker::is_alive));
@@ -77,11 +77,11 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
     for worker in &workers {
         worker.control.set_paused(false);
     }
-    place.emptied().await;
+    scratch.emptied().await;
     child.terminate();
     child.wait().await;
     let mut done: BTreeSet<String> = journal.counts().into_keys().collect();
-    done.extend(place.ask::<Vec<String>>(&["LRANGE", &finished(&place), "0", "-1"]).await);
+    done.extend(scratch.ask::<Vec<String>>(&["LRANGE", &finished(&scratch), "0", "-1"]).await);
     let lost: Vec<_> = wanted.iter().filter(|id| !done.contains(*id)).collect();
     println!("{} ids, events {events:?}, {} run here", wanted.len(), journal.ended());
     assert!(lost.is_empty(), "lost {} of {} with seed {seed}: {lost:?}", lost.len(), wanted.len());

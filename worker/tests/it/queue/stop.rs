@@ -6,11 +6,11 @@ use std::time::Duration;
 use longshore_worker::queue::Config;
 use tokio::sync::Semaphore;
 
-use super::support::{Place, QUEUE, Worker, gated, ids, patient, put, taking, until};
+use super::support::{QUEUE, Scratch, Worker, gated, ids, patient, put, taking, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let config = Config { prefetch: 10, ..patient(4) };
     let worker = Worker::start(&queues, config, gated(&gate, &journal));
@@ -28,7 +28,7 @@ async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
     assert_eq!(journal.started(), 4);
     let next = Worker::start(&queues, patient(8), taking(Duration::ZERO, &journal));
     journal.all_ended(&wanted).await;
-    place.emptied().await;
+    scratch.emptied().await;
     next.stop().await;
     journal.assert_once(&wanted);
     assert_eq!(journal.deliveries("a-5"), [1], "a stop is no delivery");
@@ -36,7 +36,7 @@ async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_at_its_time_limit_gives_dropped_entries_back_and_no_task_continues() {
-    let (_place, queues, journal) = Place::shared().opened();
+    let (_scratch, queues, journal) = Scratch::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let wanted = ids("a", 12);
     put(&queues, &wanted).await;
@@ -61,19 +61,19 @@ async fn a_stop_at_its_time_limit_gives_dropped_entries_back_and_no_task_continu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_given_back_is_merged_with_one_that_was_put_meanwhile() {
-    let (place, queues, journal) = Place::shared().opened();
+    let (scratch, queues, journal) = Scratch::shared().opened();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::start(&queues, patient(1), gated(&gate, &journal));
     put(&queues, &ids("a", 1)).await;
     until("it runs", || journal.running() == 1).await;
     assert_eq!(put(&queues, &ids("a", 1)).await, 1, "it became due again while it ran");
     worker.drop_at_once().await;
-    assert_eq!(place.depth().await, 1);
+    assert_eq!(scratch.depth().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_worker_stops_without_waiting_for_its_blocked_read() {
-    let (_place, queues, journal) = Place::shared().opened();
+    let (_scratch, queues, journal) = Scratch::shared().opened();
     let config = Config { block: Duration::from_mins(1), ..patient(4) };
     let worker = Worker::start(&queues, config, taking(Duration::ZERO, &journal));
     put(&queues, &ids("a", 1)).await;

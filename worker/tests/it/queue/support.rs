@@ -73,14 +73,14 @@ pub(crate) fn ids(name: &str, count: usize) -> Vec<String> {
 }
 
 /// A client and a unique prefix on a Redis. Dropping it deletes its keys.
-pub(crate) struct Place {
+pub(crate) struct Scratch {
     pub(crate) client: redis::Client,
     pub(crate) prefix: String,
     pub(crate) url: String,
 }
 
-impl Place {
-    /// A place on the shared server.
+impl Scratch {
+    /// A scratch on the shared server.
     pub(crate) fn shared() -> Self {
         #[expect(
             clippy::disallowed_methods,
@@ -102,7 +102,7 @@ impl Place {
         Queues::new(self.client.clone(), &self.prefix).unwrap()
     }
 
-    /// The place with a writing side, and a journal for its workers.
+    /// The scratch with a writing side, and a journal for its workers.
     pub(crate) fn opened(self) -> (Self, Queues, Arc<Journal>) {
         let queues = self.queues();
         (self, queues, Arc::default())
@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Scratch {
     fn drop(&mut self) {
         // A private server may have ended already; then there is nothing to delete.
         if let Ok(mut connection) = self.client.get_connection_with_timeout(Duration::from_millis(200)) {
@@ -180,8 +180,8 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place::at(&self.url())
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch::at(&self.url())
     }
 
     /// Starts it, on the same port every time, and waits until it answers.

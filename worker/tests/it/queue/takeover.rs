@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use longshore_worker::queue::{Config, QueueControl, RedisStream};
 
-use super::support::{Journal, Place, QUEUE, Worker, eventually, ids, put, quick, taking};
+use super::support::{Journal, QUEUE, Scratch, Worker, eventually, ids, put, quick, taking};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_holds_nothing_and_is_silent_is_removed_from_the_group() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let stream = queues.keys(QUEUE).stream().to_owned();
-    place.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await;
-    place.ask::<()>(&["XGROUP", "CREATECONSUMER", &stream, "workers", "gone"]).await;
+    scratch.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await;
+    scratch.ask::<()>(&["XGROUP", "CREATECONSUMER", &stream, "workers", "gone"]).await;
     let journal = Arc::new(Journal::default());
     let config = Config { forget_consumer: Duration::from_millis(300), ..quick(2) };
     let worker = Worker::start(&queues, config, taking(Duration::ZERO, &journal));
     let names = async || -> Vec<String> {
         let consumers: Vec<std::collections::HashMap<String, redis::Value>> =
-            place.ask(&["XINFO", "CONSUMERS", &stream, "workers"]).await;
+            scratch.ask(&["XINFO", "CONSUMERS", &stream, "workers"]).await;
         let name = |consumer: &std::collections::HashMap<String, redis::Value>| {
             redis::from_redis_value_ref(&consumer["name"]).unwrap()
         };
@@ -35,10 +35,10 @@ async fn a_consumer_that_holds_nothing_and_is_silent_is_removed_from_the_group()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removing_consumers_never_races_with_a_delivery_to_them() {
-    let place = Place::shared();
-    let queues = place.queues();
+    let scratch = Scratch::shared();
+    let queues = scratch.queues();
     let stream = queues.keys(QUEUE).stream().to_owned();
-    place.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await;
+    scratch.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await;
     let journal = Arc::new(Journal::default());
     // Every consumer counts as silent after 2 ms, which is checked every millisecond.
     let config = Config { forget_consumer: Duration::from_millis(2), ..quick(4) };

@@ -61,16 +61,16 @@ pub struct Filter {
     pub since: Option<DateTime<Utc>>,
     /// Before this moment.
     pub until: Option<DateTime<Utc>>,
-    /// Older than this place in the order.
-    pub after: Option<Place>,
+    /// Older than this cursor.
+    pub after: Option<Cursor>,
 }
 
 /// Marks the ids of entries, which are those of records and of jobs.
 #[derive(Debug)]
 pub struct Any;
 
-/// A place in the order of time.
-pub type Place = longshore_kernel::place::Place<Id<Any>>;
+/// Where a page ends.
+pub type Cursor = longshore_kernel::cursor::Cursor<Id<Any>>;
 
 /// An entry.
 #[derive(Clone, Debug)]
@@ -82,10 +82,10 @@ pub enum Entry {
 }
 
 impl Entry {
-    fn place(&self) -> Place {
+    fn cursor(&self) -> Cursor {
         match self {
-            Self::Record(record) => Place { at: record.at, id: record.id.into() },
-            Self::Job(job) => Place { at: job.at, id: job.id.get().into() },
+            Self::Record(record) => Cursor { at: record.at, id: record.id.into() },
+            Self::Job(job) => Cursor { at: job.at, id: job.id.get().into() },
         }
     }
 }
@@ -96,7 +96,7 @@ pub struct Page {
     /// The entries, newest first, at most [`PAGE`].
     pub entries: Vec<Entry>,
     /// Where the next page begins, if there may be more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
     /// As many were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
 }
@@ -135,8 +135,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         organisation: only,
         since: wanted.since,
         until: wanted.until,
-        at: wanted.after.map(|place| place.at),
-        id: wanted.after.map(|place| place.id),
+        at: wanted.after.map(|cursor| cursor.at),
+        id: wanted.after.map(|cursor| cursor.id),
         action: wanted.action.as_deref().map(|text| containing(text).split_off(1)),
         actor: wanted.actor.as_deref().map(containing),
         by: wanted.by,
@@ -164,23 +164,23 @@ type Source = Vec<(bool, bool, Entry)>;
 /// A page of all sources, down to the last place to which each of them was read.
 fn merged(sources: [Source; 2]) -> Page {
     let end = |source: &Source| {
-        let cut = source.get(PAGE).map(|(.., entry)| entry.place());
-        let edges = source.iter().filter(|(_, is_edge, _)| *is_edge).map(|(.., entry)| entry.place());
+        let cut = source.get(PAGE).map(|(.., entry)| entry.cursor());
+        let edges = source.iter().filter(|(_, is_edge, _)| *is_edge).map(|(.., entry)| entry.cursor());
         edges.chain(cut).max_by_key(key)
     };
     let end = sources.iter().filter_map(end).max_by_key(key);
     let found = sources.into_iter().flatten().filter(|(matches, ..)| *matches).map(|(.., entry)| entry);
     let mut entries: Vec<Entry> =
-        found.filter(|entry| end.is_none_or(|end| key(&entry.place()) >= key(&end))).collect();
-    entries.sort_by_key(|entry| std::cmp::Reverse(key(&entry.place())));
+        found.filter(|entry| end.is_none_or(|end| key(&entry.cursor()) >= key(&end))).collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(key(&entry.cursor())));
     if entries.len() > PAGE {
         entries.truncate(PAGE);
-        let next = entries.last().map(Entry::place);
+        let next = entries.last().map(Entry::cursor);
         return Page { entries, next, cut_short: false };
     }
     Page { entries, next: end, cut_short: end.is_some() }
 }
 
-fn key(place: &Place) -> (DateTime<Utc>, Uuid) {
-    (place.at, place.id.get())
+fn key(cursor: &Cursor) -> (DateTime<Utc>, Uuid) {
+    (cursor.at, cursor.id.get())
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Deliveries;
 use super::replay::{self, Criteria};
-use super::resending::{Audited, COUNTED, Place, Sort, Walk, in_i32};
+use super::resending::{Audited, COUNTED, Cursor, Sort, Walk, in_i32};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::kind::{Job, JobKind, Shop, Unusable};
@@ -57,7 +57,7 @@ pub fn body() -> impl Rule<Out = DateTime<Utc>> {
     object(|object| object.required("since", timestamp()))
 }
 
-/// A place as the steps of a recovery store it.
+/// A cursor as the steps of a recovery store it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Stored {
     /// Among those that wait, behind this one.
@@ -66,8 +66,8 @@ enum Stored {
     Ended { at: DateTime<Utc>, id: DeliveryId },
 }
 
-impl From<Place> for Stored {
-    fn from(Place { sort, at, id }: Place) -> Self {
+impl From<Cursor> for Stored {
+    fn from(Cursor { sort, at, id }: Cursor) -> Self {
         match sort {
             Sort::Waiting => Self::Waiting { made_at: at, id },
             Sort::Failed | Sort::Late | Sort::Prompt => Self::Ended { at, id },
@@ -75,7 +75,7 @@ impl From<Place> for Stored {
     }
 }
 
-impl From<Stored> for Place {
+impl From<Stored> for Cursor {
     fn from(stored: Stored) -> Self {
         match stored {
             Stored::Waiting { made_at, id } => Self { sort: Sort::Waiting, at: made_at, id },
@@ -90,7 +90,7 @@ pub async fn step(
     claim: &Claim,
     Recover { deliveries: about }: &Recover,
 ) -> Result<Step, Fate> {
-    let place = if claim.payload.is_empty() {
+    let cursor = if claim.payload.is_empty() {
         None
     } else {
         let stored: Stored =
@@ -99,9 +99,9 @@ pub async fn step(
     };
     let audited = Audited { action: "webhook.recover", since: "recoveredSince", until: None };
     let walk = Walk { about, delivered: false, audited };
-    let taken = walk.step(change, claim, place).await?;
+    let taken = walk.step(change, claim, cursor).await?;
     let (step, next) = taken.ok_or_else(|| Fate::Discard("the webhook was deleted".to_owned()))?;
-    let next = next.map(|place| serde_json::to_vec(&Stored::from(place))).transpose();
+    let next = next.map(|cursor| serde_json::to_vec(&Stored::from(cursor))).transpose();
     Ok(Step { next: next.map_err(|error| Fate::Discard(error.to_string()))?, ..step })
 }
 
@@ -118,9 +118,9 @@ mod tests {
             (json!({"Waiting": {"made_at": at, "id": id}}), Sort::Waiting),
             (json!({"Ended": {"at": at, "id": id}}), Sort::Failed),
         ] {
-            let place = Place::from(serde_json::from_value::<Stored>(stored.clone()).unwrap());
-            assert_eq!(place.sort, sort);
-            assert_eq!(serde_json::to_value(Stored::from(place)).unwrap(), stored);
+            let cursor = Cursor::from(serde_json::from_value::<Stored>(stored.clone()).unwrap());
+            assert_eq!(cursor.sort, sort);
+            assert_eq!(serde_json::to_value(Stored::from(cursor)).unwrap(), stored);
         }
     }
 }

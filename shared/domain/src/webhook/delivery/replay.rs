@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::resending::{Audited, COUNTED, Place, Walk, in_i32};
+use super::resending::{Audited, COUNTED, Cursor, Walk, in_i32};
 use super::{Deliveries, begun_at};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
@@ -412,7 +412,7 @@ impl Job for Replay {
 struct Start {
     webhook: WebhookId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    place: Option<Place>,
+    place: Option<Cursor>,
 }
 
 /// Takes one step of the walk over a webhook.
@@ -432,6 +432,6 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim, replay: &Replay) -> Re
     let Some((step, next)) = walk.step(change, claim, start.place).await? else {
         return Ok(Step { beside, ..Step::default() });
     };
-    let next = next.map(|place| serde_json::to_vec(&Start { place: Some(place), ..start })).transpose();
+    let next = next.map(|cursor| serde_json::to_vec(&Start { place: Some(cursor), ..start })).transpose();
     Ok(Step { beside, next: next.map_err(|error| Fate::Discard(error.to_string()))?, ..step })
 }

@@ -49,9 +49,9 @@ pub(super) enum Sort {
     Prompt,
 }
 
-/// A place behind the last delivery of a step.
+/// A cursor behind the last delivery of a step.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct Cursor {
     pub(super) sort: Sort,
     pub(super) at: DateTime<Utc>,
     pub(super) id: DeliveryId,
@@ -77,22 +77,22 @@ pub(super) struct Walk<'w> {
 
 impl Walk<'_> {
     /// Where the deliveries of a sort begin.
-    fn first(&self, sort: Sort) -> Place {
+    fn first(&self, sort: Sort) -> Cursor {
         let at = match self.about.ended_since {
             Some(since) if sort != Sort::Waiting => since,
             _ => DateTime::UNIX_EPOCH,
         };
-        Place { sort, at, id: DeliveryId::nil() }
+        Cursor { sort, at, id: DeliveryId::nil() }
     }
 
-    /// The place behind a batch: the rest of its sort, or the next sort.
-    fn behind(&self, place: Place, batch: &Batch) -> Option<Place> {
+    /// The cursor behind a batch: the rest of its sort, or the next sort.
+    fn behind(&self, cursor: Cursor, batch: &Batch) -> Option<Cursor> {
         if let Some((at, id)) = batch.full() {
             // those by their ids keep the beginning of the period
-            let at = if place.sort == Sort::Prompt { place.at } else { at };
-            return Some(Place { at, id, ..place });
+            let at = if cursor.sort == Sort::Prompt { cursor.at } else { at };
+            return Some(Cursor { at, id, ..cursor });
         }
-        let next = match place.sort {
+        let next = match cursor.sort {
             Sort::Waiting => Sort::Failed,
             Sort::Failed if self.delivered => Sort::Late,
             Sort::Late => Sort::Prompt,
@@ -101,14 +101,14 @@ impl Walk<'_> {
         Some(self.first(next))
     }
 
-    /// Takes one step from a place, or from the beginning: a batch of each sort, until one of them leaves some. Returns what it came
+    /// Takes one step from a cursor, or from the beginning: a batch of each sort, until one of them leaves some. Returns what it came
     /// to, and where the next one begins; nothing where the webhook was deleted.
     pub(super) async fn step(
         &self,
         change: &mut Change<'_>,
         claim: &Claim,
-        begin: Option<Place>,
-    ) -> Result<Option<(Step, Option<Place>)>, Fate> {
+        begin: Option<Cursor>,
+    ) -> Result<Option<(Step, Option<Cursor>)>, Fate> {
         let webhook = self.about.webhook;
         // a concurrent replay, recovery or redelivery waits here, so that no delivery is created twice
         let found = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", webhook.get())
@@ -120,17 +120,17 @@ impl Walk<'_> {
             let held = in_i32(held(change, self.about).await?);
             step = Step { found: held, released: held, ..step };
         }
-        let mut place = begin.unwrap_or_else(|| self.first(Sort::Waiting));
+        let mut cursor = begin.unwrap_or_else(|| self.first(Sort::Waiting));
         let next = loop {
-            let batch = self.send(change, place).await?;
+            let batch = self.send(change, cursor).await?;
             step.found += in_i32(batch.found);
-            match place.sort {
+            match cursor.sort {
                 Sort::Waiting => step.released += in_i32(batch.changed),
                 Sort::Failed | Sort::Late | Sort::Prompt => step.resent += in_i32(batch.changed),
             }
-            let next = self.behind(place, &batch);
+            let next = self.behind(cursor, &batch);
             match next {
-                Some(next) if next.sort != place.sort => place = next,
+                Some(next) if next.sort != cursor.sort => cursor = next,
                 _ => break next,
             }
         };
@@ -147,7 +147,7 @@ impl Walk<'_> {
     async fn send(
         &self,
         change: &mut Change<'_>,
-        Place { sort, at, id }: Place,
+        Cursor { sort, at, id }: Cursor,
     ) -> Result<Batch, sqlx::Error> {
         match sort {
             Sort::Waiting => release(change, self.about, at, id).await,
