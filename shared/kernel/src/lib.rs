@@ -5,7 +5,7 @@
 //! | callers and their requests | [`access`], [`context`], [`idempotency`], [`precondition`], [`proxy`], [`origin`], [`refusals`] |
 //! | input | [`input`], [`json`], [`csv`], [`encoding`], [`unfold`], [`echo`], [`amount`], [`country`], [`currency`] |
 //! | answers | [`answer`], [`problem`], [`refused`], [`cause`] |
-//! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`place`], [`figure`] |
+//! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`cursor`], [`figure`] |
 //! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`], [`pulse`], [`set_back`] |
 //! | Redis and the store of objects | [`queue`], [`hold`], [`objects`] |
 //! | shares and limits | [`share`], [`rate`], [`quota`] |

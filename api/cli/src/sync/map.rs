@@ -249,7 +249,7 @@ impl Decimal {
         let unsigned = whole.trim_start_matches(['+', '-']);
         let (has_whole, has_part) = (is_number(unsigned), is_number(part));
         // some exports write .5
-        if !has_whole && !(unsigned.is_empty() && has_part) || text.contains(char::from(point)) && !has_part {
+        if !(has_whole || unsigned.is_empty() && has_part) || text.contains(char::from(point)) && !has_part {
             return None;
         }
         // 18 digits on either side of a multiplication are exact
