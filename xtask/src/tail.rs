@@ -116,13 +116,13 @@ pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Child, Option<Thro
 /// Passes lines on until the program ends. If it prints nothing for so long, returns which tests are still running.
 fn pass_on(lines: &mpsc::Receiver<Vec<u8>>, output: &Output, silence: Duration) -> Option<String> {
     let mut of_failed = 0;
-    let mut slow = Vec::new();
+    let mut slow: Vec<String> = Vec::new();
     loop {
         let line = match lines.recv_timeout(silence) {
             Ok(line) => line,
             Err(mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                return Some(slow.iter().map(|test| format!(", {test} is running")).collect());
+                return Some(slow.iter().flat_map(|test| [", ", test.as_str(), " is running"]).collect());
             }
         };
         let text = String::from_utf8_lossy(&line);
