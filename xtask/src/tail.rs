@@ -99,16 +99,14 @@ pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Child, Option<Thro
         }
     });
     thread::spawn(move || {
-        if let Some(hanging) = pass_on(&lines, &output, SILENCE) {
-            // as if the program had said it
-            show(
-                &output,
-                format!("ended, since it printed nothing for {SILENCE:?}{hanging}\n").as_bytes(),
-                true,
-            );
+        // not if the program has ended: what it left running may be silent, and its group may be another's
+        if let Some(hanging) = pass_on(&lines, &output, SILENCE)
+            && ended.send(()).is_ok()
+        {
+            let said = format!("ended, since it printed nothing for {SILENCE:?}{hanging}\n");
+            show(&output, said.as_bytes(), true);
             _ = signal_group(group, Signal::SIGKILL);
         }
-        drop(ended);
     });
     Ok((child, Some(Through(wait))))
 }
