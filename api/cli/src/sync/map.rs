@@ -76,36 +76,37 @@ impl Plan {
         // the first of those that are as many
         let most = DELIMITERS.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
         let delimiter = most.map_or(b',', |(delimiter, _)| delimiter);
-        let mut names: Vec<String> = cells(line, delimiter).map(|cell| named(cell, encoding)).collect();
-        let there = names.join(", ");
-        let mut factors = vec![None; names.len()];
+        let names: Vec<String> = cells(line, delimiter).map(|cell| named(cell, encoding)).collect();
+        let mut given: Vec<Option<&Renaming>> = vec![None; names.len()];
         let (others, renamings): (Vec<_>, Vec<_>) = renamings.iter().partition(|one| one.from == OTHERS);
-        let mut is_named = vec![others.is_empty(); names.len()];
-        for Renaming { from, to, factor } in renamings {
-            let place = names.iter().position(|name| name.to_lowercase() == from.to_lowercase());
-            let Some(place) = place else {
-                return Err(Usage(format!("the file has no column {from}; it has {there}")));
+        for renaming in renamings {
+            let from = renaming.from.to_lowercase();
+            let column = names
+                .iter()
+                .zip(&mut given)
+                .find(|(name, given)| given.is_none() && name.to_lowercase() == from);
+            let Some((_, given)) = column else {
+                let there = names.join(", ");
+                return Err(Usage(format!("the file has no column {}; it has {there}", renaming.from)));
             };
-            let parts = (names.get_mut(place), factors.get_mut(place), is_named.get_mut(place));
-            if let (Some(name), Some(times), Some(is_named)) = parts {
-                (*name, *times, *is_named) = (to.clone(), *factor, true);
-            }
-        }
-        for (place, (name, _)) in
-            (1..).zip(names.iter_mut().zip(is_named)).filter(|(_, (_, is_named))| !is_named)
-        {
-            // unique, whatever it was
-            *name = format!("{LEFT_OUT}{place}");
+            *given = Some(renaming);
         }
         let mut head: Vec<u8> = Vec::with_capacity(line.len());
-        for (place, (cell, name)) in cells(line, delimiter).zip(&names).enumerate() {
-            if place > 0 {
+        for (number, ((cell, name), given)) in (1..).zip(cells(line, delimiter).zip(&names).zip(&given)) {
+            if number > 1 {
                 head.push(delimiter);
             }
-            // a name that was not given stays in the letters of the file
-            let is_new = named(cell, encoding) != *name;
-            head.extend_from_slice(if is_new { name.as_bytes() } else { cell });
+            match given {
+                Some(Renaming { to, .. }) if to != name => head.extend_from_slice(to.as_bytes()),
+                // unique, whatever it was
+                None if !others.is_empty() => {
+                    head.extend_from_slice(format!("{LEFT_OUT}{number}").as_bytes())
+                }
+                // a name that stays is in the letters of the file
+                _ => head.extend_from_slice(cell),
+            }
         }
+        let factors = given.iter().map(|given| given.and_then(|renaming| renaming.factor)).collect();
         let end = line.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         head.extend(line.iter().skip(line.len() - end));
         let skipped = u64::try_from(line.len()).unwrap_or(u64::MAX);
@@ -317,6 +318,9 @@ mod tests {
         let maps = ["*=_", "title=name", "variant sku=productSku"];
         let wanted = "_1,name,_3,productSku,_5\nmug,\"Mug, blue\",,M-1,x\n";
         assert_eq!(passed(file, None, &maps, 5).unwrap(), wanted.as_bytes());
+        // columns may change their names, and of two with one name each has its own
+        assert_eq!(passed("a,b,b\n", None, &["a=b", "b=a", "b=c"], 9).unwrap(), b"b,a,c\n");
+        assert!(passed("a,b\n", None, &["a=b", "a=c"], 9).unwrap_err().contains("no column a"));
         for wrong in ["*=name", "*=_*2", "*=_x"] {
             assert!(Renaming::read(wrong).is_err(), "{wrong}");
         }
