@@ -118,8 +118,7 @@ async fn accept(visit: &Asking, once: &Once, arriving: Arriving) -> Result<Strin
         header.extend(id.map(|id| (name.to_owned(), json!(id))));
     }
     if push == Push::Expeditions {
-        let send = |word: &str| SENDS.iter().find(|(known, _)| *known == word).map(|(_, send)| *send);
-        let send = typed.among("send", send)?.flatten();
+        let send = typed.among("send", |word| of(&SENDS, word))?.flatten();
         header.extend(send.map(|send| ("send".to_owned(), json!(send))));
     }
     let request = pushed(arriving, typed, push, header)?;
@@ -162,10 +161,14 @@ async fn open(visit: &mut Asking, request: Request, most: usize) -> Result<Arriv
     Ok(Arriving { name: file_name, pieces: Arc::new(Mutex::new(pieces)), extensions })
 }
 
+/// What an option stands for.
+fn of<T: Copy>(options: &[(&str, T)], word: &str) -> Option<T> {
+    options.iter().find(|(known, _)| *known == word).map(|(_, meant)| *meant)
+}
+
 /// Which rows the form says, if the visitor may send them.
 fn push(visit: &Asking) -> Result<Push, Problem> {
-    let kind = |word: &str| KINDS.iter().find(|(known, _)| *known == word).map(|(_, push)| *push);
-    let push = visit.asked.among("kind", kind)?.unwrap_or(Push::Products);
+    let push = visit.asked.among("kind", |word| of(&KINDS, word))?.unwrap_or(Push::Products);
     if push == Push::Expeditions {
         visit.may.caller.must(Permission::WriteExpeditions)?;
     }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::floor::Psql;
 use super::load::{milliseconds, per_second, runs};
+use super::sync::ended;
 use super::{Effort, Floor, Reach, Row, median};
-use longshore_demo::api::{Job, JobState};
 use longshore_demo::catalogue::Catalogue;
 use longshore_demo::site::Site;
 
@@ -33,7 +33,10 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let site = Site::on(stack, "csv").await?;
     let mut psql = Psql::connect(stack).await?;
     // all rows are there, and the same, in what is compared
-    ended(&site, site.api.sync_products(catalogue.body(site.eshop)).await?, count).await?;
+    ended(&site, site.api.sync_products(catalogue.body(site.eshop)).await?, |changed| {
+        changed == count as u64
+    })
+    .await?;
     let records = json!({"select": ["id", "productSku", "name", "active", "changedAt"], "count": "none"});
     let (mut pushed, mut pushed_floors) = (Vec::new(), Vec::new());
     let (mut listed, mut listed_floors, mut given_back) = (Vec::new(), Vec::new(), Vec::new());
@@ -41,10 +44,10 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         psql.settle().await?;
         let (body, sheet) = (catalogue.body(site.eshop), file.clone());
         let started = Instant::now();
-        ended(&site, site.api.sync_products(body).await?, 0).await?;
+        ended(&site, site.api.sync_products(body).await?, |changed| changed == 0).await?;
         let lines = per_second(count, started)?;
         let started = Instant::now();
-        ended(&site, site.api.sync_products_of_csv(site.eshop, sheet).await?, 0).await?;
+        ended(&site, site.api.sync_products_of_csv(site.eshop, sheet).await?, |changed| changed == 0).await?;
         let cells = per_second(count, started)?;
         let started = Instant::now();
         site.api.list_products(&records).await?;
@@ -89,13 +92,4 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             Reach::AtMost(1_000.0),
         ),
     ])
-}
-
-async fn ended(site: &Site, job: Job, changed: usize) -> anyhow::Result<()> {
-    let job = site.api.job_ended(job.id, HUNG).await?;
-    ensure!(
-        job.state == JobState::Succeeded && job.progress.changed == changed as u64,
-        "the sync is not what it was to be: {job:?}"
-    );
-    Ok(())
 }

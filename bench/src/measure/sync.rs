@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::floor::{Psql, made_up};
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use longshore_demo::api::JobState;
+use longshore_demo::api::{Job, JobState};
 use longshore_demo::catalogue::Catalogue;
 use longshore_demo::site::Site;
 
@@ -126,13 +126,18 @@ async fn sync(site: &Site, catalogue: &Catalogue, expected: impl Fn(u64) -> bool
     let body = catalogue.body(site.eshop);
     let started = Instant::now();
     let job = site.api.sync_products(body).await?;
+    ended(site, job, expected).await?;
+    Ok(milliseconds(started))
+}
+
+/// Waits for the end of a sync, which must be what was expected.
+pub(super) async fn ended(site: &Site, job: Job, expected: impl Fn(u64) -> bool) -> anyhow::Result<()> {
     let job = site.api.job_ended(job.id, HUNG).await?;
-    let took = milliseconds(started);
     ensure!(
         job.state == JobState::Succeeded && expected(job.progress.changed),
         "the sync is not what it was to be: {job:?}"
     );
-    Ok(took)
+    Ok(())
 }
 
 /// The same in SQL: products with their defaults in the e-shop, and audit rows with their initial fields.

@@ -58,14 +58,18 @@ async fn sent(browser: &Browser<'_>, path: &str, fields: &[(&str, &str)], name: 
     posted(browser, path, form(&fields, name, file)).await
 }
 
+/// The job that a reply leads to.
+fn id_of(reply: &Reply) -> &str {
+    let page = reply.header("location").unwrap();
+    page.strip_prefix("/console/job/").unwrap().strip_suffix("?done=imported").unwrap()
+}
+
 /// The rows of the job that a reply leads to, its kind, and who requested it.
 async fn job(world: &World, reply: &Reply) -> (Vec<Value>, Vec<i64>, String, String) {
-    let page = reply.header("location").unwrap();
-    let id = page.strip_prefix("/console/job/").unwrap().strip_suffix("?done=imported").unwrap();
     let (payload, lines, kind, actor): (Vec<u8>, Option<Vec<i64>>, String, String) = sqlx::query_as(
         "SELECT payload, lines, kind, actor_name FROM job JOIN job_chunk ON job_id = id WHERE id = $1::uuid",
     )
-    .bind(id)
+    .bind(id_of(reply))
     .fetch_one(&world.owner)
     .await
     .unwrap();
@@ -172,10 +176,8 @@ async fn the_form_says_whether_orders_are_sent() {
         {
             let fields = [("eshop", eshop.as_str()), ("kind", "orders"), ("send", word)];
             let reply = sent(&browser, HERE, &fields, name, file).await.expect(303);
-            let page = reply.header("location").unwrap();
-            let id = page.strip_prefix("/console/job/").unwrap().strip_suffix("?done=imported").unwrap();
             let given: Value = sqlx::query_scalar("SELECT parameters FROM job WHERE id = $1::uuid")
-                .bind(id)
+                .bind(id_of(&reply))
                 .fetch_one(&world.owner)
                 .await
                 .unwrap();
