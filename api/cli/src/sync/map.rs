@@ -100,7 +100,7 @@ impl Plan {
                 Some(Renaming { to, .. }) if to != name => head.extend_from_slice(to.as_bytes()),
                 // unique, whatever it was
                 None if !others.is_empty() => {
-                    head.extend_from_slice(format!("{LEFT_OUT}{number}").as_bytes())
+                    head.extend_from_slice(format!("{LEFT_OUT}{number}").as_bytes());
                 }
                 // a name that stays is in the letters of the file
                 _ => head.extend_from_slice(cell),
