@@ -46,6 +46,13 @@ CREATE TABLE job (
     connection_works boolean,
     connection_message text,
     connection_ms integer,
+    -- Of a dry run (shared/domain/src/job/preview.rs): the kind that it tries, what its chunks found, summed up, and the job
+    -- that applied it.
+    preview_of text,
+    preview jsonb,
+    applied_by uuid,
+    -- until when it can be applied, and its rows are kept; null: it has not ended, or its rows are forgotten
+    applicable_until timestamptz,
     chunks_open integer NOT NULL DEFAULT 0 CONSTRAINT open_chunks_are_not_negative CHECK (chunks_open >= 0),
     attempts integer NOT NULL DEFAULT 0,
     error text,
@@ -74,6 +81,7 @@ CREATE TABLE job (
         CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
     CONSTRAINT an_ended_job_has_no_open_chunk
         CHECK (state NOT IN ('succeeded', 'failed', 'cancelled') OR chunks_open = 0),
+    CONSTRAINT a_preview_is_of_a_kind CHECK ((kind = 'preview') = (preview_of IS NOT NULL)),
     CONSTRAINT a_tested_connection_says_all_of_it
         CHECK (num_nulls(connection_works, connection_message, connection_ms) IN (0, 3)),
     CONSTRAINT several_organisations_are_no_single_one
@@ -123,6 +131,10 @@ CREATE INDEX job_of_a_connection ON job (source, created_at) WHERE kind IN ('int
 -- those that wait: while their queue is paused, each look of a dispatcher reads them
 CREATE INDEX job_test_live ON job (organisation_id, created_at)
     WHERE kind IN ('integration.test', 'wms.test') AND state IN ('queued', 'running', 'retrying');
+-- dry runs: those that wait are counted, and of those that have ended first the rows are forgotten (job/retention.rs)
+CREATE INDEX job_preview_live ON job (share) WHERE kind = 'preview' AND state IN ('queued', 'running', 'retrying');
+CREATE INDEX job_preview_ended ON job (finished_at) WHERE kind = 'preview' AND finished_at IS NOT NULL;
+CREATE INDEX job_preview_applicable ON job (applicable_until) WHERE applicable_until IS NOT NULL;
 -- beside job_by_creation, for callers who see several organisations
 CREATE INDEX job_of_several ON job (created_at, id) WHERE organisations IS NOT NULL;
 -- whether an earlier sync is under way: each chunk of a sync looks
@@ -162,6 +174,9 @@ CREATE TABLE job_chunk (
     -- of a row in the chunk and its line, and the same where lines were skipped. Null: rows of a JSON document or a
     -- partner, which have no lines.
     lines bigint[],
+    -- Of a dry run, once it was executed, and of the job that applies it: for each item what it was compared with, so that it is
+    -- refused where that is something else by then. Null: there was no such record.
+    compared text[],
     -- hashes of the items' keys, kept until acceptance has looked for the same key twice
     keys uuid[],
     -- positions in the chunk of items whose key occurs earlier in the job
@@ -211,6 +226,22 @@ CREATE TABLE job_item_error (
     notice boolean NOT NULL DEFAULT false,
     -- the item as it came (bytes: it may not be JSON), for a retry
     payload bytea NOT NULL,
+    PRIMARY KEY (job_id, index)
+);
+
+-- What a dry run would do to its items, but those that it would leave as they are.
+CREATE TABLE job_preview_row (
+    job_id uuid NOT NULL REFERENCES job ON DELETE CASCADE,
+    index integer NOT NULL,
+    -- of the record; of one that does not exist yet, or is unknown, an id that nothing has
+    id uuid NOT NULL,
+    exists boolean NOT NULL,
+    line bigint,
+    key text,
+    would text NOT NULL,
+    changes jsonb,
+    code text,
+    message text,
     PRIMARY KEY (job_id, index)
 );
 

@@ -123,6 +123,7 @@ pub(crate) fn document() -> &'static Value {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
         let mut document = serde_json::to_value(described()).unwrap_or_default();
         part::gather(&mut document);
+        part::open_answers(&mut document);
         part::tell_defaults(&mut document["components"]["schemas"]);
         document
     });

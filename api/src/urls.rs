@@ -198,6 +198,8 @@ pub fn api() -> Table {
         .put("/api/job/cancel/{id}", control::cancel_job)
         .put("/api/job/retry/{id}", control::retry_job)
         .post("/api/job/{id}/change/list", job_read::list_changes)
+        .post("/api/job/{id}/preview/list", job_read::list_previewed_items)
+        .post("/api/job/{id}/apply", control::apply_job)
         .post("/api/job/{id}/error/list", item_error::list_item_errors)
         .post("/api/job/{id}/error/group", item_error::group_item_errors)
         .get("/api/job/{id}/events", events::follow_job)

@@ -22,12 +22,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use longshore_domain::account::admin::bulk::{ActivateAdmins, DeactivateAdmins, DeleteAdmins};
 use longshore_domain::job::chunk::Claim;
+use longshore_domain::job::compared;
 use longshore_domain::job::execution::{self, Fate, Outcome};
 use longshore_domain::job::kind::{
     ActivateProducts, CancelExpeditions, DeactivateProducts, Job, JobKind, ProcessExpeditions,
     RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, TakeNews,
     TestIntegration, TestWms, Unusable,
 };
+use longshore_domain::job::preview::Trial;
 use longshore_domain::job::walking::{self, Step};
 use longshore_domain::job::width;
 use longshore_domain::webhook::delivery::recovery::Recover;
@@ -39,8 +41,8 @@ use longshore_kernel::retry::Backoff;
 
 use crate::context::WorkerContext;
 
-/// Every job, with its body.
-const JOBS: [Registered; JobKind::ALL.len()] = [
+/// Every job, with its body; a dry run has that of what it tries.
+const JOBS: [Registered; JobKind::ALL.len() - 1] = [
     Registered::new::<ActivateProducts>(),
     Registered::new::<DeactivateProducts>(),
     Registered::new::<SyncProducts>(),
@@ -165,11 +167,29 @@ async fn attempt<J: Body>(
     owner: J::Owner,
 ) -> Result<Hold, Fate> {
     let mut change = Change::begin(&context.services).await?;
-    let held = match job.execute(&mut change, claim, owner).await? {
-        Done::Items(Outcome { count, errors }) => {
-            execution::complete(&mut change, claim, count, &errors).await?
+    let held = if claim.is_dry_run {
+        let trial = Trial::begin(&mut change, claim).await?;
+        match job.execute(&mut change, claim, owner).await? {
+            Done::Items(outcome) => trial.end(&mut change, claim, outcome).await?,
+            Done::Step(_) => return Err(Unusable::parameters(claim, "its steps cannot be tried").into()),
         }
-        Done::Step(step) => walking::complete(&mut change, claim, step).await?,
+    } else if let Some(before) = &claim.compared {
+        let (same, since) = compared::divide(&mut change, claim, before).await?;
+        match job.execute(&mut change, &same, owner).await? {
+            Done::Items(Outcome { mut count, mut errors }) => {
+                count.failed += claim.item_count - same.item_count;
+                errors.extend(since);
+                execution::complete(&mut change, claim, count, &errors).await?
+            }
+            Done::Step(_) => return Err(Unusable::parameters(claim, "its steps cannot be compared").into()),
+        }
+    } else {
+        match job.execute(&mut change, claim, owner).await? {
+            Done::Items(Outcome { count, errors }) => {
+                execution::complete(&mut change, claim, count, &errors).await?
+            }
+            Done::Step(step) => walking::complete(&mut change, claim, step).await?,
+        }
     };
     if held == Hold::Kept {
         change.commit().await?;
@@ -183,6 +203,8 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_body() {
-        assert_eq!(JOBS.map(|job| job.kind), JobKind::ALL);
+        let others: Vec<JobKind> =
+            JobKind::ALL.into_iter().filter(|kind| *kind != JobKind::Preview).collect();
+        assert_eq!(JOBS.map(|job| job.kind).to_vec(), others);
     }
 }

@@ -2,9 +2,11 @@
 
 use longshore_domain::job::control::bulk;
 use longshore_domain::job::item_error as item_errors;
+use longshore_domain::job::preview;
 use longshore_domain::job::waiting::REASONS;
 use longshore_domain::list::fields::audit::CHANGE as CHANGES;
 use longshore_domain::list::fields::job::JOB as JOBS;
+use longshore_domain::list::fields::preview::PREVIEW as PREVIEWED;
 use longshore_domain::standing::Verdict;
 use longshore_domain::standing::queue as operated;
 use longshore_kernel::input::{Rule, Schema};
@@ -49,6 +51,14 @@ pub(super) fn operations() -> Vec<Operation> {
             "Retries each job, in the order of the ids. A job that cannot be retried is left.",
         ),
         list(handlers::list_changes, &CHANGE, "Lists what a job changed"),
+        list(handlers::list_previewed_items, &PREVIEW, "Lists what a dry run would do"),
+        answers_job(
+            operation(control::apply_job, "Applies a dry run"),
+            "Once, within an hour: a new job of the kind that was tried. An item whose record has changed since is the item error `changed_since`.",
+        )
+        .schema("Application", body_of(&preview::body_to_apply()).explain(&[("force", "Does not compare.")]))
+        .form(JSON, named("Application"), Some(json!({})))
+        .refuses(&[409]),
         operation(item_error::list_item_errors, "Lists the item errors of a job")
             .says(
                 "The list also has notices about items that were accepted, with the code `notice` (for example, a weight was rounded) or `drift` (a stock was changed at the partner and is sent again). `progress.failed` counts all refused items, but not the notices. The first 10,000 item errors of a job are kept, and only these can be retried.",
@@ -122,8 +132,12 @@ pub(super) fn chosen(operation: Operation, name: &str, rule: &impl Rule, example
         ("expect", "Another count is 409 `count_differs`, and nothing is done."),
         ("all", "Must be true without conditions."),
     ]);
-    let forms = either([accepted(ids), members(by_ids).called(&format!("{name}ByIds")), named("ByCriteria")]);
-    operation.body(name, forms, example).schema("ByCriteria", by_criteria).refuses(&[409])
+    let forms = either([
+        accepted(ids),
+        members(by_ids).called(&format!("{name}ByIds")),
+        by_criteria.called(&format!("{name}ByCriteria")),
+    ]);
+    operation.body(name, forms, example).refuses(&[409])
 }
 
 /// An operation on several jobs.
@@ -294,6 +308,22 @@ pub(super) fn answers_job(operation: Operation, says: &str) -> Operation {
         .with(&["Location"])
 }
 
+/// What a dry run found.
+fn found() -> Said {
+    let names = [
+        "created",
+        "updated",
+        "unchanged",
+        "refused",
+        "deactivated",
+        "zeroed",
+        "booked",
+        "waiting",
+        "deliveries",
+    ];
+    names.into_iter().fold(object(), |shape, name| shape.required(name, any_integer())).called("JobPreview")
+}
+
 /// What a job waits for.
 fn waits_for() -> Said {
     object()
@@ -340,6 +370,8 @@ pub(super) const JOB: Described = Described {
             "The counts of `webhook.recover`, `webhook.redeliver` and `webhook.replay` so far: `released` counts waiting deliveries that are now due, `resent` counts ended deliveries that are sent again. Null for other kinds of jobs.",
         ),
         ("criteria", "Of a bulk by criteria, what its records matched."),
+        ("of", "Of a `preview`, the kind that it tries."),
+        ("preview", "Of a `preview`, what it found so far. `booked` and `waiting` are at most."),
         (
             "connection",
             "What `integration.test` or `wms.test` found out: `works` says whether the connection works, `message` what happened, `durationMs` how long the call took. Null until it has ended, and for other kinds of jobs.",
@@ -357,7 +389,7 @@ pub(super) const JOB: Described = Described {
         ("createdBy", "Who made the request."),
         ("requestId", "The id of the request."),
     ],
-    shapes: &[("waitsFor", waits_for)],
+    shapes: &[("waitsFor", waits_for), ("of", || named("JobKind")), ("preview", found)],
     example: job,
 };
 
@@ -371,6 +403,20 @@ pub(super) const CHANGE: Described = Described {
         json!({
             "id": ANY, "at": CHANGED, "entity": {"type": "product", "id": PRODUCT}, "key": "MUG-1",
             "action": "product.update", "changes": {"weight": [320, 330]},
+        })
+    },
+};
+
+/// What dry runs would do.
+pub(super) const PREVIEW: Described = Described {
+    resource: &PREVIEWED,
+    about: "What a dry run would do to an item.",
+    fields: &[("id", "The record; null where there is none yet.")],
+    shapes: &[("changes", any_object)],
+    example: || {
+        json!({
+            "index": 0, "line": 2, "key": "MUG-1", "would": "update", "id": PRODUCT, "changes": {"weight": [320, 330]},
+            "code": null, "message": null,
         })
     },
 };

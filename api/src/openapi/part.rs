@@ -2,7 +2,7 @@
 //! sometimes the same for two; they are moved to the schemas of the document. What several operations answer is declared once. The
 //! defaults of members are told in their descriptions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::Object;
@@ -266,6 +266,45 @@ fn take(value: &mut Value, found: &mut Map<String, Value>) {
             found.insert(name, schema);
         }
         Value::Array(elements) => elements.iter_mut().for_each(|inner| take(inner, found)),
+        _ => {}
+    }
+}
+
+/// Lets the objects of answers and events have further members: later versions add some, and a client must not refuse them. Objects
+/// of requests stay closed.
+pub(super) fn open_answers(document: &mut Value) {
+    let schemas = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
+    let mut closed: BTreeSet<String> = BTreeSet::new();
+    let mut found: Vec<String> = Vec::new();
+    for operation in members(&mut document["paths"]).flat_map(members) {
+        for part in ["requestBody", "parameters"] {
+            names(&operation[part], &mut found);
+        }
+    }
+    while let Some(name) = found.pop() {
+        if closed.insert(name.clone()) {
+            schemas.get(&name).into_iter().for_each(|schema| names(schema, &mut found));
+        }
+    }
+    let Some(schemas) = document["components"]["schemas"].as_object_mut() else { return };
+    for (_, schema) in schemas.iter_mut().filter(|(name, _)| !closed.contains(*name)) {
+        each_object(schema, &mut |members| {
+            if members.get("additionalProperties") == Some(&json!(false)) {
+                members.remove("additionalProperties");
+            }
+        });
+    }
+}
+
+/// The schemas that a part of the document refers to.
+fn names(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let name = members.get("$ref").and_then(Value::as_str);
+            found.extend(name.and_then(|name| name.strip_prefix("#/components/schemas/")).map(str::to_owned));
+            members.values().for_each(|inner| names(inner, found));
+        }
+        Value::Array(elements) => elements.iter().for_each(|inner| names(inner, found)),
         _ => {}
     }
 }

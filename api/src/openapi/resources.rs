@@ -35,6 +35,7 @@ pub(super) const ALL: &[&Described] = &[
     &webhook::DELIVERY,
     &job::JOB,
     &job::CHANGE,
+    &job::PREVIEW,
 ];
 
 /// The description of a resource.

@@ -271,6 +271,11 @@ pub(super) fn or_null(schema: Said) -> Said {
             array.schema_type = with_null(&array.schema_type);
             RefOr::T(Schema::Array(array))
         }
+        RefOr::Ref(of) if of.ref_location.ends_with("/Id") => said(
+            ObjectBuilder::new()
+                .schema_type(SchemaType::Array(vec![Type::String, Type::Null]))
+                .format(Some(SchemaFormat::Custom("uuid".to_owned()))),
+        ),
         RefOr::T(Schema::OneOf(one)) => RefOr::T(Schema::OneOf(OneOf { items: nullable(one.items), ..one })),
         other => RefOr::T(Schema::AnyOf(AnyOf { items: nullable(vec![other]), ..AnyOf::new() })),
     }
@@ -343,7 +348,7 @@ pub(super) fn part_of(schema: Said, change: impl Fn(Shape) -> Said) -> Said {
     }
 }
 
-/// An object with fixed members: others are refused in requests, and absent from answers.
+/// An object with fixed members: others are refused in requests, and absent from answers of this version.
 #[derive(Clone)]
 pub(super) struct Shape(Object);
 

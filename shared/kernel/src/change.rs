@@ -261,6 +261,7 @@ macro_rules! recorded {
 pub struct Change<'s> {
     services: &'s Services,
     held: Held,
+    is_whole: bool,
     lanes: Vec<Hint>,
     turns: Vec<(Queue, Uuid, HandOver)>,
     ended: Vec<EndedJob>,
@@ -321,6 +322,7 @@ impl<'s> Change<'s> {
         Self {
             services,
             held,
+            is_whole: false,
             lanes: Vec::new(),
             turns: Vec::new(),
             ended: Vec::new(),
@@ -360,6 +362,39 @@ impl<'s> Change<'s> {
             Held::Transaction(tx) => tx,
             Held::Connection(connection) => connection,
         }
+    }
+
+    /// Has all that it needs written by itself, and nothing in a transaction beside it: it holds locks from its beginning, or is
+    /// taken back.
+    pub fn make_whole(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// Whether it is so.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// From here on it is only tried: [`take_back`](Self::take_back) ends that.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn try_out(&mut self) -> Result<(), sqlx::Error> {
+        self.make_whole();
+        sqlx::raw_sql("SAVEPOINT tried").execute(self.connection()).await.map(|_| ())
+    }
+
+    /// Takes back what was tried: nothing of it is written, handed over or counted.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn take_back(&mut self) -> Result<(), sqlx::Error> {
+        self.lanes.clear();
+        self.turns.clear();
+        self.ended.clear();
+        self.orders = OrderCounts::default();
+        sqlx::raw_sql("ROLLBACK TO SAVEPOINT tried").execute(self.connection()).await.map(|_| ())
     }
 
     /// What it is made with.

@@ -74,7 +74,7 @@ pub async fn run(context: WorkerContext, task: String) {
     let done = match task.as_str() {
         PARTITIONS => history::keep(db).await,
         RECEIVING => receiving::expire(db).await,
-        JOBS => all(&context, JOBS_BATCH, || retention::expire(db, JOBS_BATCH)).await,
+        JOBS => jobs(&context).await,
         CANCELLED => all(&context, CANCELLED_BATCH, || control::take_back_left(db)).await,
         MARKS => all(&context, BATCH, || mark::expire(db, BATCH)).await,
         IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
@@ -120,6 +120,12 @@ async fn news_of_orders(context: &WorkerContext) -> Result<u64, Problem> {
     let db = &context.services.db.main;
     let lost = news::retention::expire_lost(db).await?;
     Ok(lost + all(context, BATCH, || news::retention::expire(db, BATCH)).await?)
+}
+
+async fn jobs(context: &WorkerContext) -> Result<u64, Problem> {
+    let db = &context.services.db.main;
+    let emptied = all(context, JOBS_BATCH, || retention::forget_rows(db, JOBS_BATCH)).await?;
+    Ok(emptied + all(context, JOBS_BATCH, || retention::expire(db, JOBS_BATCH)).await?)
 }
 
 async fn logins(context: &WorkerContext) -> Result<u64, Problem> {

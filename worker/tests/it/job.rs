@@ -14,6 +14,7 @@ mod halving;
 mod leases;
 mod order;
 mod physical;
+mod preview;
 mod product_switch;
 mod product_sync;
 mod receiving;

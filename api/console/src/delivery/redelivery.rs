@@ -101,7 +101,7 @@ pub(crate) async fn ask_selected(Id(webhook): Id<WebhookId>, visit: Asking) -> R
 pub(crate) async fn redeliver_selected(Id(webhook): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let ids = selected(&act.form)?;
     act.visit.webhook(webhook).await?;
-    let answer = deliveries::accept(act.visit.services(), &act.visit.may, ids.into()).await?;
+    let answer = deliveries::accept(act.visit.services(), &act.visit.may, ids).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 

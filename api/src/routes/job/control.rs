@@ -5,10 +5,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use longshore_domain::job::control::{self, bulk};
+use longshore_domain::job::preview;
 use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
+use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, Prefer, permit};
+use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::JobId;
 use longshore_kernel::services::Services;
+use serde_json::json;
 
 use super::answer::accepted;
 use crate::routes::view;
@@ -33,6 +36,23 @@ pub async fn retry_job(
 ) -> Result<Response, Failure> {
     accepted(&app, &may, &once, prefer, b"", async |context| control::retry(&app.services, context, id).await)
         .await
+}
+
+/// `POST /api/job/{id}/apply`: 202 with the job that applies a dry run; 409 if it cannot be applied.
+pub async fn apply_job(
+    State(app): State<App>,
+    may: May<permit::WriteJobs>,
+    once: Once,
+    prefer: Prefer,
+    Id(id): Id<JobId>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    let body = body.unwrap_or_else(|| json!({}));
+    let hash = sha256(body.to_string().as_bytes());
+    accepted(&app, &may, &once, prefer, &hash, async |context| {
+        preview::apply(&app.services, context, id, body).await
+    })
+    .await
 }
 
 /// `PUT /api/job/cancel`: cancels several; the answer says what became of each.

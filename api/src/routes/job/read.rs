@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_domain::list::fields::audit::CHANGE;
 use longshore_domain::list::fields::job::JOB;
+use longshore_domain::list::fields::preview::PREVIEW;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, ListRequest, May, WaitFor, permit};
 use longshore_kernel::ids::JobId;
@@ -49,4 +50,15 @@ pub async fn list_changes(
     // its own states are no change that it made
     let within = json!({"job": {"eq": id}, "entity.type": {"neq": "job"}});
     list::answer_within(&app.services, &CHANGE, may.scope(), within, asked).await
+}
+
+/// `POST /api/job/{id}/preview/list`: what a dry run would do to its items.
+pub async fn list_previewed_items(
+    State(app): State<App>,
+    may: May<permit::ReadJobs>,
+    Id(id): Id<JobId>,
+    asked: ListRequest,
+) -> Result<Response, Failure> {
+    view::job(&app, may.scope(), id).await?;
+    list::answer_within(&app.services, &PREVIEW, may.scope(), json!({"job": {"eq": id}}), asked).await
 }

@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::command::{self, Command, Done, Instruction};
 use crate::job::acceptance::{self, Taken};
-use crate::job::chosen::{self, Chosen};
+use crate::job::chosen::{self, Bulk};
 use crate::job::kind::{Job, Within};
 use crate::list::fields::expedition::EXPEDITION;
 use longshore_kernel::access::Scope;
@@ -21,8 +21,8 @@ use longshore_kernel::services::Services;
 const TAKEN: Taken = Taken { per_chunk: 500, order: "{t}.priority DESC, {t}.created_at, {t}.id" };
 
 /// The body of an operation on orders.
-pub fn body() -> impl Rule<Out = Chosen> {
-    chosen::chosen(acceptance::ids(), &EXPEDITION)
+pub fn body() -> impl Rule<Out = Bulk> {
+    chosen::bulk(acceptance::ids(), &EXPEDITION)
 }
 
 /// Accepts an operation on orders; `job` is the constructor of its type. The job is of the organisations of these orders.
@@ -30,9 +30,9 @@ pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
     job: impl Fn(Within) -> J,
-    chosen: impl Into<Chosen>,
+    bulk: impl Into<Bulk>,
 ) -> Result<Answer, Problem> {
-    acceptance::accept(services, context, job, chosen.into(), TAKEN, organisations).await
+    acceptance::accept(services, context, job, bulk.into(), TAKEN, organisations).await
 }
 
 /// Whose orders these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of the
@@ -80,7 +80,9 @@ pub async fn execute(
         .iter()
         .map(|id| Instruction { id: *id, command, precondition: Precondition::NONE, origin: 0 })
         .collect();
-    command::prepare(change.services(), &instructions).await?;
+    let services = change.services();
+    let whole = if change.is_whole() { Some(change.connection()) } else { None };
+    command::prepare(services, whole, &instructions).await?;
     let done = command::apply(change, &[origin], &within.scope(), &instructions).await?;
     let changed = done.iter().filter(|done| matches!(done, Done::Changed | Done::Asked(true))).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {

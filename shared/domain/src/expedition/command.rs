@@ -6,6 +6,7 @@ use std::slice;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::choice::choose;
@@ -106,7 +107,7 @@ pub(super) async fn each(
             Instruction { id: *id, command, precondition, origin }
         })
         .collect();
-    prepare(services, &instructions).await?;
+    prepare(services, None, &instructions).await?;
     let mut change = company.begin(services).await?;
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
     let done = match apply(&mut change, &origins, scope, &instructions).await {
@@ -158,14 +159,18 @@ pub struct Instruction<'c> {
     pub origin: usize,
 }
 
-/// Makes what commands need before their transaction begins.
-pub async fn prepare(services: &Services, instructions: &[Instruction<'_>]) -> Result<(), Problem> {
+/// Makes what commands need before their transaction begins; by the transaction itself, if that is whole.
+pub async fn prepare(
+    services: &Services,
+    whole: Option<&mut PgConnection>,
+    instructions: &[Instruction<'_>],
+) -> Result<(), Problem> {
     let books = |instruction: &&Instruction<'_>| {
         matches!(instruction.command, Command::Send { .. } | Command::Rebook)
     };
     let ids: Vec<ExpeditionId> = instructions.iter().filter(books).map(|one| one.id).collect();
     if !ids.is_empty() {
-        stocks::make_for(&services.db.main, &ids).await?;
+        stocks::make_for(services, whole, &ids).await?;
     }
     Ok(())
 }

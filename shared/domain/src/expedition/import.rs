@@ -27,7 +27,6 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{EshopId, ExpeditionId, OrganisationId, ProductId, StockId};
 use longshore_kernel::metrics::OrderCounts;
-use longshore_kernel::pool::Pool;
 use longshore_kernel::problem::Violation;
 use longshore_kernel::queue::Hint;
 use longshore_kernel::services::Services;
@@ -90,7 +89,7 @@ pub async fn apply(
 ) -> Result<Applied, sqlx::Error> {
     let known = known(change.connection(), import.eshop, rows).await?;
     let mut survey = survey(change.connection(), import, rows, &known).await?;
-    survey.make_lacking(&change.services().db.main).await?;
+    survey.make_lacking(change).await?;
     let parts = &survey.parts;
     let placed: Vec<Placed<'_>> = rows
         .iter()
@@ -98,7 +97,7 @@ pub async fn apply(
         .zip(&survey.stocks)
         .map(|((row, index), stocks)| Placed { row, index: *index, stocks })
         .collect();
-    let mut taking = Taking { import, services: change.services(), known };
+    let mut taking = Taking { import, services: change.services(), is_whole: change.is_whole(), known };
     let mut applied = Applied::default();
     let mut start = 0;
     while start < rows.len() {
@@ -178,14 +177,20 @@ struct Survey {
 }
 
 impl Survey {
-    /// Makes the stocks that new orders lack. The caller holds no locks.
-    async fn make_lacking(&mut self, pool: &Pool) -> Result<(), sqlx::Error> {
+    /// Makes the stocks that new orders lack. The caller holds no locks, or is whole.
+    async fn make_lacking(&mut self, change: &mut Change<'_>) -> Result<(), sqlx::Error> {
         if self.lacking.is_empty() {
             return Ok(());
         }
         let wanted: Vec<Wanted> = self.lacking.iter().map(|(_, wanted)| *wanted).collect();
-        stocks::make(pool, &wanted).await?;
-        let made = stocks::find(pool, &wanted).await?;
+        let made = if change.is_whole() {
+            stocks::insert(change.connection(), &wanted).await?;
+            stocks::find(change.connection(), &wanted).await?
+        } else {
+            let pool = &change.services().db.main;
+            stocks::make(pool, &wanted).await?;
+            stocks::find(pool, &wanted).await?
+        };
         for (row, Wanted { product, place, .. }) in &self.lacking {
             self.stocks[*row].extend(made.get(&(*product, *place)));
         }
@@ -297,6 +302,8 @@ async fn survey(
 struct Taking<'i> {
     import: Import<'i>,
     services: &'i Services,
+    /// Whether its transaction is whole.
+    is_whole: bool,
     /// The orders that rows name, by their numbers: those that were there when the chunk began, and those that it has created.
     known: HashMap<String, Known>,
 }
@@ -305,10 +312,8 @@ impl<'r> Statement<Placed<'r>> for Taking<'_> {
     type Out = Applied;
 
     async fn apply(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<Applied, sqlx::Error> {
-        let scope = self.import.scope();
-        Group { import: self.import, services: self.services, scope: &scope, known: &self.known, rows }
-            .apply(tx)
-            .await
+        let Self { import, services, is_whole, ref known } = *self;
+        Group { import, services, is_whole, scope: &import.scope(), known, rows }.apply(tx).await
     }
 
     async fn lock(&self, tx: &mut PgConnection, rows: &[Placed<'r>]) -> Result<(), sqlx::Error> {

@@ -226,7 +226,7 @@ impl Taking<'_> {
             rows.iter().filter(|placed| placed.row.is_packed()).filter_map(|placed| placed.order).collect();
         // what a packed order takes out of a stock needs one, even if the order is not the one that was handed over
         let strays = orders.iter_mut().filter(|order| packed.contains(&order.id));
-        stocks::make_missing_under_locks(self.services, &mut strays.collect::<Vec<_>>()).await?;
+        stocks::make_missing_under_locks(self.services, None, &mut strays.collect::<Vec<_>>()).await?;
         Ok(orders)
     }
 }

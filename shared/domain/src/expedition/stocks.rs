@@ -5,11 +5,14 @@
 //!
 //! Stocks are made on a connection of their own, whose wait for a product Postgres does not see as one of the transaction that
 //! needs them. So that transaction must hold no locks yet, or the wait must be short: else two would wait for each other until
-//! their time is up.
+//! their time is up. A transaction that is whole ([`Change::is_whole`]) makes them itself: it is tried only, or has locked what it was
+//! compared with, and Postgres sees its waits.
+//!
+//! [`Change::is_whole`]: longshore_kernel::change::Change::is_whole
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use super::allocator::{Ledger, Stock};
@@ -41,7 +44,7 @@ async fn make_under_locks(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Er
 }
 
 /// Inserts stocks, whose products are locked in the order of their ids.
-async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
+pub(super) async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable();
     wanted.dedup();
@@ -63,8 +66,23 @@ async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> Result<(), 
     .map(|_| ())
 }
 
-/// Makes the stocks that the items of orders lack.
-pub(super) async fn make_for(pool: &Pool, orders: &[ExpeditionId]) -> Result<(), sqlx::Error> {
+/// Makes the stocks that the items of orders lack: the transaction itself, if it is whole, else one of its own before it.
+pub(super) async fn make_for(
+    services: &Services,
+    whole: Option<&mut PgConnection>,
+    orders: &[ExpeditionId],
+) -> Result<(), sqlx::Error> {
+    let pool = &services.db.main;
+    let Some(connection) = whole else {
+        let wanted = lacking(pool, orders).await?;
+        return if wanted.is_empty() { Ok(()) } else { make(pool, &wanted).await };
+    };
+    let wanted = lacking(&mut *connection, orders).await?;
+    if wanted.is_empty() { Ok(()) } else { insert(connection, &wanted).await }
+}
+
+/// The stocks that the items of orders lack.
+async fn lacking(executor: impl PgExecutor<'_>, orders: &[ExpeditionId]) -> Result<Vec<Wanted>, sqlx::Error> {
     let wanted = sqlx::query!(
         "SELECT DISTINCT e.organisation_id, i.product_id, e.warehouse_id, e.wms_id
          FROM expedition e JOIN expedition_item i ON i.expedition_id = e.id
@@ -73,17 +91,14 @@ pub(super) async fn make_for(pool: &Pool, orders: &[ExpeditionId]) -> Result<(),
                            AND s.warehouse_id = e.warehouse_id AND s.wms_id = e.wms_id)",
         orders as &[ExpeditionId],
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await?;
-    if wanted.is_empty() {
-        return Ok(());
-    }
     let wanted = wanted.into_iter().map(|row| Wanted {
         organisation: row.organisation_id.into(),
         product: row.product_id.into(),
         place: Place { warehouse: row.warehouse_id.into(), wms: row.wms_id.into() },
     });
-    make(pool, &wanted.collect::<Vec<_>>()).await
+    Ok(wanted.collect())
 }
 
 /// Stocks that are locked.
@@ -190,20 +205,29 @@ pub(super) async fn make_missing(services: &Services, orders: &mut [&mut Order])
         return Ok(());
     }
     make(&services.db.main, &wanted).await?;
-    note(services, orders, &wanted).await
+    note(orders, &find(&services.db.main, &wanted).await?);
+    Ok(())
 }
 
-/// The same for a caller that holds locks ([`make_under_locks`]).
+/// The same for a caller that holds locks ([`make_under_locks`]); by its own transaction, if that is whole.
 pub(super) async fn make_missing_under_locks(
     services: &Services,
+    whole: Option<&mut PgConnection>,
     orders: &mut [&mut Order],
 ) -> Result<(), sqlx::Error> {
     let wanted = missing(orders);
     if wanted.is_empty() {
         return Ok(());
     }
-    make_under_locks(&services.db.main, &wanted).await?;
-    note(services, orders, &wanted).await
+    let made = if let Some(connection) = whole {
+        insert(connection, &wanted).await?;
+        find(connection, &wanted).await?
+    } else {
+        make_under_locks(&services.db.main, &wanted).await?;
+        find(&services.db.main, &wanted).await?
+    };
+    note(orders, &made);
+    Ok(())
 }
 
 /// The stocks that orders lack.
@@ -217,22 +241,20 @@ fn missing(orders: &[&mut Order]) -> Vec<Wanted> {
 }
 
 /// Notes the stocks that were made for orders.
-async fn note(services: &Services, orders: &mut [&mut Order], wanted: &[Wanted]) -> Result<(), sqlx::Error> {
-    let found = find(&services.db.main, wanted).await?;
+fn note(orders: &mut [&mut Order], made: &HashMap<(ProductId, Place), StockId>) {
     for order in orders {
         let place = order.place;
         for item in order.items.iter_mut().filter(|item| item.stock.is_none()) {
-            item.stock = found.get(&(item.product, place)).copied();
+            item.stock = made.get(&(item.product, place)).copied();
             // no stock was made for it: it has just stopped being physical
             item.is_physical &= item.stock.is_some();
         }
     }
-    Ok(())
 }
 
 /// The stocks that products have in their places.
 pub(super) async fn find(
-    pool: &Pool,
+    executor: impl PgExecutor<'_>,
     wanted: &[Wanted],
 ) -> Result<HashMap<(ProductId, Place), StockId>, sqlx::Error> {
     let column = |of: fn(&Wanted) -> Uuid| -> Vec<Uuid> { wanted.iter().map(of).collect() };
@@ -244,7 +266,7 @@ pub(super) async fn find(
         &column(|w| w.place.warehouse.get()),
         &column(|w| w.place.wms.get()),
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await?;
     Ok(rows
         .into_iter()

@@ -7,7 +7,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::{Arguments as _, PgConnection};
 use uuid::Uuid;
 
-use super::chosen::{Chosen, Wanted};
+use super::chosen::{Bulk, Chosen, Wanted};
 use super::dispatch;
 use super::entry::{NewJob, insert, to_i32};
 use super::kind::{Job, JobState, Stored, Within};
@@ -48,7 +48,7 @@ pub(crate) async fn accept<J: Job, T>(
     services: &Services,
     context: &Context,
     job: impl Fn(Within) -> J,
-    chosen: Chosen,
+    Bulk { chosen, is_dry_run }: Bulk,
     taken: Taken,
     organisations: impl AsyncFnOnce(
         &mut PgConnection,
@@ -59,18 +59,16 @@ pub(crate) async fn accept<J: Job, T>(
     let ids: Vec<Id<T>> = match chosen {
         Chosen::Ids(ids) => distinct(ids.into_iter().map(Id::from).collect()),
         Chosen::Matching(wanted) => {
-            return match accept_matching(services, context, &job, &wanted, taken, Plan::Any).await {
-                Err(problem) if problem.is_cancelled() => {
-                    let again = accept_matching(services, context, &job, &wanted, taken, Plan::WithoutLoops);
-                    again.await.map_err(refused)
-                }
+            let accept = |plan| accept_matching(services, context, &job, &wanted, is_dry_run, taken, plan);
+            return match accept(Plan::Any).await {
+                Err(problem) if problem.is_cancelled() => accept(Plan::WithoutLoops).await.map_err(refused),
                 accepted => accepted,
             };
         }
     };
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    let stored = Stored::new(&job(Within::new(context.scope(), &organisations)))?;
+    let stored = Stored { is_dry_run, ..Stored::new(&job(Within::new(context.scope(), &organisations)))? };
     let per_chunk = usize::from(taken.per_chunk);
     let answer = insert_ids(&mut change, context, stored, organisations, ids, per_chunk).await?;
     change.answer(context.claim, answer).await
@@ -91,8 +89,9 @@ const INTO_CHUNKS: &str = "), packed AS MATERIALIZED (
 async fn accept_matching<J: Job>(
     services: &Services,
     context: &Context,
-    job: impl Fn(Within) -> J,
+    job: &impl Fn(Within) -> J,
     wanted: &Wanted,
+    is_dry_run: bool,
     taken: Taken,
     plan: Plan,
 ) -> Result<Answer, Problem> {
@@ -102,14 +101,14 @@ async fn accept_matching<J: Job>(
     let parameters = Value::Object(Map::new());
     let mut new = NewJob {
         id: JobId::new(),
-        stored: Stored { kind: J::KIND, parameters, in_order: J::IN_ORDER },
+        stored: Stored { kind: J::KIND, parameters, in_order: J::IN_ORDER, is_dry_run },
         organisations: scope.organisations().unwrap_or_default().to_vec(),
         eshop: scope.eshop(),
         sequence: None,
         source: None,
     };
     let expected = new.organisation();
-    room::make(change.connection(), services, expected).await?;
+    room::make_for(change.connection(), services, expected, &new.stored).await?;
     insert(change.connection(), &new, &context.origin, JobState::Queued, 0, 0).await?;
     let mut values = PgArguments::default();
     values.add(new.id.get()).map_err(Problem::internal)?;
@@ -124,7 +123,7 @@ async fn accept_matching<J: Job>(
     wanted.check(total)?;
     new.organisations = organisations;
     if new.organisation() != expected {
-        room::make(change.connection(), services, new.organisation()).await?;
+        room::make_for(change.connection(), services, new.organisation(), &new.stored).await?;
     }
     new.stored = Stored::new(&job(Within::new(scope, &new.organisations)))?;
     new.stored.note_criteria(wanted.matching.criteria());
@@ -188,7 +187,7 @@ async fn insert_ids<T>(
         source: None,
     };
     let services = change.services();
-    room::make(change.connection(), services, job.organisation()).await?;
+    room::make_for(change.connection(), services, job.organisation(), &job.stored).await?;
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
     insert(change.connection(), &job, &context.origin, JobState::Queued, total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;

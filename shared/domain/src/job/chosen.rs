@@ -24,6 +24,27 @@ impl<T> From<Vec<Id<T>>> for Chosen {
     }
 }
 
+/// What is done with records: it, or a dry run of it.
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    /// The records.
+    pub chosen: Chosen,
+    /// Whether it is only tried.
+    pub is_dry_run: bool,
+}
+
+impl From<Chosen> for Bulk {
+    fn from(chosen: Chosen) -> Self {
+        Self { chosen, is_dry_run: false }
+    }
+}
+
+impl<T> From<Vec<Id<T>>> for Bulk {
+    fn from(ids: Vec<Id<T>>) -> Self {
+        Chosen::from(ids).into()
+    }
+}
+
 /// All that match criteria, and how many the caller expects.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -44,11 +65,28 @@ impl Wanted {
     }
 }
 
+/// The member that asks for a dry run.
+pub(crate) const DRY_RUN: &str = "dryRun";
+
+/// The body of an operation that can be tried: as [`chosen`], and an object may say so.
+pub fn bulk(ids: impl Rule<Out = Vec<Uuid>> + Clone, resource: &'static Resource) -> impl Rule<Out = Bulk> {
+    read(ids, resource, true)
+}
+
 /// The body of an operation: an array of ids as `ids` reads it, an object with these, or one with criteria of a list.
 pub fn chosen(
     ids: impl Rule<Out = Vec<Uuid>> + Clone,
     resource: &'static Resource,
 ) -> impl Rule<Out = Chosen> {
+    read(ids, resource, false).then(|_, bulk| Some(bulk.chosen))
+}
+
+fn read(
+    ids: impl Rule<Out = Vec<Uuid>> + Clone,
+    resource: &'static Resource,
+    can_be_tried: bool,
+) -> impl Rule<Out = Bulk> {
+    let dry_run = move |body: &mut Object<'_>| can_be_tried && body.optional_or(DRY_RUN, boolean(), false);
     let array = ids.clone();
     let by_ids = object(move |body: &mut Object<'_>| {
         let ids = body.required("ids", ids);
@@ -58,9 +96,14 @@ pub fn chosen(
                 body.refuse(name, "not_allowed", "is for criteria only");
             }
         }
-        Some(Chosen::Ids(ids?))
+        let is_dry_run = dry_run(body);
+        Some(Bulk { chosen: Chosen::Ids(ids?), is_dry_run })
     });
-    let by_criteria = object(move |body: &mut Object<'_>| wanted(body, resource).map(Chosen::Matching));
+    let by_criteria = object(move |body: &mut Object<'_>| {
+        let wanted = wanted(body, resource);
+        let is_dry_run = dry_run(body);
+        Some(Bulk { chosen: Chosen::Matching(wanted?), is_dry_run })
+    });
     let forms = vec![array.schema(), by_ids.schema(), by_criteria.schema()];
     custom(Schema::Either(forms), move |reader: &mut Reader, value: Value| match &value {
         Value::Object(members) if members.contains_key("criteria") => by_criteria.apply(reader, value),
@@ -69,7 +112,7 @@ pub fn chosen(
             reader.refuse("required", "must have ids or criteria");
             None
         }
-        _ => array.apply(reader, value).map(Chosen::Ids),
+        _ => array.apply(reader, value).map(|ids| Chosen::Ids(ids).into()),
     })
 }
 

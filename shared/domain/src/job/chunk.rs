@@ -15,6 +15,7 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 pub use self::held::{Count, Held, end, fail, pause, postpone, progressed, put_off, renew, still_alive};
+use super::compared::Compared;
 use super::kind::JobKind;
 use super::line;
 use super::name::{CALLING, queue_of};
@@ -57,8 +58,12 @@ pub struct Claim {
     pub number: i32,
     /// Fences off earlier holders.
     pub token: i64,
-    /// What the job does; a version before or after this one may have accepted what this one does not know.
+    /// What the job does, or tries; a version before or after this one may have accepted what this one does not know.
     pub kind: Result<JobKind, UnknownWord>,
+    /// Whether it is only tried.
+    pub is_dry_run: bool,
+    /// What each item was compared with by the dry run that this applies.
+    pub compared: Option<Compared>,
     /// What the kind needs besides the items, as it is stored.
     pub(super) parameters: Value,
     /// Organisation of the job.
@@ -117,6 +122,14 @@ impl Claim {
             Ok(kind) => kind.as_str(),
             Err(unknown) => &unknown.word,
         }
+    }
+
+    /// The kind of its job.
+    ///
+    /// # Errors
+    /// This version does not know it.
+    pub fn job_kind(&self) -> Result<JobKind, &UnknownWord> {
+        if self.is_dry_run { Ok(JobKind::Preview) } else { self.kind.as_ref().copied() }
     }
 
     /// Whether its items are rows as they came.
@@ -234,7 +247,7 @@ async fn try_claim(
            SELECT t.suspect AS "suspect!", t.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.duplicates_of AS "duplicates_of?: Vec<Option<i64>>", t.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
+                  j.kind, j.preview_of, c.compared AS "compared: Vec<Option<String>>", j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
@@ -256,7 +269,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         r#"SELECT true AS "suspect!", j.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.duplicates_of AS "duplicates_of?: Vec<Option<i64>>", c.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
+                  j.kind, j.preview_of, c.compared AS "compared: Vec<Option<String>>", j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
            WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
@@ -286,6 +299,8 @@ struct Row {
     attempts: Option<i32>,
     crashes: Option<i32>,
     kind: String,
+    preview_of: Option<String>,
+    compared: Option<Vec<Option<String>>>,
     source: Option<String>,
     parameters: Value,
     organisation_id: Option<OrganisationId>,
@@ -316,7 +331,9 @@ impl Row {
             job,
             number,
             token,
-            kind: self.kind.parse(),
+            kind: self.preview_of.as_ref().unwrap_or(&self.kind).parse(),
+            is_dry_run: self.preview_of.is_some(),
+            compared: self.compared,
             parameters: self.parameters,
             organisation: self.organisation_id,
             eshop: self.eshop_id,

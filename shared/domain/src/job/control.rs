@@ -110,6 +110,7 @@ async fn end(
         r#"UPDATE job
            SET state = 'cancelled', error = coalesce($2, error), chunks_open = 0, receiving_until = NULL, finished_at = now(),
                changed_at = now(),
+               applicable_until = CASE WHEN preview_of IS NOT NULL THEN now() END,
                acceptance = coalesce(acceptance, nextval('acceptance'))
            WHERE id = ANY ($1)
            RETURNING id AS "id: JobId", extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
@@ -201,6 +202,10 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
         } else {
             format!("only a job that has ended can be retried; this one is {}", job.state)
         };
+        return Err(Problem::new(&CONFLICT, why));
+    }
+    if job.kind() == Some(JobKind::Preview) {
+        let why = "a dry run is not retried: send the request again, or apply what it found";
         return Err(Problem::new(&CONFLICT, why));
     }
     room::make(tx, services, job.organisation).await?;

@@ -9,7 +9,8 @@
 //! same size, so a turn is a chunk. Jobs of no single organisation have a separate share ([`share_of`]).
 //!
 //! Within an organisation the first jobs take turns in the same way: first comes the first due chunk of each, then the
-//! second. Only the first job of an e-shop's line takes part ([`line`](super::line)).
+//! second. Only the first job of an e-shop's line takes part ([`line`](super::line)). Dry runs ([`preview`](super::preview)) come
+//! after all others.
 //!
 //! # When it looks
 //!
@@ -123,7 +124,8 @@ macro_rules! due_chunks {
                 )
                 SELECT placed.job_id, placed.number, placed.since
                 FROM (SELECT h.acceptance, d.job_id, d.number, d.since,
-                             row_number() OVER (PARTITION BY h.share ORDER BY d.nth, h.acceptance) AS place
+                             -- dry runs (super::preview::BEHIND) when nothing else is due
+                             row_number() OVER (PARTITION BY h.share ORDER BY h.acceptance >= 4611686018427387904, d.nth, h.acceptance) AS place
                       FROM head h
                       CROSS JOIN LATERAL (
                           SELECT taken.job_id, taken.number, taken.since, row_number() OVER () AS nth

@@ -37,7 +37,7 @@ pub(super) async fn tell(
     origin: &Origin,
     endings: impl IntoIterator<Item = Ending>,
 ) -> Result<(), Problem> {
-    let endings: Vec<_> = endings.into_iter().filter(|ending| !ending.kind.is_test()).collect();
+    let endings: Vec<_> = endings.into_iter().filter(|ending| ending.kind.is_told()).collect();
     let ids: Vec<JobId> = endings.iter().map(|ending| ending.job).collect();
     let records = records(change.connection(), &ids).await?;
     if records.is_empty() && !endings.iter().any(|ending| ending.kind.is_sync()) {

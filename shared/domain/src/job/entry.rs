@@ -5,6 +5,7 @@ use tracing::field::Empty;
 use uuid::Uuid;
 
 use super::kind::{JobState, Stored};
+use super::preview::{self, BEHIND};
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
@@ -55,12 +56,12 @@ pub(super) async fn insert(
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
              actor_type, actor_id, actor_name, request_id, traceparent, source, organisations, acceptance,
-             receiving_until, in_order)
+             receiving_until, in_order, preview_of, preview)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17,
-             CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
-             CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END, $18)",
+             CASE WHEN $3 = 'receiving' THEN NULL WHEN $19::text IS NULL THEN nextval('acceptance') ELSE nextval('acceptance') + $21 END,
+             CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END, $18, $19, $20)",
         job.id.get(),
-        job.stored.kind.as_str(),
+        job.stored.job_kind().as_str(),
         state.as_str(),
         job.organisation() as Option<OrganisationId>,
         job.eshop as Option<EshopId>,
@@ -77,6 +78,9 @@ pub(super) async fn insert(
         job.source,
         job.several() as Option<&[OrganisationId]>,
         job.stored.in_order,
+        job.stored.is_dry_run.then_some(job.stored.kind.as_str()),
+        job.stored.is_dry_run.then(preview::nothing),
+        BEHIND,
     )
     .execute(tx)
     .await?;
@@ -89,7 +93,7 @@ fn accepted(job: &NewJob) -> Option<String> {
         return None;
     }
     let span = tracing::info_span!(
-        "job", job.id = %job.id, job.kind = job.stored.kind.as_str(), otel.kind = "producer", trace.id = Empty
+        "job", job.id = %job.id, job.kind = job.stored.job_kind().as_str(), otel.kind = "producer", trace.id = Empty
     );
     trace::begin(&span, None);
     trace::of(&span)

@@ -10,6 +10,7 @@ use super::ending::{self, Ending};
 use super::item_error::{self, ItemError};
 use super::kind::JobState;
 use super::line;
+use super::preview::APPLICABLE_HOURS;
 use longshore_kernel::cause::causes;
 use longshore_kernel::change::{Change, EndedJob};
 use longshore_kernel::hold::Hold;
@@ -126,6 +127,7 @@ pub(super) async fn advance(
                error = CASE WHEN chunks_open > 1 THEN error
                             ELSE (SELECT error FROM job_chunk WHERE job_id = $1 AND state = 'failed'
                                   ORDER BY number LIMIT 1) END,
+               applicable_until = CASE WHEN chunks_open = 1 AND preview_of IS NOT NULL THEN now() + make_interval(hours => $6) END,
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
@@ -136,6 +138,7 @@ pub(super) async fn advance(
         count.unchanged,
         count.failed,
         i32::try_from(errors.len()).unwrap_or(i32::MAX),
+        APPLICABLE_HOURS,
     )
     .fetch_optional(change.connection())
     .await?;
@@ -155,7 +158,7 @@ pub(super) async fn advance(
         }
         return Ok(Hold::Kept);
     }
-    if let Ok(kind) = claim.kind {
+    if let Ok(kind) = claim.job_kind() {
         change.note_end(EndedJob {
             kind: kind.as_str(),
             outcome: job.state.as_str(),
@@ -166,7 +169,7 @@ pub(super) async fn advance(
     if claim.source.is_some() && !claim.kind.as_ref().is_ok_and(|kind| kind.is_test()) {
         super::fetching::settle(change.connection(), claim.job).await?;
     }
-    if let Ok(kind) = claim.kind {
+    if let Ok(kind) = claim.job_kind() {
         ending::tell(change, &claim.origin, [Ending { job: claim.job, kind, before: JobState::Running }])
             .await?;
     }

@@ -93,7 +93,10 @@ fn listed(claim: &Claim) -> Vec<ItemError> {
 }
 
 /// All items of a chunk, refused for one reason.
-fn items(claim: &Claim, (code, message): (&'static str, &str)) -> Result<Vec<ItemError>, Unreadable> {
+pub(super) fn items(
+    claim: &Claim,
+    (code, message): (&'static str, &str),
+) -> Result<Vec<ItemError>, Unreadable> {
     if claim.has_rows() {
         return row::all_refused(claim, code, message);
     }
@@ -138,6 +141,8 @@ async fn split(
     let (lines, other_lines) = (claim.lines.part(0..middle), claim.lines.part(middle..end));
     let (indexes, other_indexes) =
         claim.indexes.as_ref().and_then(|indexes| indexes.split_at_checked(middle)).unzip();
+    let (compared, others_compared) =
+        claim.compared.as_ref().and_then(|compared| compared.split_at_checked(middle)).unzip();
     let (duplicates, others): (Vec<_>, Vec<_>) = claim.duplicates.iter().partition(|of| of.position < at);
     let apart = |of: Vec<Duplicate>, from: i32| -> (Vec<i32>, Vec<Option<i64>>) {
         of.into_iter().map(|of| (of.position - from, of.line_of_first)).unzip()
@@ -148,7 +153,7 @@ async fn split(
         "UPDATE job_chunk
          SET state = 'queued', leased_until = NULL, token = token + 1, next_attempt_at = now(), attempts = 0, payload = $4,
              item_count = item_count - $5, first_index = first_index + $5, indexes = $6, lines = $7, duplicates = $8, duplicates_of = $9,
-             keys = NULL
+             keys = NULL, compared = $10
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job.get(),
         claim.number,
@@ -159,6 +164,7 @@ async fn split(
         other_lines.stored(),
         &others,
         &others_of as &[Option<i64>],
+        others_compared as Option<&[Option<String>]>,
     )
     .execute(&mut *tx)
     .await?;
@@ -175,9 +181,9 @@ async fn split(
     // the first half goes before all others; the lock on the job reserves its number
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, acceptance, payload, item_count, first_index, indexes, lines, duplicates,
-             duplicates_of, crashes, started_at)
+             duplicates_of, compared, crashes, started_at)
          SELECT job_id, (SELECT min(number) - 1 FROM job_chunk WHERE job_id = $1), 'queued', acceptance, $3, $4,
-                first_index - $4, $5, $6, $7, $8, crashes, started_at
+                first_index - $4, $5, $6, $7, $8, $9, crashes, started_at
          FROM job_chunk WHERE job_id = $1 AND number = $2",
         claim.job.get(),
         claim.number,
@@ -187,6 +193,7 @@ async fn split(
         lines.stored(),
         &duplicates,
         &duplicates_of as &[Option<i64>],
+        compared as Option<&[Option<String>]>,
     )
     .execute(&mut *tx)
     .await?;

@@ -25,6 +25,24 @@ impl JobKind {
         self.is_sync() || self == Self::ExpeditionNews
     }
 
+    /// Whether its items are ids of orders.
+    #[must_use]
+    pub(super) fn is_of_orders(self) -> bool {
+        matches!(
+            self,
+            Self::ExpeditionSend
+                | Self::ExpeditionProcess
+                | Self::ExpeditionRollback
+                | Self::ExpeditionCancel
+        )
+    }
+
+    /// Whether its end is told: those of dry runs, and of tests of connections, are answers to a person.
+    #[must_use]
+    pub fn is_told(self) -> bool {
+        !self.is_test() && self != Self::Preview
+    }
+
     /// Whether it tests a connection: it makes one call, and changes nothing.
     #[must_use]
     pub fn is_test(self) -> bool {
@@ -95,13 +113,20 @@ pub struct Stored {
     pub(super) kind: JobKind,
     pub(super) parameters: Value,
     pub(super) in_order: bool,
+    /// Whether it is only tried.
+    pub(super) is_dry_run: bool,
 }
 
 impl Stored {
     /// Of a job.
     pub(crate) fn new<J: Job>(job: &J) -> Result<Self, Problem> {
         let parameters = serde_json::to_value(job).map_err(Problem::internal)?;
-        Ok(Self { kind: J::KIND, parameters, in_order: J::IN_ORDER })
+        Ok(Self { kind: J::KIND, parameters, in_order: J::IN_ORDER, is_dry_run: false })
+    }
+
+    /// The kind of its row.
+    pub(super) fn job_kind(&self) -> JobKind {
+        if self.is_dry_run { JobKind::Preview } else { self.kind }
     }
 
     /// Keeps by which criteria its items were found: the job shows them.

@@ -111,6 +111,20 @@ pub fn unpack_rows(payload: &[u8]) -> Result<Vec<Bytes>, Unreadable> {
     Ok(rows)
 }
 
+/// Those of packed items, rows or ids, that have these positions.
+pub fn pick(payload: &[u8], are_rows: bool, positions: &[usize]) -> Result<Vec<u8>, Unreadable> {
+    if !are_rows {
+        let ids = unpack_ids::<Uuid>(payload)?;
+        return Ok(pack_ids(&positions.iter().filter_map(|at| ids.get(*at).copied()).collect::<Vec<_>>()));
+    }
+    let rows = unpack_rows(payload)?;
+    let mut picked = Rows::default();
+    for row in positions.iter().filter_map(|at| rows.get(*at)) {
+        picked.push(row);
+    }
+    Ok(picked.take())
+}
+
 /// Cuts packed items, rows or ids, in two: so many, and the others.
 pub fn cut(payload: &[u8], are_rows: bool, at: usize) -> Result<[Vec<u8>; 2], Unreadable> {
     let too_few = || Unreadable("it has fewer items than its chunk".to_owned());

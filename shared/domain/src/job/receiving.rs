@@ -10,10 +10,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
-use std::borrow::Cow;
 use uuid::Uuid;
 
 use super::dispatch;
@@ -22,7 +20,9 @@ use super::kind::{Job, JobKind, JobState, Shop, Stored};
 use super::line;
 use super::name::hash_of;
 use super::payload::{ROWS_PER_CHUNK, Rows, Unreadable, unpack_rows};
+use super::preview::BEHIND;
 use super::room;
+use super::row::Key;
 use super::row::csv::CsvForm;
 use super::row::form::CSV;
 use super::row_lines::RowLines;
@@ -50,16 +50,23 @@ pub struct Target {
     organisation: OrganisationId,
     /// Its e-shop, if it is for one.
     eshop: Option<EshopId>,
-    /// What of one line runs one after the other.
-    line: Uuid,
+    /// What of one line runs one after the other; what is only tried is in none.
+    line: Option<Uuid>,
 }
 
 impl Target {
     /// A job for an e-shop.
     pub(crate) fn new<J: Job>(job: &J, shop: Shop) -> Result<Self, Problem> {
         let Shop { organisation, eshop } = shop;
-        let line = line::sequence_of(J::KIND, eshop);
+        let line = Some(line::sequence_of(J::KIND, eshop));
         Ok(Self { stored: Stored::new(job)?, organisation, eshop: Some(eshop), line })
+    }
+
+    /// The same, only tried if it is a `dry_run`: it is in no line then.
+    pub(crate) fn tried(mut self, dry_run: bool) -> Self {
+        self.stored.is_dry_run = dry_run;
+        self.line = self.line.filter(|_| !dry_run);
+        self
     }
 
     /// Its e-shop and organisation, if it is for an e-shop.
@@ -74,7 +81,7 @@ impl Target {
 
     /// A job of a wms.
     pub(crate) fn of_wms(job: &impl Job, organisation: OrganisationId, wms: WmsId) -> Result<Self, Problem> {
-        Ok(Self { stored: Stored::new(job)?, organisation, eshop: None, line: line::of_wms(wms) })
+        Ok(Self { stored: Stored::new(job)?, organisation, eshop: None, line: Some(line::of_wms(wms)) })
     }
 }
 
@@ -132,7 +139,7 @@ impl Gathering {
     /// its line in its file, if it comes from one.
     pub fn push(&mut self, row: &[u8], line: Option<u64>) -> Option<Packed> {
         if self.is_keyed {
-            let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(Key::name);
+            let key = Key::of(row).and_then(Key::unique);
             self.keys.push(key.map(|key| hash_of(&key)));
         }
         if let Some(line) = line {
@@ -193,25 +200,6 @@ impl Drop for Leftover {
     }
 }
 
-/// What a row calls itself, without taking it apart.
-#[derive(Deserialize)]
-struct Key<'r> {
-    #[serde(borrow, default, rename = "productSku")]
-    product_sku: Option<Cow<'r, str>>,
-    #[serde(borrow, default, rename = "orderNumber")]
-    order_number: Option<Cow<'r, str>>,
-    /// Whether it cancels an order that another row may create.
-    #[serde(default)]
-    cancel: Option<bool>,
-}
-
-impl<'r> Key<'r> {
-    fn name(self) -> Option<Cow<'r, str>> {
-        let order_number = self.order_number.filter(|_| self.cancel != Some(true));
-        self.product_sku.or(order_number)
-    }
-}
-
 impl<'s> Receiving<'s> {
     /// Begins to receive.
     pub async fn begin(
@@ -226,13 +214,13 @@ impl<'s> Receiving<'s> {
             stored,
             organisations: vec![organisation],
             eshop,
-            sequence: Some(line),
+            sequence: line,
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;
         // before the row exists: a future that is dropped during the write may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
-        room::make(&mut connection, services, Some(organisation)).await?;
+        room::make_for(&mut connection, services, Some(organisation), &job.stored).await?;
         entry::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
         Ok(Self {
             services,
@@ -326,13 +314,15 @@ impl<'s> Receiving<'s> {
             .fetch_one(&mut *tx)
             .await?;
         mark_duplicates(tx, self.job.id).await?;
-        room::make(tx, self.services, Some(self.organisation)).await?;
-        line::lock(tx, self.job.stored.kind, self.organisation, self.job.eshop).await?;
+        room::make_for(tx, self.services, Some(self.organisation), &self.job.stored).await?;
+        if self.job.sequence.is_some() {
+            line::lock(tx, self.job.stored.kind, self.organisation, self.job.eshop).await?;
+        }
         // a job without rows has nothing to wait for
         let accepted = sqlx::query!(
             "UPDATE job
              SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
-                 chunks_open = $3, acceptance = nextval('acceptance'), accepted_at = clock_timestamp(), changed_at = now(),
+                 chunks_open = $3, acceptance = nextval('acceptance') + $5, accepted_at = clock_timestamp(), changed_at = now(),
                  parameters = parameters || $4,
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
              WHERE id = $1 AND receiving_until IS NOT NULL",
@@ -340,6 +330,7 @@ impl<'s> Receiving<'s> {
             self.total,
             self.chunks,
             self.form,
+            if self.job.stored.is_dry_run { BEHIND } else { 0 },
         )
         .execute(&mut *tx)
         .await?;

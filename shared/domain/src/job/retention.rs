@@ -6,17 +6,43 @@ use longshore_kernel::problem::Problem;
 
 /// Days that a job is kept after its end, with its chunks and item errors.
 pub const KEPT_DAYS: i32 = 90;
+/// Days that a dry run is kept.
+pub const DRY_RUN_DAYS: i32 = 7;
 
 /// Removes up to `limit` jobs that ended longer ago; returns how many.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
-        "DELETE FROM job WHERE id = ANY (ARRAY(
+        "WITH ended AS MATERIALIZED (
              SELECT id FROM job WHERE finished_at < now() - make_interval(days => $1)
-             ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+             ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
+         ), tried AS MATERIALIZED (
+             SELECT id FROM job WHERE kind = 'preview' AND finished_at < now() - make_interval(days => $3)
+             ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
+         )
+         DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM ended UNION SELECT id FROM tried))",
         KEPT_DAYS,
         limit,
+        DRY_RUN_DAYS,
     )
     .execute(db)
     .await?;
     Ok(gone.rows_affected())
+}
+
+/// Forgets the rows of up to `limit` dry runs that can no longer be applied; returns of how many.
+pub async fn forget_rows(db: &PgPool, limit: i64) -> Result<u64, Problem> {
+    let forgotten = sqlx::query_scalar!(
+        r#"WITH ended AS MATERIALIZED (
+               SELECT id FROM job WHERE applicable_until <= now() ORDER BY applicable_until LIMIT $1 FOR UPDATE SKIP LOCKED
+           ), forgotten AS (
+               UPDATE job SET applicable_until = NULL FROM ended WHERE job.id = ended.id
+           ), emptied AS (
+               UPDATE job_chunk c SET payload = NULL, compared = NULL FROM ended WHERE c.job_id = ended.id
+           )
+           SELECT count(*) AS "count!" FROM ended"#,
+        limit,
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(u64::try_from(forgotten).unwrap_or(0))
 }

@@ -1,5 +1,7 @@
 //! How many jobs of an organisation may be unfinished at once.
 //!
+//! Of dry runs, only a few: each executes what it tries.
+//!
 //! Checked before a job is accepted, with indexes on unfinished jobs: ended jobs are not read, and an organisation pays
 //! only for its own backlog. Far from the limit, requests do not wait for each other. Close to it, acceptances of that
 //! organisation run one after the other, so that concurrent ones do not all find the last free place. While a transaction is open for
@@ -10,7 +12,9 @@ use std::time::{Duration, Instant};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::kind::Stored;
 use super::name::share_of;
+use super::preview;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{Problem, SHARE_USED};
 use longshore_kernel::services::Services;
@@ -20,7 +24,20 @@ const CLOSE: u32 = 512;
 /// The name of the count among the looks that rest ([`rest`](longshore_kernel::rest)).
 const COUNT: &str = "unfinished jobs";
 /// When it is worth asking again.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Makes sure that one more job of this kind, of the organisation or of none, is not over the limit.
+pub(super) async fn make_for(
+    tx: &mut PgConnection,
+    services: &Services,
+    organisation: Option<OrganisationId>,
+    stored: &Stored,
+) -> Result<(), Problem> {
+    if stored.is_dry_run {
+        preview::make_room(tx, share_of(organisation)).await?;
+    }
+    make(tx, services, organisation).await
+}
 
 /// Makes sure that one more job of the organisation, or of none, is not over the limit.
 pub(super) async fn make(

@@ -3,9 +3,11 @@
 pub mod csv;
 pub mod form;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use self::csv::IGNORED;
@@ -133,6 +135,41 @@ impl<'c, R> ReadRows<'c, R> {
         }
         Outcome { count, errors }
     }
+}
+
+/// What a row calls itself, without taking it apart.
+#[derive(Deserialize)]
+pub(super) struct Key<'r> {
+    #[serde(borrow, default, rename = "productSku")]
+    product_sku: Option<Cow<'r, str>>,
+    #[serde(borrow, default, rename = "orderNumber")]
+    order_number: Option<Cow<'r, str>>,
+    /// Whether it cancels an order that another row may create.
+    #[serde(default)]
+    cancel: Option<bool>,
+}
+
+impl<'r> Key<'r> {
+    pub(super) fn of(row: &'r [u8]) -> Option<Self> {
+        serde_json::from_slice(row).ok()
+    }
+
+    pub(super) fn name(self) -> Option<Cow<'r, str>> {
+        self.product_sku.or(self.order_number)
+    }
+
+    /// The same, if only one row of a job may have it.
+    pub(super) fn unique(self) -> Option<Cow<'r, str>> {
+        let order_number = self.order_number.filter(|_| self.cancel != Some(true));
+        self.product_sku.or(order_number)
+    }
+}
+
+/// What each row of a chunk calls itself.
+pub(super) fn keys(claim: &Claim) -> Result<Vec<Option<String>>, Unreadable> {
+    let form = Form::of(claim);
+    let entries = payload::unpack_rows(&claim.payload)?.into_iter();
+    Ok(entries.map(|entry| Key::of(&form.read(entry).1).and_then(Key::name).map(Cow::into_owned)).collect())
 }
 
 /// A row that was not stored yet, as it will be read.

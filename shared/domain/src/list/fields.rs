@@ -17,6 +17,7 @@ pub mod movement;
 pub mod organisation;
 pub mod packaging;
 pub mod preference;
+pub mod preview;
 pub mod product;
 pub mod receipt;
 pub mod service;

@@ -371,6 +371,7 @@ mod tests {
     use crate::list::fields::organisation::ORGANISATION;
     use crate::list::fields::packaging::PACKAGING_OPTION;
     use crate::list::fields::preference::CARRIER_PREFERENCE;
+    use crate::list::fields::preview::PREVIEW;
     use crate::list::fields::product::PRODUCT;
     use crate::list::fields::receipt::{INBOUND_RECEIPT, OUTBOUND_RECEIPT};
     use crate::list::fields::service::CARRIER_SERVICE;
@@ -400,6 +401,7 @@ mod tests {
         &STOCK_ADVICE,
         &AUDIT,
         &CHANGE,
+        &PREVIEW,
         &PACKAGING_OPTION,
         &SUPPLIER,
         &CARRIER,

@@ -4,12 +4,13 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::setting;
+use crate::job::chosen::DRY_RUN;
 use crate::job::kind::{JobKind, Shop, SyncExpeditions, SyncProducts, SyncStocks, TakeNews};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, OrganisationId, WmsId, parse_id};
-use longshore_kernel::input::{Reader, Rule, boolean, id, object, text};
+use longshore_kernel::input::{Object, Reader, Rule, boolean, id, object, text};
 use longshore_kernel::problem::{Problem, Violation, with_found};
 use longshore_kernel::services::Services;
 
@@ -83,51 +84,57 @@ pub async fn target(
 }
 
 /// What rows of products are for.
-pub fn product_header() -> impl Rule<Out = (EshopId, Option<String>)> {
+pub fn product_header() -> impl Rule<Out = (EshopId, Option<String>, bool)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let inventory_id = header.optional("inventoryId", text(1..=255));
-        Some((eshop.unwrap_or_default().into(), inventory_id))
+        Some((eshop.unwrap_or_default().into(), inventory_id, dry_run(header)))
     })
 }
 
 /// What rows of stocks are for.
-pub fn stock_header() -> impl Rule<Out = (EshopId, String)> {
+pub fn stock_header() -> impl Rule<Out = (EshopId, String, bool)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let warehouse_id = header.required("warehouseId", text(1..=255));
-        Some((eshop.unwrap_or_default().into(), warehouse_id.unwrap_or_default()))
+        Some((eshop.unwrap_or_default().into(), warehouse_id.unwrap_or_default(), dry_run(header)))
     })
 }
 
+fn dry_run(header: &mut Object<'_>) -> bool {
+    header.optional_or(DRY_RUN, boolean(), false)
+}
+
 async fn products(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let ((eshop, inventory_id), refused) = Reader::draft(header, product_header());
+    let ((eshop, inventory_id, dry_run), refused) = Reader::draft(header, product_header());
     let organisation = owner(services, context, eshop, refused).await?;
     let scope_eshop = context.scope().eshop();
-    Target::new(&SyncProducts { scope_eshop, inventory_id }, Shop { organisation, eshop })
+    let sync = SyncProducts { scope_eshop, inventory_id };
+    Ok(Target::new(&sync, Shop { organisation, eshop })?.tried(dry_run))
 }
 
 async fn stocks(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let ((eshop, warehouse_id), refused) = Reader::draft(header, stock_header());
+    let ((eshop, warehouse_id, dry_run), refused) = Reader::draft(header, stock_header());
     let organisation = owner(services, context, eshop, refused).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();
-    Target::new(&SyncStocks { scope_eshop, warehouse, wms }, Shop { organisation, eshop })
+    let sync = SyncStocks { scope_eshop, warehouse, wms };
+    Ok(Target::new(&sync, Shop { organisation, eshop })?.tried(dry_run))
 }
 
 /// What rows of orders are for.
-pub fn expedition_header() -> impl Rule<Out = (EshopId, Option<bool>)> {
+pub fn expedition_header() -> impl Rule<Out = (EshopId, Option<bool>, bool)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let send = header.nullable("send", boolean()).value();
-        Some((eshop.unwrap_or_default().into(), send))
+        Some((eshop.unwrap_or_default().into(), send, dry_run(header)))
     })
 }
 
 async fn expeditions(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let ((eshop, send), refused) = Reader::draft(header, expedition_header());
+    let ((eshop, send, dry_run), refused) = Reader::draft(header, expedition_header());
     let organisation = owner(services, context, eshop, refused).await?;
-    Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })
+    Ok(Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })?.tried(dry_run))
 }
 
 /// What rows of news are for.

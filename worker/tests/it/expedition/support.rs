@@ -100,7 +100,7 @@ impl Place {
                 origin: 0,
             })
             .collect();
-        command::prepare(services, &instructions).await.unwrap();
+        command::prepare(services, None, &instructions).await.unwrap();
         let mut change = Change::begin(services).await.unwrap();
         let done =
             command::apply(&mut change, &[&context.origin], context.scope(), &instructions).await.unwrap();

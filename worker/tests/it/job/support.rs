@@ -118,19 +118,22 @@ impl World {
         answer.unwrap().job.unwrap()
     }
 
-    async fn receiving(&self, push: Push) -> Receiving<'_> {
-        let header = match push {
+    async fn receiving(&self, push: Push, dry_run: bool) -> Receiving<'_> {
+        let mut header = match push {
             Push::Products | Push::Expeditions => json!({"eshop": self.tenant.eshop}),
             Push::News => json!({"wms": self.tenant.wms}),
             Push::Stocks => json!({"eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse}),
         };
+        if dry_run {
+            header["dryRun"] = json!(true);
+        }
         let target = push::target(&self.services, &self.context, push, header).await.unwrap();
         Receiving::begin(&self.services, &self.context, target).await.unwrap()
     }
 
     /// Accepts a sync of a file of CSV; returns the job.
     pub(crate) async fn sync_csv(&self, push: Push, text: &str) -> JobId {
-        let mut receiving = self.receiving(push).await;
+        let mut receiving = self.receiving(push, false).await;
         let schema = match push {
             Push::Stocks => stock::row().schema(),
             Push::Expeditions => import::schema(),
@@ -155,7 +158,19 @@ impl World {
 
     /// Accepts a sync of rows as the lines of a stream; returns the job.
     pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> JobId {
-        let mut receiving = self.receiving(push).await;
+        Self::lines(self.receiving(push, false).await, rows).await
+    }
+
+    /// The same as a dry run.
+    pub(crate) async fn try_sync<R: AsRef<[u8]>>(
+        &self,
+        push: Push,
+        rows: impl IntoIterator<Item = R>,
+    ) -> JobId {
+        Self::lines(self.receiving(push, true).await, rows).await
+    }
+
+    async fn lines<R: AsRef<[u8]>>(mut receiving: Receiving<'_>, rows: impl IntoIterator<Item = R>) -> JobId {
         // as if every second line were blank
         for (row, line) in rows.into_iter().zip((3..).step_by(2)) {
             receiving.row(row.as_ref(), Some(line)).await.unwrap();

@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::{ENTITY, EVENT};
 use crate::job::acceptance::{self, Taken};
-use crate::job::chosen::{self, Chosen};
+use crate::job::chosen::{self, Bulk};
 use crate::job::kind::{Job, Within};
 use crate::job::payload::IDS_PER_CHUNK;
 use crate::list::fields::product::PRODUCT;
@@ -22,8 +22,8 @@ use longshore_kernel::services::Services;
 const TAKEN: Taken = Taken { per_chunk: IDS_PER_CHUNK, order: "{t}.id" };
 
 /// The body of a bulk switch.
-pub fn body() -> impl Rule<Out = Chosen> {
-    chosen::chosen(acceptance::ids(), &PRODUCT)
+pub fn body() -> impl Rule<Out = Bulk> {
+    chosen::bulk(acceptance::ids(), &PRODUCT)
 }
 
 /// Accepts a bulk switch; `job` is the constructor of its type. The job is of the organisations whose products it is about.
@@ -31,9 +31,9 @@ pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
     job: impl Fn(Within) -> J,
-    chosen: impl Into<Chosen>,
+    bulk: impl Into<Bulk>,
 ) -> Result<Answer, Problem> {
-    acceptance::accept(services, context, job, chosen.into(), TAKEN, organisations).await
+    acceptance::accept(services, context, job, bulk.into(), TAKEN, organisations).await
 }
 
 /// Whose products these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of

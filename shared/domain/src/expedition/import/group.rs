@@ -30,6 +30,7 @@ use longshore_kernel::sqlstate::Overtaken;
 pub(super) struct Group<'g> {
     pub(super) import: Import<'g>,
     pub(super) services: &'g Services,
+    pub(super) is_whole: bool,
     pub(super) scope: &'g Scope,
     pub(super) known: &'g HashMap<String, Known>,
     pub(super) rows: &'g [Placed<'g>],
@@ -209,7 +210,8 @@ impl Group<'_> {
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         // those of new orders were made before the chunk locked anything
         let mut lacking: Vec<&mut Order> = sent.chain(&mut again).collect();
-        stocks::make_missing_under_locks(self.services, &mut lacking).await?;
+        stocks::make_missing_under_locks(self.services, self.is_whole.then_some(&mut *tx), &mut lacking)
+            .await?;
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
         let cancelled = cancels.iter().map(|(_, order)| order);
         let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();

@@ -188,8 +188,10 @@ pub struct Count {
 pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<Hold, sqlx::Error> {
     let ended = sqlx::query!(
         "UPDATE job_chunk
-         SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
-             failed = $6, finished_at = clock_timestamp()
+         SET state = 'succeeded', leased_until = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
+             failed = $6, finished_at = clock_timestamp(),
+             -- of a dry run, to be applied
+             payload = CASE WHEN $7 THEN payload END, compared = CASE WHEN $7 THEN compared END
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job.get(),
         claim.number,
@@ -197,6 +199,7 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<H
         count.changed,
         count.unchanged,
         count.failed,
+        claim.is_dry_run,
     )
     .execute(tx)
     .await?;

@@ -114,6 +114,8 @@ words! {
         IntegrationTest = "integration.test",
         /// Tests the connection to the system of a warehouse.
         WmsTest = "wms.test",
+        /// Tries what a job of another kind would do.
+        Preview = "preview",
     }
 }
 
@@ -178,6 +180,13 @@ const FIELDS: &[Field] = &[
     ),
     // of what is about all records that matched
     Field::json("criteria", "({t}.parameters -> 'criteria')").or_null(),
+    // of a dry run, and of nothing else
+    Field::text("of", "{t}.preview_of").among(&JobKind::WORDS).or_null(),
+    Field::json(
+        "preview",
+        "(({t}.preview - 'rows') || jsonb_build_object('unchanged', {t}.unchanged, 'refused', {t}.failed))",
+    )
+    .or_null(),
     // of a test that has ended, and of nothing else
     Field::object("connection", CONNECTION).or_null().shown_as(
         "CASE WHEN {t}.connection_works IS NOT NULL THEN json_build_object('works', {t}.connection_works,

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use super::Deliveries;
 use crate::job::acceptance::{self, Taken};
-use crate::job::chosen::{self, Chosen};
+use crate::job::chosen::{self, Bulk};
 use crate::job::chunk::{Claim, Count};
 use crate::job::execution::{Fate, Outcome};
 use crate::job::item_error::ItemError;
@@ -72,8 +72,8 @@ pub async fn redeliver(services: &Services, context: &Context, id: DeliveryId) -
 }
 
 /// The body of [`redeliver_many`].
-pub fn body() -> impl Rule<Out = Chosen> {
-    chosen::chosen(acceptance::ids(), &DELIVERY)
+pub fn body() -> impl Rule<Out = Bulk> {
+    chosen::bulk(acceptance::ids(), &DELIVERY)
 }
 
 /// Sends many again (`PUT /api/webhook-delivery/redeliver`), by a job.
@@ -82,8 +82,12 @@ pub async fn redeliver_many(services: &Services, context: &Context, body: Value)
 }
 
 /// The same, of deliveries that are chosen.
-pub async fn accept(services: &Services, context: &Context, chosen: Chosen) -> Result<Answer, Problem> {
-    acceptance::accept(services, context, Redeliver::named, chosen, TAKEN, organisations).await
+pub async fn accept(
+    services: &Services,
+    context: &Context,
+    bulk: impl Into<Bulk>,
+) -> Result<Answer, Problem> {
+    acceptance::accept(services, context, Redeliver::named, bulk.into(), TAKEN, organisations).await
 }
 
 /// Whose deliveries these are, as far as the scope includes them; where none is known, the job is of the whole scope.

@@ -1,0 +1,471 @@
+//! Dry runs (`docs/reference/jobs.md#dry-run`): jobs of the kind `preview`, which find out what a job of another kind would do.
+//!
+//! Their chunks are executed by the code of that kind, behind a savepoint that is taken back. What it would have changed is read
+//! from its audit before that: so whatever is recorded is shown, and a kind of job needs nothing of its own to be tried. What is
+//! written then is the end of the chunk, what was found, and what each item was compared with ([`compared`](super::compared)).
+//!
+//! A dry run is in no line, and its number in the order of acceptance is [behind](BEHIND) all others: it runs when its
+//! organisation has nothing else to do, and compares with what is there then.
+//!
+//! [`apply`] makes a job of the kind itself, of the same chunks.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::chunk::Claim;
+use super::compared::{self, Compared};
+use super::dispatch;
+use super::entry::{NewJob, insert};
+use super::execution::{self, Fate, Outcome};
+use super::item_error::ItemError;
+use super::kind::{JobKind, JobState, Stored};
+use super::line;
+use super::payload;
+use super::room;
+use super::row;
+use crate::list::fields::expedition::ExpeditionStatus;
+use crate::list::fields::preview::Would;
+use longshore_kernel::access::Permission;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::{self, EshopId, JobId, OrganisationId};
+use longshore_kernel::input::{Reader, Rule, boolean, object};
+use longshore_kernel::problem::{CONFLICT, Problem, SHARE_USED};
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
+
+/// Unfinished dry runs of an organisation.
+pub const UNFINISHED: i64 = 4;
+/// Items of a dry run that are kept: the first that would not be left as they are.
+pub const KEPT: i64 = 10_000;
+/// Hours after its end in which a dry run can be applied.
+pub const APPLICABLE_HOURS: i32 = 1;
+/// What is added to the acceptance number of a dry run: it is behind all others.
+pub(super) const BEHIND: i64 = 1 << 62;
+
+/// The sums of a dry run, in the order in which they are counted.
+const SUMS: [&str; 8] =
+    ["created", "updated", "deactivated", "zeroed", "booked", "waiting", "deliveries", "rows"];
+
+/// What a dry run has found that has executed nothing.
+pub(super) fn nothing() -> Value {
+    SUMS.iter().map(|name| ((*name).to_owned(), json!(0))).collect::<Map<_, _>>().into()
+}
+
+/// Refuses one more dry run of a share that has as many as it may. Acceptances of them follow each other.
+pub(super) async fn make_room(tx: &mut PgConnection, share: Uuid) -> Result<(), Problem> {
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtextextended('dry runs ' || $1::text, 0))",
+        share.to_string()
+    )
+    .execute(&mut *tx)
+    .await?;
+    let unfinished = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM job
+           WHERE kind = 'preview' AND state IN ('queued', 'running', 'retrying') AND share = $1"#,
+        share,
+    )
+    .fetch_one(tx)
+    .await?;
+    if unfinished >= UNFINISHED {
+        let detail =
+            format!("the organisation already has {UNFINISHED} unfinished dry runs, which is the maximum");
+        return Err(Problem::new(&SHARE_USED, detail).retry_after(room::RETRY_AFTER));
+    }
+    Ok(())
+}
+
+/// A chunk that is tried.
+#[derive(Debug)]
+pub struct Trial {
+    compared: Compared,
+    deliveries_before: i64,
+}
+
+impl Trial {
+    /// Notes what the items of a chunk are compared with; from here on, the transaction only tries.
+    ///
+    /// # Errors
+    /// Those of the database; items that cannot be read.
+    pub async fn begin(change: &mut Change<'_>, claim: &Claim) -> Result<Self, Fate> {
+        let compared = compared::look(change.connection(), claim).await?;
+        let deliveries_before = deliveries(change.connection()).await?;
+        change.try_out().await?;
+        Ok(Self { compared, deliveries_before })
+    }
+
+    /// Takes back what was tried, and ends the chunk with what was found.
+    ///
+    /// # Errors
+    /// Those of the database; items that cannot be read.
+    pub async fn end(self, change: &mut Change<'_>, claim: &Claim, outcome: Outcome) -> Result<Hold, Fate> {
+        let Outcome { count, errors } = outcome;
+        let effects = effects(change.connection(), claim).await?;
+        let written = deliveries(change.connection()).await? - self.deliveries_before;
+        change.take_back().await?;
+        let found = Found::of(claim, effects, &errors)?;
+        // the chunk before its job, the usual order of locks
+        sqlx::query!(
+            "UPDATE job_chunk SET compared = $4 WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
+            claim.job.get(),
+            claim.number,
+            claim.token,
+            &self.compared as &[Option<String>],
+        )
+        .execute(change.connection())
+        .await?;
+        found.record(change.connection(), claim.job, written).await?;
+        Ok(execution::complete(change, claim, count, &errors).await?)
+    }
+}
+
+/// Deliveries that this transaction, or those before it on the connection, wrote.
+async fn deliveries(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT pg_stat_get_xact_tuples_inserted('delivery'::regclass) AS "inserted!""#)
+        .fetch_one(connection)
+        .await
+}
+
+/// What became of a record, by the audit.
+struct Effect {
+    id: Uuid,
+    key: Option<String>,
+    action: String,
+    changes: Map<String, Value>,
+}
+
+impl Effect {
+    fn change(&self, field: &str) -> Option<(&Value, &Value)> {
+        let change = self.changes.get(field)?.as_array()?;
+        Some((change.first()?, change.get(1)?))
+    }
+
+    /// Whether it created the record.
+    fn is_creation(&self) -> bool {
+        let was_nothing =
+            |field| self.change(field).is_some_and(|(old, new)| old.is_null() && !new.is_null());
+        ["productSku", "quantity", "orderNumber"].into_iter().any(was_nothing)
+    }
+
+    fn status(&self) -> Option<ExpeditionStatus> {
+        self.change("status")?.1.as_str()?.parse().ok()
+    }
+}
+
+/// What the execution of a chunk has changed, of the records that its kind is about: read from the audit, in its order. All that
+/// the audit has of a dry run is of this execution, since every other one was taken back.
+async fn effects(connection: &mut PgConnection, claim: &Claim) -> Result<Vec<Effect>, Fate> {
+    let entity = match claim.kind {
+        Ok(JobKind::ProductSync | JobKind::ProductActivate | JobKind::ProductDeactivate) => "product",
+        Ok(JobKind::StockSync) => "product_stock",
+        Ok(JobKind::WebhookRedeliver) => "delivery",
+        _ => "expedition",
+    };
+    let found = sqlx::query!(
+        r#"SELECT a.entity_id AS "id!", a.action AS "action!", a.changes AS "changes!: Value",
+                  CASE a.entity_type
+                      WHEN 'product' THEN (SELECT product_sku FROM product WHERE id = a.entity_id)
+                      WHEN 'expedition' THEN (SELECT order_number FROM expedition_detail WHERE id = a.entity_id)
+                      WHEN 'product_stock' THEN (SELECT p.product_sku FROM product_stock s JOIN product p ON p.id = s.product_id
+                                                 WHERE s.id = a.entity_id)
+                  END AS key
+           FROM audit a WHERE a.job_id = $1 AND a.entity_type = $2 ORDER BY a.id"#,
+        claim.job.get(),
+        entity,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(found
+        .into_iter()
+        .map(|found| {
+            let changes = if let Value::Object(changes) = found.changes { changes } else { Map::new() };
+            Effect { id: found.id, key: found.key, action: found.action, changes }
+        })
+        .collect())
+}
+
+/// What a chunk found.
+#[derive(Default)]
+struct Found {
+    sums: HashMap<&'static str, i64>,
+    items: Vec<Item>,
+}
+
+/// What would become of an item.
+struct Item {
+    index: i32,
+    line: Option<i64>,
+    key: Option<String>,
+    would: Would,
+    id: Option<Uuid>,
+    changes: Option<Value>,
+    refusal: Option<(&'static str, String)>,
+}
+
+impl Found {
+    /// What became of each item: what several records of the audit say of one is put together.
+    fn of(claim: &Claim, effects: Vec<Effect>, errors: &[ItemError]) -> Result<Self, Fate> {
+        let refused: Vec<&ItemError> = errors.iter().filter(|error| !error.notice).collect();
+        let is_refused = |index: i32| refused.iter().any(|error| error.index == index);
+        let keys: Vec<Option<String>> = if claim.has_rows() {
+            row::keys(claim)?
+        } else {
+            let ids: Vec<Uuid> = payload::unpack_ids(&claim.payload)?;
+            ids.iter().map(|id| Some(id.to_string())).collect()
+        };
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (place, key) in keys.iter().enumerate() {
+            if let Some(key) = key.as_deref().filter(|_| !is_refused(claim.index(place))) {
+                places.entry(key).or_default().push(place);
+            }
+        }
+        let mut order: Vec<Uuid> = Vec::new();
+        let mut records: HashMap<Uuid, Effect> = HashMap::new();
+        for effect in effects {
+            match records.get_mut(&effect.id) {
+                Some(record) => record.add(effect),
+                None => {
+                    order.push(effect.id);
+                    records.insert(effect.id, effect);
+                }
+            }
+        }
+        let mut found = Self::default();
+        for record in order.iter().filter_map(|id| records.remove(id)) {
+            let would = found.count(&record);
+            let named = if claim.has_rows() { record.key.clone() } else { Some(record.id.to_string()) };
+            let of = named.as_deref().and_then(|name| places.get(name));
+            // of several rows of an order, the last says what becomes of it
+            let Some(place) = of.and_then(|places| places.last()) else { continue };
+            let id = (!record.is_creation()).then_some(record.id);
+            found.items.push(Item {
+                index: claim.index(*place),
+                line: claim.lines.of(*place),
+                key: named,
+                would,
+                id,
+                changes: Some(Value::Object(record.changes)),
+                refusal: None,
+            });
+        }
+        found.items.extend(refused.into_iter().map(|error| Item {
+            index: error.index,
+            line: error.line,
+            key: error.key.clone(),
+            would: Would::Refuse,
+            id: None,
+            changes: None,
+            refusal: Some((error.code, error.message.clone())),
+        }));
+        Ok(found)
+    }
+
+    /// Counts a record, and says what becomes of it.
+    fn count(&mut self, record: &Effect) -> Would {
+        let mut add = |name| *self.sums.entry(name).or_default() += 1;
+        let is_creation = record.is_creation();
+        add(if is_creation { "created" } else { "updated" });
+        if record.change("active").is_some_and(|(old, new)| *old == json!(true) && *new == json!(false)) {
+            add("deactivated");
+        }
+        let quantity = record.change("quantity").and_then(|(old, new)| Some((old.as_i64()?, new.as_i64()?)));
+        if quantity.is_some_and(|(old, new)| old > 0 && new == 0) {
+            add("zeroed");
+        }
+        match record.status() {
+            Some(ExpeditionStatus::Canceled) => Would::Cancel,
+            Some(status) if status.is_booked() => {
+                add("booked");
+                Would::Book
+            }
+            Some(status) if status.is_waiting() => {
+                add("waiting");
+                Would::Wait
+            }
+            _ if is_creation => Would::Create,
+            _ => Would::Update,
+        }
+    }
+
+    /// Adds it to what the other chunks found, and keeps as many of its items as the dry run has room for.
+    async fn record(mut self, tx: &mut PgConnection, job: JobId, deliveries: i64) -> Result<(), Fate> {
+        let rows = i64::try_from(self.items.len()).unwrap_or(i64::MAX);
+        self.sums.extend([("deliveries", deliveries), ("rows", rows)]);
+        let sums = self.sums.into_iter().map(|(name, sum)| (name.to_owned(), json!(sum))).collect();
+        let with_these = sqlx::query_scalar!(
+            r#"UPDATE job
+               SET preview = (SELECT jsonb_object_agg(s.name, s.value::bigint + coalesce(($2::jsonb ->> s.name)::bigint, 0))
+                              FROM jsonb_each_text(preview) AS s (name, value))
+               WHERE id = $1 RETURNING (preview ->> 'rows')::bigint AS "rows!""#,
+            job.get(),
+            Value::Object(sums),
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let room = usize::try_from(KEPT - (with_these - rows)).unwrap_or(0);
+        self.items.truncate(room);
+        keep(tx, job, &self.items).await?;
+        Ok(())
+    }
+}
+
+impl Effect {
+    /// Adds what came later of the same record.
+    fn add(&mut self, later: Self) {
+        for (field, change) in later.changes {
+            match (self.changes.get_mut(&field).and_then(Value::as_array_mut), change) {
+                (Some(before), Value::Array(mut change)) if before.len() == 2 && change.len() == 2 => {
+                    before[1] = change.remove(1);
+                }
+                (_, change) => {
+                    self.changes.insert(field, change);
+                }
+            }
+        }
+        self.action = later.action;
+    }
+}
+
+async fn keep(tx: &mut PgConnection, job: JobId, items: &[Item]) -> Result<(), sqlx::Error> {
+    if items.is_empty() {
+        return Ok(());
+    }
+    let clean = |text: &str| text.replace('\0', "\u{fffd}");
+    let ids: Vec<Uuid> = items.iter().map(|item| item.id.unwrap_or_else(ids::random_id)).collect();
+    sqlx::query!(
+        "INSERT INTO job_preview_row (job_id, index, line, key, would, id, exists, changes, code, message)
+         SELECT $1, * FROM unnest($2::int[], $3::bigint[], $4::text[], $5::text[], $6::uuid[], $7::boolean[], $8::jsonb[], $9::text[],
+             $10::text[])
+         ON CONFLICT DO NOTHING",
+        job.get(),
+        &items.iter().map(|item| item.index).collect::<Vec<_>>(),
+        &items.iter().map(|item| item.line).collect::<Vec<_>>() as &[Option<i64>],
+        &items.iter().map(|item| item.key.as_deref().map(clean)).collect::<Vec<_>>() as &[Option<String>],
+        &items.iter().map(|item| item.would.as_str()).collect::<Vec<_>>() as &[&str],
+        &ids,
+        &items.iter().map(|item| item.id.is_some()).collect::<Vec<_>>(),
+        &items.iter().map(|item| item.changes.clone()).collect::<Vec<_>>() as &[Option<Value>],
+        &items.iter().map(|item| item.refusal.as_ref().map(|(code, _)| *code)).collect::<Vec<_>>() as &[Option<&str>],
+        &items.iter().map(|item| item.refusal.as_ref().map(|(_, message)| clean(message))).collect::<Vec<_>>()
+            as &[Option<String>],
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The body of [`apply`].
+pub fn body_to_apply() -> impl Rule<Out = bool> {
+    object(|body| Some(body.optional_or("force", boolean(), false)))
+}
+
+/// What a caller must be allowed to do for what a job of a kind does.
+fn permission(kind: JobKind) -> Permission {
+    match kind {
+        JobKind::ProductActivate | JobKind::ProductDeactivate => Permission::WriteProducts,
+        JobKind::ProductSync | JobKind::StockSync => Permission::WriteJobs,
+        JobKind::WebhookRedeliver => Permission::WriteWebhooks,
+        _ => Permission::WriteExpeditions,
+    }
+}
+
+/// Applies a dry run, once: a new job of the kind that was tried, over the same items. One whose record is no longer what it was
+/// compared with is refused, unless that is `force`d.
+///
+/// # Errors
+/// `not_found`; `forbidden`; `conflict` where it is no dry run that has succeeded lately, or was applied.
+pub async fn apply(
+    services: &Services,
+    context: &Context,
+    id: JobId,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let is_forced = Reader::read(body, body_to_apply())?;
+    let mut change = Change::begin(services).await?;
+    let scope = context.scope();
+    let found = sqlx::query!(
+        r#"SELECT state AS "state: JobState", preview_of, parameters, in_order, total, applied_by AS "applied_by: JobId",
+                  coalesce(applicable_until > now(), false) AS "is_applicable!",
+                  coalesce(organisations, array_remove(ARRAY[organisation_id], NULL)) AS "organisations!: Vec<OrganisationId>",
+                  eshop_id AS "eshop: EshopId", accepted_at
+           FROM job
+           WHERE id = $1 AND in_scope($2, organisation_id, organisations) AND in_eshop($3, eshop_id)
+           FOR UPDATE"#,
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+    )
+    .fetch_optional(change.connection())
+    .await?
+    .ok_or_else(|| Problem::not_found("job"))?;
+    let conflict = |why: &str| Err(Problem::new(&CONFLICT, why.to_owned()));
+    let Some(of) = found.preview_of else { return conflict("only a dry run can be applied") };
+    let kind: JobKind = of.parse().map_err(Problem::internal)?;
+    context.caller.must(permission(kind))?;
+    if let Some(job) = found.applied_by {
+        return conflict(&format!("the dry run was already applied, by the job {job}"));
+    }
+    if found.state != JobState::Succeeded {
+        return conflict(&format!(
+            "only a dry run that has succeeded can be applied; this one is {}",
+            found.state
+        ));
+    }
+    if !found.is_applicable {
+        return conflict("the dry run ended more than an hour ago: send the request again, with dryRun");
+    }
+    let stored = Stored { kind, parameters: found.parameters, in_order: found.in_order, is_dry_run: false };
+    let sequence = found.eshop.filter(|_| kind.is_sync()).map(|eshop| line::sequence_of(kind, eshop));
+    let job = NewJob {
+        id: JobId::new(),
+        stored,
+        organisations: found.organisations,
+        eshop: found.eshop,
+        sequence,
+        source: None,
+    };
+    let tx = change.connection();
+    room::make(tx, services, job.organisation()).await?;
+    if let Some(organisation) = job.organisation().filter(|_| sequence.is_some()) {
+        line::lock(tx, kind, organisation, job.eshop).await?;
+    }
+    let state = if found.total == 0 { JobState::Succeeded } else { JobState::Queued };
+    insert(tx, &job, &context.origin, JobState::Queued, found.total, 0).await?;
+    let chunks = sqlx::query!(
+        "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, indexes, lines, duplicates, duplicates_of,
+             compared)
+         SELECT $2, number, 'queued', payload, item_count, first_index, indexes, lines, duplicates, duplicates_of,
+                CASE WHEN NOT $3 THEN compared END
+         FROM job_chunk WHERE job_id = $1",
+        id.get(),
+        job.id.get(),
+        is_forced,
+    )
+    .execute(&mut *tx)
+    .await?
+    .rows_affected();
+    sqlx::query!(
+        "UPDATE job SET chunks_open = $2, state = $3,
+             started_at = CASE WHEN $2 = 0 THEN now() END, finished_at = CASE WHEN $2 = 0 THEN now() END
+         WHERE id = $1",
+        job.id.get(),
+        i32::try_from(chunks).map_err(Problem::internal)?,
+        state.as_str(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "UPDATE job SET applied_by = $2, applicable_until = now() WHERE id = $1",
+        id.get(),
+        job.id.get(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    dispatch::note(&mut change, Queue::Chunk, job.organisation());
+    change.answer(context.claim, Answer::accepted_job(job.id)).await
+}
