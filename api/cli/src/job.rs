@@ -9,7 +9,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use longshore_client::{
-    Answer, Client, DateTime, Job, JobEvent, JobResult, JobState, ListQuery, Order, Outcome, Utc, Uuid, Value,
+    Answer, Client, DateTime, Job, JobEvent, JobResult, JobState, ListQuery, Order, Outcome, Preview, Utc,
+    Uuid, Value,
 };
 use tokio::time::timeout;
 
@@ -44,6 +45,10 @@ pub(super) enum JobCommand {
     Cancel(One),
     /// Execute what failed in a job again.
     Retry(Retry),
+    /// List what a dry run would do: the first 10,000 items that it would not leave as they are.
+    Preview(Listed),
+    /// Apply a dry run, once, within an hour of its end: what it found is done, but where a record has changed since.
+    Apply(Apply),
 }
 
 #[derive(Args, Debug)]
@@ -94,6 +99,21 @@ pub(super) struct Retry {
     remote: Remote,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct Apply {
+    /// Id of the dry run.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// Do it also where a record has changed since.
+    #[arg(long)]
+    force: bool,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
 impl JobCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
@@ -118,6 +138,13 @@ impl JobCommand {
             }
             Self::Errors(listed) => listed.errors().await,
             Self::Changes(listed) => listed.changes().await,
+            Self::Preview(listed) => listed.preview().await,
+            Self::Apply(Apply { id, force, detach, remote }) => {
+                let client = remote.client()?;
+                let answer = client.apply_job(id, force).answer().await?;
+                let job: Job = answer.read()?;
+                followed(&client, &answer, job.id, detach, remote.json).await
+            }
             Self::Watch(One { id, remote }) => watch(&remote.client()?, id, remote.json).await,
             Self::Cancel(One { id, remote }) => {
                 let job = remote::json(&remote.client()?.cancel_job(id).answer().await?)?;
@@ -191,6 +218,32 @@ impl Listed {
         let columns = [("at", "at"), ("key", "key"), ("action", "action"), ("changes", "changes")];
         self.part.write(ListQuery::new().sort("id", Order::Ascending), list, &columns).await
     }
+
+    async fn preview(self) -> anyhow::Result<Exit> {
+        let list = |client: &Client, query: &ListQuery| {
+            client.list::<Value>(format!("/api/job/{}/preview/list", self.id), query)
+        };
+        let columns = ["index", "line", "key", "would", "changes", "message"].map(|name| (name, name));
+        self.part.write(ListQuery::new(), list, &columns).await
+    }
+}
+
+/// What a dry run found, in a sentence; what it found none of is left out.
+fn found(found: &Preview) -> String {
+    let parts = [
+        (found.created, "to create"),
+        (found.updated, "to change"),
+        (found.unchanged, "to leave as they are"),
+        (found.refused, "to refuse"),
+        (found.deactivated, "to switch off"),
+        (found.zeroed, "to set to 0"),
+        (found.booked, "to book, at most"),
+        (found.waiting, "to wait, at most"),
+        (found.deliveries, "deliveries"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| format!("{} {what}", HumanCount(count))).collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
 /// Where the refused items of a job are.
@@ -287,6 +340,9 @@ fn show(job: &Value) -> anyhow::Result<()> {
     for (name, value) in lines {
         writeln!(out, "{name:<10} {value}")?;
     }
+    if let Ok(found) = serde_json::from_value::<Preview>(job["preview"].clone()) {
+        writeln!(out, "{:<10} {}", "found", self::found(&found))?;
+    }
     Ok(())
 }
 
@@ -372,7 +428,7 @@ fn tell_waiting(bar: &ProgressBar, waits: String) -> String {
 }
 
 async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
-    let Job { id, kind, state, progress, error, outcome, result, connection, .. } = job;
+    let Job { id, kind, state, progress, error, outcome, result, connection, preview, .. } = job;
     let outcome = match outcome {
         Some(Outcome::Nothing) => " (nothing: every item was refused)",
         Some(Outcome::Partial) => " (partial: some items were refused)",
@@ -394,6 +450,13 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
         progress.failed,
         progress.total
     )?;
+    if let Some(found) = preview {
+        writeln!(out, "a dry run, which found: {}", self::found(found))?;
+        writeln!(out, "item by item: longshore job preview {id}")?;
+        if *state == JobState::Succeeded {
+            writeln!(out, "to do it, within an hour: longshore job apply {id}")?;
+        }
+    }
     if let Some(sent_again) = result.and_then(|result| sent_again(kind, result, progress.unchanged)) {
         writeln!(out, "{sent_again}")?;
     }

@@ -1,7 +1,6 @@
 //! `longshore order`: orders, which the API calls expeditions.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -11,7 +10,7 @@ use crate::find::{Named, numbered};
 use crate::list::Part;
 use crate::output::stdout;
 use crate::remote::{self, Remote};
-use crate::sync::{opened, send};
+use crate::sync::RowFile;
 use crate::{Exit, output, table};
 
 /// What can be done with orders.
@@ -73,17 +72,14 @@ pub(super) struct Cancel {
 
 #[derive(Args, Debug)]
 pub(super) struct Import {
-    /// File of orders, one JSON object a line, or CSV if its name ends with `.csv`; `-` for standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    file: RowFile,
     /// Id or name of their e-shop.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
     /// Whether new orders are sent, where their rows do not say it. Without it, they are unless the e-shop edits them first.
     #[arg(long)]
     send: Option<bool>,
-    /// End as soon as the job is accepted, and print its id.
-    #[arg(long)]
-    detach: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -115,9 +111,9 @@ impl OrderCommand {
                 let id = order.id(&client).await?;
                 tell(&remote::json(&client.cancel_order(id, reason.as_deref()).answer().await?)?, remote.json)
             }
-            Self::Import(Import { file, eshop, send: sends, detach, remote }) => {
+            Self::Import(Import { file, eshop, send, remote }) => {
                 let eshop = eshop.id(&remote.client()?).await?;
-                send(opened(file)?, detach, &remote, |client, rows| client.import_orders(eshop, sends, rows))
+                file.send(&remote, |client, rows| client.import_orders(eshop, send, rows))
                     .await
             }
         }

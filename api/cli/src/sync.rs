@@ -37,6 +37,9 @@ pub(super) struct RowFile {
     /// `weight_kg=weight*1000`; `*=_` leaves all other columns out.
     #[arg(long, value_name = "COLUMN=FIELD", value_parser = Renaming::read)]
     map: Vec<Renaming>,
+    /// Only find out what the rows would do; `longshore job apply` then does it.
+    #[arg(long)]
+    dry_run: bool,
     /// End as soon as the job is accepted, and print its id.
     #[arg(long)]
     detach: bool,
@@ -115,13 +118,15 @@ impl Products {
 }
 
 impl RowFile {
-    async fn send(
+    /// Sends its rows by a call, and follows their job to the end.
+    pub(super) async fn send(
         self,
         remote: &Remote,
         call: impl FnOnce(&Client, Rows) -> Call<Job>,
     ) -> anyhow::Result<Exit> {
-        let Self { file, charset, map, detach } = self;
-        let mut rows = opened(file.clone())?;
+        let Self { file, charset, map, dry_run, detach } = self;
+        let mut rows =
+            if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file.clone())? };
         if !rows.is_csv() && (charset.is_some() || !map.is_empty()) {
             let said = "--charset and --map are for files of CSV, whose names end with .csv";
             anyhow::bail!(Usage(said.to_owned()));
@@ -133,34 +138,22 @@ impl RowFile {
         if let Some(plan) = plan {
             rows = rows.delimiter(plan.delimiter.into()).through(move |file| plan.pass_on(file));
         }
-        send(rows, detach, remote, call).await
+        if dry_run {
+            rows = rows.dry_run();
+        }
+        let client = remote.client()?;
+        // drawn only on a terminal
+        let bar = match rows.size() {
+            Some(size) => ProgressBar::new(size)
+                .with_style(style("sending {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}, {bytes_per_sec}")),
+        };
+        let drawn = bar.clone();
+        let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));
+        let answer = call(&client, rows).answer().await;
+        bar.finish_and_clear();
+        let answer = answer?;
+        let job: Job = answer.read()?;
+        followed(&client, &answer, job.id, detach, remote.json).await
     }
-}
-
-/// The rows of a file, or of standard input.
-pub(super) fn opened(file: PathBuf) -> anyhow::Result<Rows> {
-    Ok(if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file)? })
-}
-
-/// Sends rows by a call, and follows their job to the end.
-pub(super) async fn send(
-    rows: Rows,
-    detach: bool,
-    remote: &Remote,
-    call: impl FnOnce(&Client, Rows) -> Call<Job>,
-) -> anyhow::Result<Exit> {
-    let client = remote.client()?;
-    // drawn only on a terminal
-    let bar = match rows.size() {
-        Some(size) => ProgressBar::new(size)
-            .with_style(style("sending {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")),
-        None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}, {bytes_per_sec}")),
-    };
-    let drawn = bar.clone();
-    let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));
-    let answer = call(&client, rows).answer().await;
-    bar.finish_and_clear();
-    let answer = answer?;
-    let job: Job = answer.read()?;
-    followed(&client, &answer, job.id, detach, remote.json).await
 }

@@ -70,6 +70,9 @@ impl Client {
         if let Some((name, value)) = beside {
             header[name] = value;
         }
+        if rows.is_dry_run() {
+            header["dryRun"] = json!(true);
+        }
         let Some(reading) = rows.csv() else {
             header["line"] = json!(0);
             return self.post(path).rows(rows.with_header(header));
@@ -115,6 +118,12 @@ impl Client {
     /// (409).
     pub fn retry_job(&self, id: Uuid) -> Call<Job> {
         self.put(format!("/api/job/retry/{id}"))
+    }
+
+    /// Applies a dry run, once: a new job of the kind that was tried. `force` does not ask whether what it was compared with has
+    /// changed since.
+    pub fn apply_job(&self, id: Uuid, force: bool) -> Call<Job> {
+        self.post(format!("/api/job/{id}/apply")).json(&json!({ "force": force }))
     }
 
     /// The refused items of a job, page by page; the service keeps the first 10,000.

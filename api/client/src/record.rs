@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use uuid::Uuid;
 
-pub use self::job::{Connection, ItemError, Job, JobResult, Progress};
+pub use self::job::{Connection, ItemError, Job, JobResult, Preview, Progress};
 pub use self::word::{DeliveryState, Health, JobState, Outcome};
 
 /// The statuses of orders that this version knows.

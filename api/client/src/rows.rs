@@ -26,6 +26,7 @@ pub struct Rows {
     header: Bytes,
     source: Source,
     is_csv: bool,
+    is_dry_run: bool,
     /// How a file of CSV is read, as members of a query.
     reading: Vec<(&'static str, String)>,
     through: Arc<Through>,
@@ -94,6 +95,7 @@ impl Rows {
             header: Bytes::new(),
             source,
             is_csv: false,
+            is_dry_run: false,
             reading: Vec::new(),
             through: Arc::new(|rows| rows),
             progress: Arc::new(|_| {}),
@@ -105,6 +107,13 @@ impl Rows {
     #[must_use]
     pub fn on_progress(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
+        self
+    }
+
+    /// Says that they are only tried: their job is a `preview`, which [`Client::apply_job`](crate::Client::apply_job) applies.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.is_dry_run = true;
         self
     }
 
@@ -152,6 +161,10 @@ impl Rows {
     #[must_use]
     pub fn is_csv(&self) -> bool {
         self.is_csv
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.is_dry_run
     }
 
     /// Of CSV, how it is read.

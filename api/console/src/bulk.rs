@@ -1,6 +1,6 @@
 //! What is done with several records of a list at once: with those that were selected, or with all that match its search.
 
-use longshore_domain::job::chosen::{Chosen, Wanted};
+use longshore_domain::job::chosen::{Bulk, Chosen, DRY_RUN, Wanted};
 use longshore_domain::list::matching::Matching;
 use longshore_domain::list::resource::Resource;
 use longshore_kernel::problem::Problem;
@@ -46,6 +46,16 @@ pub(super) async fn counted<P>(visit: &Visit<P>, chosen: &Chosen) -> Result<(i64
             (count, fields)
         }
     })
+}
+
+/// The button of a form that only tries: the first one, so that Enter does no more.
+pub(super) fn try_first() -> Markup {
+    html! { div.buttons { button type="submit" name=(DRY_RUN) value="true" { "Find out first what it would do" } } }
+}
+
+/// What is done with records, or only tried, if it was sent by that button.
+pub(super) fn asked(form: &Asked, chosen: Chosen) -> Bulk {
+    Bulk { chosen, is_dry_run: form.get(DRY_RUN).is_some() }
 }
 
 /// What narrows a search, of these fields; without any, it includes `everything`.

@@ -10,6 +10,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::Extensions;
 use http::header::CONTENT_TYPE;
+use longshore_domain::job::chosen::DRY_RUN;
 use longshore_domain::partner::push::Push;
 use longshore_http::extract::csv::CSV;
 use longshore_http::extract::lines::{IMPORT as HERE, NDJSON};
@@ -43,7 +44,7 @@ const PART: usize = 64 * 1024;
 const ROWS: usize = 10;
 
 /// The fields of the form, as the requests of programs name them.
-const FIELDS: [&str; 7] = ["eshop", "kind", "warehouseId", "send", "delimiter", "charset", "file"];
+const FIELDS: [&str; 8] = ["eshop", "kind", "warehouseId", "send", DRY_RUN, "delimiter", "charset", "file"];
 
 /// What can be sent.
 const KINDS: [(&str, Push); 3] =
@@ -52,6 +53,9 @@ const KINDS: [(&str, Push); 3] =
 /// Whether orders are sent to their warehouse, as the header of a push says it.
 const SENDS: [(&str, Option<bool>); 3] =
     [("as their rows or the e-shop say", None), ("yes", Some(true)), ("no", Some(false))];
+
+/// Whether a file is only tried. A person is told first what it would do.
+const TRIES: [(&str, bool); 2] = [("find out what it would do", true), ("do it", false)];
 
 /// The delimiters, as the query of a request names them.
 const DELIMITERS: [(&str, &str); 5] = [
@@ -121,6 +125,8 @@ async fn accept(visit: &Asking, once: &Once, arriving: Arriving) -> Result<Strin
         let send = typed.among("send", |word| of(&SENDS, word))?.flatten();
         header.extend(send.map(|send| ("send".to_owned(), json!(send))));
     }
+    let is_dry_run = typed.among(DRY_RUN, |word| of(&TRIES, word))?.unwrap_or(false);
+    header.extend(is_dry_run.then(|| (DRY_RUN.to_owned(), json!(true))));
     let request = pushed(arriving, typed, push, header)?;
     let answered = intake::receive(&visit.app, &visit.may, once, request, push).await?;
     Ok(job::page(&answered.answer)?)
@@ -273,6 +279,7 @@ async fn page(visit: &Asking) -> Result<Response, Problem> {
                 (options(asked, refused, "kind", "Kind", KINDS.map(|(word, _)| (word, word))))
                 (suggested(asked, refused, "warehouseId", "Warehouse, for stocks (name or id)", &places))
                 (options(asked, refused, "send", "Send orders to their warehouse", SENDS.map(|(word, _)| (word, word))))
+                (options(asked, refused, DRY_RUN, "What to do with the rows", TRIES.map(|(word, _)| (word, word))))
             }
             fieldset {
                 legend { "File" }

@@ -5,6 +5,8 @@ pub(super) mod control;
 pub(super) mod file;
 pub(super) mod list;
 
+use std::collections::BTreeMap;
+
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
@@ -20,6 +22,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::form::{Asked, OF_ACTION, OF_PAGE};
@@ -30,8 +33,11 @@ use super::piece::{
     self, Way, empty, full_time, job_state, milliseconds, none, number, pager_to, plain, progress, state,
     time, took, waits,
 };
+use super::timeline::only_change;
 use super::visit::Visit;
 
+/// Behind which item what a dry run would do is shown, in an address.
+const BEYOND: &str = "beyond";
 /// The group of the refused items that are shown, in an address.
 const GROUP: &str = "group";
 
@@ -40,14 +46,14 @@ pub(super) async fn show(Id(id): Id<JobId>, visit: Visit<permit::ReadJobs>) -> R
     let found = find(&visit, id).await?;
     let now = visit.now();
     let mut content = html! {
-        p.trail { a href="/console/job" { "Jobs" } " / " (plain(&found.job.kind)) }
+        p.trail { a href="/console/job" { "Jobs" } " / " (name(&found.job)) }
     };
     for (id, part) in parts_of(&visit, &found, now) {
         content = html! { (content) div #(id) { (part) } };
     }
     let content = html! { (content) (payload(&found)) };
     let live = visit.asked.address(&format!("/console/job/{id}/live"), &OF_ACTION, &[]);
-    let title = format!("{} {}", plain(&found.job.kind), id);
+    let title = format!("{} {}", name(&found.job), id);
     Ok(if found.job.ended() {
         visit.page(Section::Jobs, &title, &content)
     } else {
@@ -65,7 +71,8 @@ pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
 async fn find(visit: &Visit<permit::ReadJobs>, id: JobId) -> Result<Inspection, Problem> {
     let asked = &visit.asked;
     let after = asked.among("after", |text| text.parse().ok())?;
-    let wanted = Wanted { group: asked.text(GROUP)?, after };
+    let beyond = asked.among(BEYOND, |text| text.parse().ok())?;
+    let wanted = Wanted { group: asked.text(GROUP)?, after, beyond };
     let found = inspection::inspect(visit.db(), visit.scope(), id, &wanted).await?;
     found.ok_or_else(|| Problem::not_found("job"))
 }
@@ -86,11 +93,20 @@ fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<U
     let may = visit.can(Permission::WriteJobs);
     vec![
         ("standing".into(), standing(found, may, now)),
+        ("previewed".into(), previewed(&visit.asked, found)),
         ("groups".into(), groups(&visit.asked, found)),
         ("timeline".into(), timeline(found, now)),
         ("attempts".into(), attempts(found, now)),
         ("refused".into(), refused(&visit.asked, found)),
     ]
+}
+
+/// What it does.
+fn name(job: &Job) -> String {
+    match &job.preview_of {
+        Some(of) => format!("dry run of {}", plain(of)),
+        None => plain(&job.kind),
+    }
 }
 
 fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
@@ -99,11 +115,13 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
     let end = job.finished_at.or(Some(now));
     html! {
         header.title {
-            h1 { (plain(&job.kind)) }
+            h1 { (name(job)) }
             (job_state(job.state, job.total, job.failed))
             @if may {
                 div.buttons {
-                    @if job.ended() {
+                    @if job.preview_of.is_some() && job.ended() {
+                        @if job.is_applicable { a.button.primary href={(path) "/apply"} data-ask="" { "Apply" } }
+                    } @else if job.ended() {
                         @if job.state == JobState::Failed {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
                         } @else if job.state == JobState::Succeeded && job.failed > 0 && job.connection_works.is_none() {
@@ -129,6 +147,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
                 (message) ". " span.muted { "The call took " (milliseconds(f64::from(ms))) "." }
             }
         }
+        @if let Some(found) = &job.preview { (sums(job, found)) }
         @if let Some(error) = &job.error {
             p.error { strong { "Error: " } (error) }
         }
@@ -151,6 +170,80 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => (piece::id(id)), None => (none()) } } }
             div { dt { "Id" } dd { (piece::id(job.id)) } }
             div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
+        }
+    }
+}
+
+/// What a dry run found so far, and what becomes of it.
+fn sums(job: &Job, found: &BTreeMap<String, i64>) -> Markup {
+    const NAMES: [(&str, &str); 7] = [
+        ("created", "To create"),
+        ("updated", "To change"),
+        ("deactivated", "To switch off"),
+        ("zeroed", "To set to 0"),
+        ("booked", "To book, at most"),
+        ("waiting", "To wait, at most"),
+        ("deliveries", "Deliveries"),
+    ];
+    let sum = |name: &str| found.get(name).copied().unwrap_or_default();
+    html! {
+        p {
+            "Nothing was changed: a dry run finds out what the job itself would do. "
+            @if let Some(by) = job.applied_by {
+                a href={"/console/job/" (by)} { "This job" } " applied it."
+            } @else if job.is_applicable {
+                "It can be applied within an hour of its end."
+            } @else if job.ended() {
+                "It can no longer be applied: send the request again."
+            }
+        }
+        dl.facts {
+            @for (name, label) in NAMES { div { dt { (label) } dd { (number(sum(name))) } } }
+        }
+    }
+}
+
+/// What a dry run would do, item by item.
+fn previewed(asked: &Asked, found: &Inspection) -> Markup {
+    let here = format!("/console/job/{}", found.job.id);
+    if found.previewed.is_empty() {
+        return html! {};
+    }
+    let shown = found.previewed.get(..ERRORS).unwrap_or(&found.previewed);
+    let next = shown.last().filter(|_| found.previewed.len() > ERRORS).map(|last| last.index.to_string());
+    let others: Vec<&str> = OF_PAGE.into_iter().chain([BEYOND]).collect();
+    let next = next.map(|beyond| asked.address(&here, &others, &[(BEYOND, &beyond)]) + "#previewed");
+    let first = asked.get(BEYOND).map(|_| asked.address(&here, &others, &[]) + "#previewed");
+    html! {
+        section aria-labelledby="previewed-title" {
+            h2 #previewed-title { "What it would do " span.muted { "the first " (number(KEPT)) " items that it would not leave as they are" } }
+            div.scroll tabindex="0" role="region" aria-label="What it would do, table" {
+                table {
+                    thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Would" } th { "Changes" } } }
+                    tbody {
+                        @for item in shown {
+                            tr {
+                                td.number { (number(item.index)) }
+                                td.number { (item.line.map_or_else(|| "–".to_owned(), number)) }
+                                td { code { (item.key.as_deref().unwrap_or("–")) } }
+                                td { (item.would) }
+                                td.text { @match &item.changes { Some(changes) => (effect(changes)), None => (none()) } }
+                            }
+                        }
+                    }
+                }
+            }
+            (pager_to(Way::Further, shown.len(), first.as_deref(), next.as_deref(), None))
+        }
+    }
+}
+
+/// What would change: of one field what it was and what it would be, of several their names, which unfold.
+fn effect(changes: &Value) -> Markup {
+    html! {
+        @match only_change(changes) {
+            Some((field, [from, to])) => { (field) " " (from) " → " (to) },
+            None => details { summary { (piece::fields(changes)) } (piece::json(changes)) },
         }
     }
 }

@@ -180,7 +180,7 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
 const VALUE: usize = 60;
 
 /// The only field that changed, with what it was and what it is; nothing where a line has no room for these.
-fn only_change(changes: &Value) -> Option<(&str, [String; 2])> {
+pub(super) fn only_change(changes: &Value) -> Option<(&str, [String; 2])> {
     let (field, pair) = changes.as_object().filter(|changes| changes.len() == 1)?.iter().next()?;
     let [from, to] = pair.as_array()?.as_slice() else { return None };
     let shown = |value: &Value| match value {

@@ -296,6 +296,7 @@ deeds! {
     Resumed = "resumed", "The queue is resumed.";
     Concurrency = "concurrency", "The concurrency is changed. It takes effect within two seconds.";
     Cancelled = "cancelled", "The job is cancelled. Completed changes are kept.";
+    Applied = "applied", "A job does what the dry run found. This page shows the progress.";
     Retried = "retried", "The job is in the queue again.";
     JobsCancelled = "jobs-cancelled", "{job is|jobs are} cancelled. Completed changes are kept.";
     JobsRetried = "jobs-retried", "{job is|jobs are} in the queue again.";

@@ -24,6 +24,9 @@ pub struct Job {
     pub result: Option<JobResult>,
     /// What a test of a connection found out; `None` until it has ended, and for other jobs.
     pub connection: Option<Connection>,
+    /// What a dry run has found; `None` for other jobs.
+    #[serde(default)]
+    pub preview: Option<Preview>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -50,6 +53,7 @@ impl Job {
         "webhook.replay",
         "integration.test",
         "wms.test",
+        "preview",
     ];
 }
 
@@ -76,6 +80,30 @@ pub struct JobResult {
     pub released: u64,
     /// Failed deliveries that were sent again.
     pub resent: u64,
+}
+
+/// What a dry run has found: records, but for `refused`, which are items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Preview {
+    /// Created.
+    pub created: u64,
+    /// Changed.
+    pub updated: u64,
+    /// Left as they are.
+    pub unchanged: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Products that would be switched off.
+    pub deactivated: u64,
+    /// Stocks that would be set from above 0 to 0.
+    pub zeroed: u64,
+    /// Orders that would get their pieces, at most.
+    pub booked: u64,
+    /// Orders that would wait for pieces, at most.
+    pub waiting: u64,
+    /// Deliveries to webhooks.
+    pub deliveries: u64,
 }
 
 /// What a test of a connection found out.

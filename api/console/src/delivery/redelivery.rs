@@ -58,7 +58,7 @@ pub(crate) async fn ask_any(visit: Asking) -> Result<Response, Failure> {
         is_grave: false,
         action: "/console/delivery/redeliver",
         back: &asked.address("/console/delivery", &["id", "all", "expect"], &[]),
-        fields: html! { (fields) @if let Some(search) = &search { (kept(search, &all::FILTER)) } },
+        fields: html! { (fields) @if let Some(search) = &search { (kept(search, &all::FILTER)) } (bulk::try_first()) },
     };
     Ok(visit.ask(Section::Deliveries, &question))
 }
@@ -76,7 +76,8 @@ async fn chosen(visit: &Asking, asked: &Asked) -> Result<Chosen, Problem> {
 /// `POST /console/delivery/redeliver`.
 pub(crate) async fn redeliver_any(act: Acting) -> Result<Response, Failure> {
     let chosen = chosen(&act.visit, &act.form).await?;
-    let answer = deliveries::accept(act.visit.services(), &act.visit.may, chosen).await?;
+    let bulk = bulk::asked(&act.form, chosen);
+    let answer = deliveries::accept(act.visit.services(), &act.visit.may, bulk).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 

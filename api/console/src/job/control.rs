@@ -2,11 +2,13 @@
 
 use axum::response::Response;
 use longshore_domain::job::control;
+use longshore_domain::job::preview;
 use longshore_domain::job::inspection::{self, Job};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use maud::{Markup, html};
+use serde_json::json;
 
 use crate::layout::Section;
 use crate::piece::{number, plain};
@@ -52,6 +54,25 @@ pub(crate) async fn ask_retry(
 pub(crate) async fn retry(Id(id): Id<JobId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
     control::retry(act.visit.services(), &act.visit.may, id).await?;
     Ok(done(&format!("/console/job/{id}"), Done::Retried, None))
+}
+
+/// `GET /console/job/{id}/apply`.
+pub(crate) async fn ask_apply(
+    Id(id): Id<JobId>,
+    visit: Visit<permit::WriteJobs>,
+) -> Result<Response, Failure> {
+    let job = find(&visit, id).await?;
+    let explanation = html! {
+        p { "A job does with the " (number(job.total)) " items what the dry run found." }
+        p { "An item whose record has changed since is refused." }
+    };
+    Ok(ask(&visit, id, "Apply the dry run?", explanation, "Apply", true, "apply"))
+}
+
+/// `POST /console/job/{id}/apply`.
+pub(crate) async fn apply(Id(id): Id<JobId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+    let answer = preview::apply(act.visit.services(), &act.visit.may, id, json!({})).await?;
+    Ok(done(&super::page(&answer)?, Done::Applied, None))
 }
 
 fn ask(

@@ -45,7 +45,7 @@ pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Respons
         is_grave: operation.is_grave(),
         action: &deed.address(),
         back: &visit.asked.address(HERE, &["id", "all", "expect"], &[]),
-        fields: html! { (fields) (kept(&visit.asked, &SEARCH)) },
+        fields: html! { (fields) (kept(&visit.asked, &SEARCH)) (bulk::try_first()) },
     };
     Ok(visit.ask(Section::Orders, &question))
 }
@@ -54,12 +54,12 @@ pub(crate) async fn ask(Segment(deed): Segment, visit: Asking) -> Result<Respons
 pub(crate) async fn run(Segment(deed): Segment, act: Acting) -> Result<Response, Failure> {
     let deed = Deed::named(&deed)?;
     let (services, context) = (act.visit.services(), &act.visit.may);
-    let chosen = chosen(&act.visit, &act.form).await?;
+    let bulk = bulk::asked(&act.form, chosen(&act.visit, &act.form).await?);
     let answer = match deed {
-        Deed::Send => accept(services, context, SendExpeditions, chosen).await?,
-        Deed::Process => accept(services, context, ProcessExpeditions, chosen).await?,
-        Deed::Hold => accept(services, context, RollBackExpeditions, chosen).await?,
-        Deed::Cancel => accept(services, context, CancelExpeditions, chosen).await?,
+        Deed::Send => accept(services, context, SendExpeditions, bulk).await?,
+        Deed::Process => accept(services, context, ProcessExpeditions, bulk).await?,
+        Deed::Hold => accept(services, context, RollBackExpeditions, bulk).await?,
+        Deed::Cancel => accept(services, context, CancelExpeditions, bulk).await?,
     };
     Ok(done(&job::page(&answer)?, Done::OrdersRunning, None))
 }

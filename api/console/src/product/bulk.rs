@@ -52,7 +52,7 @@ async fn ask(visit: &Asking, verb: &str, deed: &str) -> Result<Response, Failure
         is_grave: deed == "deactivate",
         action: &format!("{HERE}/{deed}"),
         back: &asked.address(HERE, &["id", "all", "expect"], &[]),
-        fields: html! { (fields) (kept(asked, &FILTER)) },
+        fields: html! { (fields) (kept(asked, &FILTER)) (bulk::try_first()) },
     };
     Ok(visit.ask(Section::Products, &question))
 }
@@ -60,13 +60,15 @@ async fn ask(visit: &Asking, verb: &str, deed: &str) -> Result<Response, Failure
 /// `POST /console/product/activate`.
 pub(crate) async fn activate(act: Acting) -> Result<Response, Failure> {
     let chosen = chosen(&act.visit, &act.form).await?;
-    let answer = accept(act.visit.services(), &act.visit.may, ActivateProducts, chosen).await?;
+    let bulk = bulk::asked(&act.form, chosen);
+    let answer = accept(act.visit.services(), &act.visit.may, ActivateProducts, bulk).await?;
     Ok(done(&job::page(&answer)?, Done::ProductsRunning, None))
 }
 
 /// `POST /console/product/deactivate`.
 pub(crate) async fn deactivate(act: Acting) -> Result<Response, Failure> {
     let chosen = chosen(&act.visit, &act.form).await?;
-    let answer = accept(act.visit.services(), &act.visit.may, DeactivateProducts, chosen).await?;
+    let bulk = bulk::asked(&act.form, chosen);
+    let answer = accept(act.visit.services(), &act.visit.may, DeactivateProducts, bulk).await?;
     Ok(done(&job::page(&answer)?, Done::ProductsRunning, None))
 }

@@ -66,7 +66,7 @@ impl Wanted {
 }
 
 /// The member that asks for a dry run.
-pub(crate) const DRY_RUN: &str = "dryRun";
+pub const DRY_RUN: &str = "dryRun";
 
 /// The body of an operation that can be tried: as [`chosen`], and an object may say so.
 pub fn bulk(ids: impl Rule<Out = Vec<Uuid>> + Clone, resource: &'static Resource) -> impl Rule<Out = Bulk> {

@@ -1,5 +1,7 @@
 //! All details of one job, for operators.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -77,6 +79,14 @@ pub struct Job {
     pub connection_message: Option<String>,
     /// How long the call took, in milliseconds.
     pub connection_ms: Option<i32>,
+    /// Of a dry run, what it tries.
+    pub preview_of: Option<String>,
+    /// What it found, by name.
+    pub preview: Option<Json<BTreeMap<String, i64>>>,
+    /// The job that applied it.
+    pub applied_by: Option<JobId>,
+    /// Whether it can still be applied.
+    pub is_applicable: bool,
     /// Executions of its most-tried chunk.
     pub attempts: i32,
     /// Why it failed, or waits.
@@ -175,6 +185,23 @@ pub struct Wanted {
     pub group: Option<String>,
     /// Behind this position.
     pub after: Option<i32>,
+    /// Of what a dry run would do, what is behind this position.
+    pub beyond: Option<i32>,
+}
+
+/// What a dry run would do to an item.
+#[derive(Clone, Debug)]
+pub struct Previewed {
+    /// Its position in the job, from 0.
+    pub index: i32,
+    /// Its line in the file that it came in, from 1.
+    pub line: Option<i64>,
+    /// What it calls itself.
+    pub key: Option<String>,
+    /// What would become of it.
+    pub would: String,
+    /// The fields that would change, each with its old and its new value.
+    pub changes: Option<Value>,
 }
 
 /// Items that wait to be executed.
@@ -205,6 +232,8 @@ pub struct Inspection {
     pub groups: Vec<Group>,
     /// Refused items that are wanted, by position; one more than [`ERRORS`] says that there are more.
     pub refused: Vec<Refused>,
+    /// What a dry run would do, by position, without what it would refuse; one more than [`ERRORS`] says that there are more.
+    pub previewed: Vec<Previewed>,
     /// What it still has to do, where it keeps it.
     pub payload: Option<Payload>,
 }
@@ -224,16 +253,17 @@ pub async fn inspect(
             None => Ok(None),
         }
     };
-    let (ahead, count, chunks, deeds, groups, refused, payload) = tokio::try_join!(
+    let (ahead, count, chunks, deeds, groups, refused, previewed, payload) = tokio::try_join!(
         ahead,
         count_chunks(db, id),
         chunks(db, id),
         deeds(db, id),
         item_error::groups(db, id, true),
         refused(db, id, wanted, ERRORS + 1),
+        previewed(db, &job, wanted.beyond),
         payload(db, &job),
     )?;
-    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, groups, refused, payload }))
+    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, groups, refused, previewed, payload }))
 }
 
 /// The job alone.
@@ -244,7 +274,9 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations, j.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
                   j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.connection_works,
-                  j.connection_message, j.connection_ms, j.attempts, j.error,
+                  j.connection_message, j.connection_ms, j.preview_of, j.preview AS "preview: Json<BTreeMap<String, i64>>",
+                  j.applied_by AS "applied_by: JobId",
+                  j.state = 'succeeded' AND coalesce(j.applicable_until > now(), false) AS "is_applicable!", j.attempts, j.error,
                   CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                       AS "waits_for: Json<WaitsFor>",
                   j.actor_type, j.actor_name,
@@ -338,6 +370,24 @@ pub async fn refused(
         Refused { index, line, key, code: item.code, message: item.message, value }
     });
     Ok(items.collect())
+}
+
+/// What a dry run would do, without what it would refuse; nothing of another job.
+async fn previewed(db: &Database, job: &Job, beyond: Option<i32>) -> Result<Vec<Previewed>, Problem> {
+    if job.preview_of.is_none() {
+        return Ok(Vec::new());
+    }
+    let found = sqlx::query_as!(
+        Previewed,
+        "SELECT index, line, key, would, changes FROM job_preview_row
+         WHERE job_id = $1 AND index > $2 AND would <> 'refuse' ORDER BY index LIMIT $3",
+        job.id.get(),
+        beyond.unwrap_or(-1),
+        i64::try_from(ERRORS + 1).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
 }
 
 /// The value of the field that a message begins with.
