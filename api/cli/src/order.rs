@@ -113,8 +113,7 @@ impl OrderCommand {
             }
             Self::Import(Import { file, eshop, send, remote }) => {
                 let eshop = eshop.id(&remote.client()?).await?;
-                file.send(&remote, |client, rows| client.import_orders(eshop, send, rows))
-                    .await
+                file.send(&remote, |client, rows| client.import_orders(eshop, send, rows)).await
             }
         }
     }

@@ -125,8 +125,11 @@ impl RowFile {
         call: impl FnOnce(&Client, Rows) -> Call<Job>,
     ) -> anyhow::Result<Exit> {
         let Self { file, charset, map, dry_run, detach } = self;
-        let mut rows =
-            if file.as_os_str() == "-" { Rows::from_reader(io::stdin()) } else { Rows::from_file(file.clone())? };
+        let mut rows = if file.as_os_str() == "-" {
+            Rows::from_reader(io::stdin())
+        } else {
+            Rows::from_file(file.clone())?
+        };
         if !rows.is_csv() && (charset.is_some() || !map.is_empty()) {
             let said = "--charset and --map are for files of CSV, whose names end with .csv";
             anyhow::bail!(Usage(said.to_owned()));
@@ -146,7 +149,9 @@ impl RowFile {
         let bar = match rows.size() {
             Some(size) => ProgressBar::new(size)
                 .with_style(style("sending {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")),
-            None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}, {bytes_per_sec}")),
+            None => {
+                ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}, {bytes_per_sec}"))
+            }
         };
         let drawn = bar.clone();
         let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));

@@ -32,8 +32,8 @@ pub use self::list::{Count, ListQuery, Order, Page, Pages, Paging};
 pub use self::operation::{Replay, WebhookToCreate};
 pub use self::record::{
     Attempt, Connection, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState, HAND_OVER_STATES, Health,
-    Hit, Hits, ItemError, Job, JobResult, JobState, Login, LostOrder, ORDER_STATUSES, Outcome, Preview, Progress,
-    Queue, ReplayCount, Silence, Webhook,
+    Hit, Hits, ItemError, Job, JobResult, JobState, Login, LostOrder, ORDER_STATUSES, Outcome, Preview,
+    Progress, Queue, ReplayCount, Silence, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

@@ -105,7 +105,7 @@ pub(super) fn list<I, H: Handler<I>>(
     let operation = operation(handler, summary).resource(described.resource).form(
         JSON,
         named(format!("{name}Query")),
-        record::query_example(described.resource),
+        Some(record::query_example(described.resource)),
     );
     operation.answers(
         200,

@@ -45,12 +45,12 @@ pub(super) fn page_example(Described { resource, example, .. }: &Described) -> V
 }
 
 /// An example query of a list.
-pub(super) fn query_example(resource: &Resource) -> Option<Value> {
-    let polled =
-        resource.fields.iter().find(|field| ["changedAt", "createdAt", "at"].contains(&field.name))?;
+pub(super) fn query_example(resource: &Resource) -> Value {
+    let is_polled = |field: &&Field| ["changedAt", "createdAt", "at"].contains(&field.name);
+    let Some(polled) = resource.fields.iter().find(is_polled) else { return json!({"limit": 100}) };
     let mut criteria = Map::new();
     criteria.insert(polled.name.to_owned(), json!({"gte": "2026-01-31T12:00:00+00:00"}));
-    Some(json!({"criteria": criteria, "sort": [{"field": polled.name, "order": "DESC"}], "limit": 100}))
+    json!({"criteria": criteria, "sort": [{"field": polled.name, "order": "DESC"}], "limit": 100})
 }
 
 /// All schemas of a resource, with their names.

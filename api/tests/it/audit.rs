@@ -192,6 +192,17 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         .unwrap();
     }
 
+    let tried = json!({"ids": [mug], "dryRun": true});
+    let prefer = [("prefer", "respond-async")];
+    let path = "/api/product/activate";
+    let tried = api.call_with(&api.superadmin, Method::PUT, path, tried, &prefer).await.expect(202).json();
+    world
+        .execute(
+            "UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now(), applicable_until = now() + interval '1 hour'
+             WHERE kind = 'preview'",
+        )
+        .await;
+
     let case = |operation, path: String, body, leaves| Case { operation, path, body, leaves };
     let fixed = |operation: &'static str, body, leaves| {
         case(operation, operation.split_once(' ').unwrap().1.to_owned(), body, leaves)
@@ -260,6 +271,7 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         ),
         fixed("POST /api/partner-integration/eshop/sync/products", rows, Job),
         fixed("POST /api/partner-integration/eshop/sync/product-stocks", counts, Job),
+        case("POST /api/job/{id}/apply", format!("/api/job/{}/apply", id(&tried)), none.clone(), Job),
         fixed("PUT /api/job/cancel", json!([open]), Record("job.cancel")),
         fixed("PUT /api/job/retry", json!([broken]), Record("job.retry")),
         case(

@@ -4,6 +4,7 @@ mod bulk;
 mod changes;
 mod criteria;
 mod organisations;
+mod preview;
 mod standing;
 mod wait;
 

@@ -2,8 +2,8 @@
 
 use axum::response::Response;
 use longshore_domain::job::control;
-use longshore_domain::job::preview;
 use longshore_domain::job::inspection::{self, Job};
+use longshore_domain::job::preview;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;

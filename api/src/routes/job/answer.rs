@@ -118,8 +118,8 @@ pub async fn answer_when_done(
     finish(StatusCode::NO_CONTENT.into_response(), &answered, prefer)
 }
 
-/// Answers for an operation on many records: 204 if all was done in time, 200 with the job if items were refused, and 202 with
-/// the job if it has not ended.
+/// Answers for an operation on many records: 204 if all was done in time, 200 with the job if items were refused or it was only
+/// tried, and 202 with the job if it has not ended.
 pub async fn answer_unless_refused(
     app: &App,
     context: &Context,
@@ -129,13 +129,14 @@ pub async fn answer_unless_refused(
     #[derive(Deserialize)]
     struct Job {
         outcome: Option<JobOutcome>,
+        of: Option<String>,
     }
     let (record, ended) = settle(app, context, &answered, prefer.wait(Patience::BULK.wait)).await?;
     if !ended {
         return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &answered, prefer);
     }
     let job: Job = serde_json::from_str(&record.json).map_err(Problem::internal)?;
-    if job.outcome == Some(JobOutcome::Complete) {
+    if job.outcome == Some(JobOutcome::Complete) && job.of.is_none() {
         return finish(StatusCode::NO_CONTENT.into_response(), &answered, prefer);
     }
     finish(view::json(record.json), &answered, prefer)

@@ -263,7 +263,17 @@ pub async fn inspect(
         previewed(db, &job, wanted.beyond),
         payload(db, &job),
     )?;
-    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, groups, refused, previewed, payload }))
+    Ok(Some(Inspection {
+        job,
+        ahead,
+        chunk_count: count,
+        chunks,
+        deeds,
+        groups,
+        refused,
+        previewed,
+        payload,
+    }))
 }
 
 /// The job alone.
