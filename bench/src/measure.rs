@@ -21,6 +21,7 @@ mod memory;
 mod meter;
 pub(crate) mod orders;
 mod page;
+mod preview;
 pub(crate) mod process;
 mod read;
 mod stock;
@@ -201,13 +202,14 @@ impl fmt::Display for Row {
 
 /// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
 /// [`OF_ORDERS`].
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "idle",
     "latency",
     "update",
     "bulk",
     "sync",
     "csv",
+    "preview",
     "fetch",
     "stock",
     "orders",
@@ -264,7 +266,7 @@ pub async fn all(
             };
         }
         // Idle first, before anything has happened; workers last, because it kills the workers that it adds.
-        measure!(idle latency update bulk sync csv fetch stock);
+        measure!(idle latency update bulk sync csv preview fetch stock);
         let worker = stack.worker_pid()?;
         forget_peak(worker)?;
         measure!(place receipt import handover news wait);

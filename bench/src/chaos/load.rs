@@ -185,7 +185,7 @@ impl Load {
         // the same ones, either way
         let criteria = json!({ "criteria": { "productSku": { "like": "SWITCHED-" } }, "expect": SWITCHED });
         let (ids, criteria) = (json!(products).to_string(), criteria.to_string());
-        let mut on = false;
+        let (mut on, mut tried) = (false, None);
         while pause(&mut lot, 2.0..6.0, until).await {
             let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
             let body = if lot.random_bool(0.5) { &ids } else { &criteria };
@@ -201,8 +201,34 @@ impl Load {
             }
             self.repeat(&mut lot, &switch, &reply).await?;
             on = !on;
+            if lot.random_bool(0.5) {
+                tried = self.try_switch(on, &products, tried).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Tries to switch products, which changes nothing, whatever breaks. The one before has ended: only few may wait.
+    async fn try_switch(
+        &self,
+        on: bool,
+        products: &[Uuid],
+        before: Option<Uuid>,
+    ) -> anyhow::Result<Option<Uuid>> {
+        if let Some(before) = before {
+            let look = Request::new(Method::GET, format!("/api/job/{before}"), String::new());
+            if self.caller.ask(&look, &[200]).await?.body["finishedAt"].is_null() {
+                return Ok(Some(before));
+            }
+        }
+        let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
+        let body = json!({ "ids": products, "dryRun": true }).to_string();
+        let tried = Request::new(Method::PUT, path, body)
+            .with("idempotency-key", key())
+            .with("prefer", "respond-async");
+        let tried = job(&self.caller.ask(&tried, &[202]).await?, SWITCHED)?;
+        self.promises().jobs.push(tried);
+        Ok(Some(tried.id))
     }
 
     async fn sync(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
