@@ -34,6 +34,9 @@ CREATE TABLE job (
     changed integer NOT NULL DEFAULT 0,
     unchanged integer NOT NULL DEFAULT 0,
     failed integer NOT NULL DEFAULT 0,
+    -- Rows of a guarded sync (shared/domain/src/job/withheld.rs) that would destroy too much, and what of it was executed.
+    withheld integer NOT NULL DEFAULT 0,
+    destructive integer NOT NULL DEFAULT 0,
     -- Item errors since it was accepted: they are kept up to a number and counted beyond it, so each chunk knows how many
     -- of its own it may keep.
     item_errors integer NOT NULL DEFAULT 0,
@@ -74,7 +77,7 @@ CREATE TABLE job (
     -- first start: between the two it may have waited for minutes for its partner, or for days for an operator who retries it.
     -- Null: not yet.
     attempt_started_at timestamptz,
-    CONSTRAINT progress_adds_up CHECK (done = changed + unchanged + failed AND done <= total),
+    CONSTRAINT progress_adds_up CHECK (done = changed + unchanged + failed + withheld AND done <= total),
     CONSTRAINT an_accepted_job_has_a_number CHECK (state = 'receiving' OR acceptance IS NOT NULL),
     CONSTRAINT only_a_receiving_job_has_a_receiver CHECK ((state = 'receiving') = (receiving_until IS NOT NULL)),
     CONSTRAINT an_ended_job_has_an_end
@@ -116,6 +119,8 @@ CREATE INDEX job_refused_of_organisation ON job (organisation_id, eshop_id, kind
 -- warehouse to the next.
 CREATE INDEX job_refused_reports ON job (organisation_id, sequence, created_at)
     WHERE kind = 'expedition.news' AND state = 'succeeded' AND failed > 0;
+-- The syncs that withhold something (shared/operate/src/attention/withheld.rs), by organisation, for the same reason.
+CREATE INDEX job_withheld_of_organisation ON job (organisation_id, eshop_id, kind, created_at) WHERE withheld > 0;
 -- The jobs of an e-shop that failed (shared/domain/src/job/attention.rs), by organisation, for the same reason. `IS TRUE`, here
 -- and in the look, keeps Postgres from taking an index of all jobs that ended: while its statistics know of no failed job, it
 -- expects that to have one row, and would read all of them at each step.
@@ -177,6 +182,8 @@ CREATE TABLE job_chunk (
     -- Of a dry run, once it was executed, and of the job that applies it: for each item what it was compared with, so that it is
     -- refused where that is something else by then. Null: there was no such record.
     compared text[],
+    -- of what a guarded sync kept aside, executed as it is
+    is_decided boolean NOT NULL DEFAULT false,
     -- hashes of the items' keys, kept until acceptance has looked for the same key twice
     keys uuid[],
     -- positions in the chunk of items whose key occurs earlier in the job

@@ -18,6 +18,8 @@ CREATE TABLE integration_setting (
     stock_sync_interval integer NOT NULL
         CONSTRAINT stock_sync_interval_is_1_to_10080_minutes CHECK (stock_sync_interval BETWEEN 1 AND 10080),
     stock_reserve integer NOT NULL CONSTRAINT stock_reserve_is_not_negative CHECK (stock_reserve >= 0),
+    -- how much a pull may destroy (shared/domain/src/job/guard.rs); null: anything
+    guard jsonb,
     -- the last failure, until something succeeds or the setting is stored again
     error text,
     error_at timestamptz,

@@ -200,6 +200,7 @@ pub fn api() -> Table {
         .post("/api/job/{id}/change/list", job_read::list_changes)
         .post("/api/job/{id}/preview/list", job_read::list_previewed_items)
         .post("/api/job/{id}/apply", control::apply_job)
+        .post("/api/job/{id}/release", control::release_job)
         .post("/api/job/{id}/error/list", item_error::list_item_errors)
         .post("/api/job/{id}/error/group", item_error::group_item_errors)
         .get("/api/job/{id}/events", events::follow_job)

@@ -16,6 +16,7 @@ mod stock_sync;
 pub mod upkeep;
 mod webhook_redelivery;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -31,7 +32,7 @@ use longshore_domain::job::kind::{
 };
 use longshore_domain::job::preview::Trial;
 use longshore_domain::job::walking::{self, Step};
-use longshore_domain::job::width;
+use longshore_domain::job::{width, withheld};
 use longshore_domain::webhook::delivery::recovery::Recover;
 use longshore_domain::webhook::delivery::redelivery::Redeliver;
 use longshore_domain::webhook::delivery::replay::Replay;
@@ -166,6 +167,7 @@ async fn attempt<J: Body>(
     job: &J,
     owner: J::Owner,
 ) -> Result<Hold, Fate> {
+    withheld::note_base(&context.services, claim).await?;
     let mut change = Change::begin(&context.services).await?;
     let held = if claim.is_dry_run {
         let trial = Trial::begin(&mut change, claim).await?;
@@ -173,19 +175,18 @@ async fn attempt<J: Body>(
             Done::Items(outcome) => trial.end(&mut change, claim, outcome).await?,
             Done::Step(_) => return Err(Unusable::parameters(claim, "its steps cannot be tried").into()),
         }
-    } else if let Some(before) = &claim.compared {
-        let (same, since) = compared::divide(&mut change, claim, before).await?;
-        match job.execute(&mut change, &same, owner).await? {
+    } else {
+        let (same, since) = match &claim.compared {
+            Some(before) => {
+                let (same, since) = compared::divide(&mut change, claim, before).await?;
+                (Cow::Owned(same), since)
+            }
+            None => (Cow::Borrowed(claim), Vec::new()),
+        };
+        match guarded(&mut change, &same, job, owner).await? {
             Done::Items(Outcome { mut count, mut errors }) => {
                 count.failed += claim.item_count - same.item_count;
                 errors.extend(since);
-                execution::complete(&mut change, claim, count, &errors).await?
-            }
-            Done::Step(_) => return Err(Unusable::parameters(claim, "its steps cannot be compared").into()),
-        }
-    } else {
-        match job.execute(&mut change, claim, owner).await? {
-            Done::Items(Outcome { count, errors }) => {
                 execution::complete(&mut change, claim, count, &errors).await?
             }
             Done::Step(step) => walking::complete(&mut change, claim, step).await?,
@@ -195,6 +196,33 @@ async fn attempt<J: Body>(
         change.commit().await?;
     }
     Ok(held)
+}
+
+/// Executes a chunk, but for what its guard keeps aside.
+async fn guarded<J: Body>(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    job: &J,
+    owner: J::Owner,
+) -> Result<Done, Fate> {
+    let Some(divided) = withheld::divide(change, claim).await? else {
+        return job.execute(change, claim, owner).await;
+    };
+    let mut outcomes = Vec::new();
+    for part in [Some(&divided.rest), divided.harmless.as_ref()] {
+        outcomes.push(match part.filter(|part| part.item_count > 0) {
+            Some(part) => match job.execute(change, part, owner).await? {
+                Done::Items(outcome) => Some(outcome),
+                Done::Step(_) => {
+                    return Err(Unusable::parameters(claim, "its steps cannot be guarded").into());
+                }
+            },
+            None => None,
+        });
+    }
+    let harmless = outcomes.pop().flatten();
+    let rest = outcomes.pop().flatten().unwrap_or_default();
+    Ok(Done::Items(divided.keep(change, claim, rest, harmless).await?))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(super) enum JobCommand {
     Preview(Listed),
     /// Apply a dry run, once, within an hour of its end: what it found is done, but where a record has changed since.
     Apply(Apply),
+    /// Execute what the guard of a sync has withheld.
+    Release(Release),
 }
 
 #[derive(Args, Debug)]
@@ -114,6 +116,21 @@ pub(super) struct Apply {
     remote: Remote,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct Release {
+    /// Id of the job.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// Do not execute more rows than that.
+    #[arg(long)]
+    up_to: u64,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
 impl JobCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
@@ -144,6 +161,11 @@ impl JobCommand {
                 let answer = client.apply_job(id, force).answer().await?;
                 let job: Job = answer.read()?;
                 followed(&client, &answer, job.id, detach, remote.json).await
+            }
+            Self::Release(Release { id, up_to, detach, remote }) => {
+                let client = remote.client()?;
+                let answer = client.release_job(id, up_to).answer().await?;
+                followed(&client, &answer, id, detach, remote.json).await
             }
             Self::Watch(One { id, remote }) => watch(&remote.client()?, id, remote.json).await,
             Self::Cancel(One { id, remote }) => {
@@ -414,7 +436,7 @@ pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::R
         tell_end(client, &end.job).await?;
     }
     Ok(match end.job.state {
-        JobState::Succeeded if end.job.progress.failed > 0 => Exit::Refusals,
+        JobState::Succeeded if end.job.progress.failed + end.job.progress.withheld > 0 => Exit::Refusals,
         JobState::Succeeded => Exit::Done,
         _ => Exit::Failed,
     })
@@ -432,6 +454,7 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
     let outcome = match outcome {
         Some(Outcome::Nothing) => " (nothing: every item was refused)",
         Some(Outcome::Partial) => " (partial: some items were refused)",
+        Some(Outcome::Withheld) => " (withheld: it would have destroyed too much)",
         _ => "",
     };
     let mut out = stdout();
@@ -450,6 +473,15 @@ async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
         progress.failed,
         progress.total
     )?;
+    if progress.withheld > 0 {
+        let withheld = counted(progress.withheld, "row is", "rows are");
+        writeln!(out, "{withheld} withheld: longshore job preview {id}")?;
+        writeln!(
+            out,
+            "to execute them, within seven days: longshore job release {id} --up-to {}",
+            progress.withheld
+        )?;
+    }
     if let Some(found) = preview {
         writeln!(out, "a dry run, which found: {}", self::found(found))?;
         writeln!(out, "item by item: longshore job preview {id}")?;

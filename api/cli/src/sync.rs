@@ -40,6 +40,15 @@ pub(super) struct RowFile {
     /// Only find out what the rows would do; `longshore job apply` then does it.
     #[arg(long)]
     dry_run: bool,
+    /// Withhold what would switch off more products than that: a number, or a percentage of the active ones such as 20%.
+    #[arg(long, value_name = "LIMIT")]
+    max_deactivated: Option<String>,
+    /// The same of orders that are cancelled.
+    #[arg(long, value_name = "LIMIT")]
+    max_cancelled: Option<String>,
+    /// The same of stocks that are set from above 0 to 0.
+    #[arg(long, value_name = "LIMIT")]
+    max_zeroed: Option<String>,
     /// End as soon as the job is accepted, and print its id.
     #[arg(long)]
     detach: bool,
@@ -124,7 +133,7 @@ impl RowFile {
         remote: &Remote,
         call: impl FnOnce(&Client, Rows) -> Call<Job>,
     ) -> anyhow::Result<Exit> {
-        let Self { file, charset, map, dry_run, detach } = self;
+        let Self { file, charset, map, dry_run, max_deactivated, max_cancelled, max_zeroed, detach } = self;
         let mut rows = if file.as_os_str() == "-" {
             Rows::from_reader(io::stdin())
         } else {
@@ -143,6 +152,13 @@ impl RowFile {
         }
         if dry_run {
             rows = rows.dry_run();
+        }
+        let guard =
+            [("maxDeactivated", max_deactivated), ("maxCancelled", max_cancelled), ("maxZeroed", max_zeroed)];
+        for (of, limit) in guard {
+            if let Some(limit) = limit {
+                rows = rows.guard(of, limit);
+            }
         }
         let client = remote.client()?;
         // drawn only on a terminal

@@ -73,13 +73,21 @@ impl Client {
         if rows.is_dry_run() {
             header["dryRun"] = json!(true);
         }
+        if !rows.is_csv() {
+            for (of, limit) in rows.guards() {
+                header["guard"][of] = json!(limit);
+            }
+        }
         let Some(reading) = rows.csv() else {
             header["line"] = json!(0);
             return self.post(path).rows(rows.with_header(header));
         };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let members = header.as_object().into_iter().flatten().map(|(name, value)| (&**name, text(value)));
-        let members = members.chain(reading.iter().map(|(name, text)| (*name, text.clone())));
+        let members = members.map(|(name, text)| (name.to_owned(), text));
+        let members = members.chain(reading.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
+        let members =
+            members.chain(rows.guards().iter().map(|(of, limit)| (format!("guard.{of}"), limit.clone())));
         // only its query is of interest
         let url = reqwest::Url::parse_with_params("http://localhost/", members);
         let query = url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();
@@ -124,6 +132,11 @@ impl Client {
     /// changed since.
     pub fn apply_job(&self, id: Uuid, force: bool) -> Call<Job> {
         self.post(format!("/api/job/{id}/apply")).json(&json!({ "force": force }))
+    }
+
+    /// Executes what the guard of a sync has withheld, if that is `up_to` rows at most.
+    pub fn release_job(&self, id: Uuid, up_to: u64) -> Call<Job> {
+        self.post(format!("/api/job/{id}/release")).json(&json!({ "upTo": up_to }))
     }
 
     /// The refused items of a job, page by page; the service keeps the first 10,000.

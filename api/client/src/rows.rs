@@ -27,6 +27,7 @@ pub struct Rows {
     source: Source,
     is_csv: bool,
     is_dry_run: bool,
+    guard: Vec<(&'static str, String)>,
     /// How a file of CSV is read, as members of a query.
     reading: Vec<(&'static str, String)>,
     through: Arc<Through>,
@@ -96,6 +97,7 @@ impl Rows {
             source,
             is_csv: false,
             is_dry_run: false,
+            guard: Vec::new(),
             reading: Vec::new(),
             through: Arc::new(|rows| rows),
             progress: Arc::new(|_| {}),
@@ -161,6 +163,18 @@ impl Rows {
     #[must_use]
     pub fn is_csv(&self) -> bool {
         self.is_csv
+    }
+
+    /// Guards their sync: more than this, a number of rows or a percentage such as `20%`, is withheld. `of` is `maxDeactivated`,
+    /// `maxCancelled` or `maxZeroed`.
+    #[must_use]
+    pub fn guard(mut self, of: &'static str, limit: impl Into<String>) -> Self {
+        self.guard.push((of, limit.into()));
+        self
+    }
+
+    pub(crate) fn guards(&self) -> &[(&'static str, String)] {
+        &self.guard
     }
 
     pub(crate) fn is_dry_run(&self) -> bool {

@@ -290,7 +290,7 @@ fn jobs_of(id: EshopId, jobs: &[Job], now: DateTime<Utc>) -> Markup {
                             @for job in jobs.iter().take(SHOWN) {
                                 tr {
                                     td.name { a href={"/console/job/" (job.id)} { (plain(&job.kind)) } }
-                                    td { (job_state(job.state, job.total, job.failed)) }
+                                    td { (job_state(job.state, job.total, job.failed, job.withheld)) }
                                     td.text {
                                         @if let Some(error) = &job.error { (error) }
                                         @else if let Some(waits) = &job.waits_for { (piece::waits(waits, None, now)) }

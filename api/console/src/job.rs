@@ -90,9 +90,9 @@ async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
 }
 
 fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<Utc>) -> Parts {
-    let may = visit.can(Permission::WriteJobs);
+    let (may, releases) = (visit.can(Permission::WriteJobs), visit.can(Permission::ReleaseWithheld));
     vec![
-        ("standing".into(), standing(found, may, now)),
+        ("standing".into(), standing(found, may, releases, now)),
         ("previewed".into(), previewed(&visit.asked, found)),
         ("groups".into(), groups(&visit.asked, found)),
         ("timeline".into(), timeline(found, now)),
@@ -109,19 +109,22 @@ fn name(job: &Job) -> String {
     }
 }
 
-fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
+fn standing(found: &Inspection, may: bool, releases: bool, now: DateTime<Utc>) -> Markup {
     let job = &found.job;
     let path = format!("/console/job/{}", job.id);
     let end = job.finished_at.or(Some(now));
     html! {
         header.title {
             h1 { (name(job)) }
-            (job_state(job.state, job.total, job.failed))
+            (job_state(job.state, job.total, job.failed, job.withheld))
             @if may {
                 div.buttons {
                     @if job.preview_of.is_some() && job.ended() {
                         @if job.is_applicable { a.button.primary href={(path) "/apply"} data-ask="" { "Apply" } }
                     } @else if job.ended() {
+                        @if releases && !found.previewed.is_empty() {
+                            a.button.danger href={(path) "/release"} data-ask="" { "Release what is withheld" }
+                        }
                         @if job.state == JobState::Failed {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
                         } @else if job.state == JobState::Succeeded && job.failed > 0 && job.connection_works.is_none() {
@@ -148,11 +151,17 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             }
         }
         @if let Some(found) = &job.preview { (sums(job, found)) }
+        @if !found.previewed.is_empty() && job.withheld > 0 {
+            p.error {
+                strong { (number(job.withheld)) " rows are withheld" } ": the guard of the sync did not let them switch off, cancel or set to 0 so much. "
+                "A sync that says the same once more, or a release, executes them; after seven days they are forgotten."
+            }
+        }
         @if let Some(error) = &job.error {
             p.error { strong { "Error: " } (error) }
         }
         dl.facts {
-            @if let Some(outcome) = outcome(job.state, job.total, job.failed) {
+            @if let Some(outcome) = outcome(job.state, job.total, job.failed, job.withheld) {
                 div { dt { "Outcome" } dd { (outcome) } }
             }
             div { dt { "Changed" } dd { (number(job.changed)) } }
@@ -216,7 +225,7 @@ fn previewed(asked: &Asked, found: &Inspection) -> Markup {
     let first = asked.get(BEYOND).map(|_| asked.address(&here, &others, &[]) + "#previewed");
     html! {
         section aria-labelledby="previewed-title" {
-            h2 #previewed-title { "What it would do " span.muted { "the first " (number(KEPT)) " items that it would not leave as they are" } }
+            h2 #previewed-title { @if found.job.withheld > 0 { "What is withheld " } @else { "What it would do " } span.muted { "the first " (number(KEPT)) " items" } }
             div.scroll tabindex="0" role="region" aria-label="What it would do, table" {
                 table {
                     thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Would" } th { "Changes" } } }

@@ -169,6 +169,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/job/{id}/cancel", get(job::control::ask_cancel).post(job::control::cancel))
         .route("/console/job/{id}/retry", get(job::control::ask_retry).post(job::control::retry))
         .route("/console/job/{id}/apply", get(job::control::ask_apply).post(job::control::apply))
+        .route("/console/job/{id}/release", get(job::control::ask_release).post(job::control::release))
         .route("/console/job/{id}/errors.csv", get(job::file::errors))
         .route("/console/job/{id}/refused", get(job::file::refused_rows))
         .route("/console/failure", get(failure::show))

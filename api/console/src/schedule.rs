@@ -97,7 +97,7 @@ fn row(visit: &Visit<permit::ReadSettings>, schedule: &Schedule, now: DateTime<U
                 @match (schedule.last, schedule.state) {
                     (Some(job), Some(state)) => {
                         a href={"/console/job/" (job)} { (time_or_none(schedule.last_at, now)) } " "
-                        (job_state(state, schedule.total.unwrap_or(0), schedule.failed.unwrap_or(0)))
+                        (job_state(state, schedule.total.unwrap_or(0), schedule.failed.unwrap_or(0), schedule.withheld.unwrap_or(0)))
                     },
                     _ => (none()),
                 }

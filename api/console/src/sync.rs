@@ -159,7 +159,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
                 (Some(kind), None) => td { (plain(kind)) " " span.muted { "no recent run" } },
                 _ => td { span.muted { "no recent run" } },
             }
-            td { @match run.state { Some(state) => (job_state(state, run.total.unwrap_or(0), refused)), None => (none()) } }
+            td { @match run.state { Some(state) => (job_state(state, run.total.unwrap_or(0), refused, run.withheld.unwrap_or(0))), None => (none()) } }
             td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
             td data-label="Last run" { (moment_or_none(run.created_at, now)) }
             td data-label="Next run" { (next(run, now)) }

@@ -297,6 +297,7 @@ deeds! {
     Concurrency = "concurrency", "The concurrency is changed. It takes effect within two seconds.";
     Cancelled = "cancelled", "The job is cancelled. Completed changes are kept.";
     Applied = "applied", "A job does what the dry run found. This page shows the progress.";
+    Released = "released", "The job executes what was withheld.";
     Retried = "retried", "The job is in the queue again.";
     JobsCancelled = "jobs-cancelled", "{job is|jobs are} cancelled. Completed changes are kept.";
     JobsRetried = "jobs-retried", "{job is|jobs are} in the queue again.";

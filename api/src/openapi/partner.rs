@@ -199,12 +199,20 @@ const OF_REPORTED_ITEM: &[(&str, &str)] = &[
     ("serialNumbers", "Their serial numbers."),
 ];
 
+/// The members of a guard, in a query.
+const OF_GUARD: [&str; 3] = ["guard.maxDeactivated", "guard.maxCancelled", "guard.maxZeroed"];
+
 impl Operation {
     /// It takes a file of CSV, with what is in the header of NDJSON in the query.
     fn takes_csv(self, header: &impl Rule, example: &'static str) -> Self {
         let Schema::Object(members) = header.schema() else { return self };
         let charsets: Vec<&str> = Charset::names().collect();
         let of_member = |operation: Self, member: Member| {
+            if let Schema::Object(inner) = &member.schema {
+                let named =
+                    OF_GUARD.into_iter().filter(|name| inner.iter().any(|inner| name.ends_with(inner.name)));
+                return named.fold(operation, |operation, name| operation.query(name, any_text(), None));
+            }
             let schema = match &member.schema {
                 Schema::OrNull(schema) => &**schema,
                 schema => schema,

@@ -404,7 +404,9 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
              SELECT 'webhook ' || id FROM webhook w WHERE NOT active
                 OR NOT EXISTS (SELECT FROM webhook_lane l WHERE l.webhook_id = w.id)
              UNION ALL
-             SELECT 'payload of ' || job_id || '-' || number FROM job_chunk WHERE payload IS NOT NULL AND state = 'succeeded'
+             SELECT 'payload of ' || job_id || '-' || number FROM job_chunk JOIN job ON job.id = job_id
+             -- that of a dry run stays for as long as it can be applied
+             WHERE payload IS NOT NULL AND job_chunk.state = 'succeeded' AND applicable_until IS NULL
              UNION ALL
              SELECT 'SKU of the fetch ' || job_id FROM partner_fetch_key
              UNION ALL

@@ -63,6 +63,8 @@ words! {
         FailingJobs = "failing_jobs",
         /// Syncs of a kind of an e-shop refuse their rows.
         RefusedRows = "refused_rows",
+        /// The guard of a sync of an e-shop has withheld what would have destroyed too much.
+        Withheld = "withheld",
         /// Jobs of a kind of an e-shop make no progress at their partner.
         SilentPartner = "silent_partner",
         /// Jobs wait for another.
@@ -114,7 +116,7 @@ impl Kind {
         Self::NoisyOrganisation,
     ];
     /// Those that are about one thing of an organisation.
-    pub const OF_ORGANISATION: [Self; 12] = [
+    pub const OF_ORGANISATION: [Self; 13] = [
         Self::Destination,
         Self::ExhaustedDeliveries,
         Self::Warehouse,
@@ -124,6 +126,7 @@ impl Kind {
         Self::RefusedReports,
         Self::FailingJobs,
         Self::RefusedRows,
+        Self::Withheld,
         Self::SilentPartner,
         Self::WaitingJobs,
         Self::NoisyOrganisation,

@@ -125,6 +125,8 @@ permissions! {
     ReadJobs: Superadmin Admin User Connector Viewer;
     /// Start syncs; cancel and retry jobs.
     WriteJobs: Superadmin Admin User Connector;
+    /// Release what the guard of a sync has withheld.
+    ReleaseWithheld: Superadmin Admin User;
     /// Read admins.
     ReadAdmins: Superadmin Admin Viewer;
     /// Create, change and delete admins.

@@ -10,6 +10,7 @@ mod refused;
 mod reports;
 mod silence;
 mod switched_off;
+mod withheld;
 
 pub use switched_off::{SwitchedOff, Thing, What};
 

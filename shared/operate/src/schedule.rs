@@ -50,6 +50,8 @@ pub struct Schedule {
     pub total: Option<i32>,
     /// Items that it refused.
     pub failed: Option<i32>,
+    /// Withheld by its guard.
+    pub withheld: Option<i32>,
     /// When it was accepted.
     pub last_at: Option<DateTime<Utc>>,
     /// What went wrong with the partner last, until something goes right.
@@ -86,7 +88,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page,
         r#"SELECT c.setting_id AS "setting!: SettingId", c.kind AS "kind!", c.eshop_id AS "eshop_id!: EshopId", c.eshop AS "eshop!",
                   c.organisation AS "organisation!", c.integration_type AS "integration!", c.runs AS "runs!", c.active AS "active!",
                   c.minutes AS "minutes!", c.next_run_at AS "next_run_at?", c.at AS "at!", j.id AS "last?: JobId", j.state AS "state?: JobState",
-                  j.total AS "total?", j.failed AS "failed?", j.created_at AS "last_at?", c.error
+                  j.total AS "total?", j.failed AS "failed?", j.withheld AS "withheld?", j.created_at AS "last_at?", c.error
            FROM (
                SELECT * FROM (
                    SELECT g.id AS setting_id, k.kind, k.minutes, p.next_run_at, coalesce(p.next_run_at, '9999-12-31') AS at, g.eshop_id,
@@ -106,7 +108,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page,
            ) AS c
            LEFT JOIN LATERAL (
                SELECT * FROM (
-                   SELECT id, kind, state, total, failed, created_at FROM job
+                   SELECT id, kind, state, total, failed, withheld, created_at FROM job
                    WHERE eshop_id = c.eshop_id ORDER BY created_at DESC LIMIT $8
                ) AS newest WHERE newest.kind = c.kind ORDER BY newest.created_at DESC LIMIT 1
            ) AS j ON true

@@ -6,7 +6,7 @@ use longshore_domain::account::{session, token};
 use longshore_domain::attention;
 use longshore_domain::catalog::image;
 use longshore_domain::expedition::{news, silence};
-use longshore_domain::job::{control, mark, receiving, retention};
+use longshore_domain::job::{control, mark, receiving, retention, withheld};
 use longshore_domain::partner::send_out::changes;
 use longshore_domain::partner::{block, clock};
 use longshore_domain::standing::backlog;
@@ -125,7 +125,8 @@ async fn news_of_orders(context: &WorkerContext) -> Result<u64, Problem> {
 async fn jobs(context: &WorkerContext) -> Result<u64, Problem> {
     let db = &context.services.db.main;
     let emptied = all(context, JOBS_BATCH, || retention::forget_rows(db, JOBS_BATCH)).await?;
-    Ok(emptied + all(context, JOBS_BATCH, || retention::expire(db, JOBS_BATCH)).await?)
+    let given_up = all(context, BATCH, || withheld::expire(db, BATCH)).await?;
+    Ok(emptied + given_up + all(context, JOBS_BATCH, || retention::expire(db, JOBS_BATCH)).await?)
 }
 
 async fn logins(context: &WorkerContext) -> Result<u64, Problem> {

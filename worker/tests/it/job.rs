@@ -10,6 +10,7 @@ pub(crate) mod claim;
 mod contention;
 mod csv;
 mod finished;
+mod guard;
 mod halving;
 mod leases;
 mod order;

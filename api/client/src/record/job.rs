@@ -70,6 +70,9 @@ pub struct Progress {
     pub unchanged: u64,
     /// Refused ones.
     pub failed: u64,
+    /// Withheld ones: the guard of the sync did not let them destroy so much.
+    #[serde(default)]
+    pub withheld: u64,
 }
 
 /// The result of a job that sends deliveries again.

@@ -81,6 +81,8 @@ words! {
         Complete = "complete",
         /// Some items were refused.
         Partial = "partial",
+        /// The guard of the sync has withheld what would have destroyed too much.
+        Withheld = "withheld",
         /// Every item was refused.
         Nothing = "nothing",
     }

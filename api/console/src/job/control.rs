@@ -3,7 +3,7 @@
 use axum::response::Response;
 use longshore_domain::job::control;
 use longshore_domain::job::inspection::{self, Job};
-use longshore_domain::job::preview;
+use longshore_domain::job::{preview, withheld};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
@@ -73,6 +73,38 @@ pub(crate) async fn ask_apply(
 pub(crate) async fn apply(Id(id): Id<JobId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
     let answer = preview::apply(act.visit.services(), &act.visit.may, id, json!({})).await?;
     Ok(done(&super::page(&answer)?, Done::Applied, None))
+}
+
+/// `GET /console/job/{id}/release`.
+pub(crate) async fn ask_release(
+    Id(id): Id<JobId>,
+    visit: Visit<permit::ReleaseWithheld>,
+) -> Result<Response, Failure> {
+    let left = withheld::left(visit.services(), visit.scope(), id).await?;
+    let page = format!("/console/job/{id}");
+    let question = Question {
+        title: "Release what is withheld?",
+        explanation: html! {
+            p { "The job executes " (number(left)) " rows that its guard has withheld, as they were sent." }
+        },
+        button: "Release",
+        is_grave: true,
+        action: &format!("{page}/release"),
+        back: &page,
+        fields: html! { input type="hidden" name="upTo" value=(left); },
+    };
+    Ok(visit.ask(Section::Jobs, &question))
+}
+
+/// `POST /console/job/{id}/release`.
+pub(crate) async fn release(
+    Id(id): Id<JobId>,
+    act: Act<permit::ReleaseWithheld>,
+) -> Result<Response, Failure> {
+    let up_to: Option<i64> = act.form.among("upTo", |text| text.parse().ok())?;
+    let body = json!({"upTo": up_to.unwrap_or_default()});
+    withheld::release(act.visit.services(), &act.visit.may, id, body).await?;
+    Ok(done(&format!("/console/job/{id}"), Done::Released, None))
 }
 
 fn ask(

@@ -201,7 +201,7 @@ fn row(job: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
                 @if choose { (select("id", job.id, &plain(&job.kind))) }
                 a href={(HERE) "/" (job.id)} { strong { (plain(&job.kind)) } }
             }
-            td { (job_state(job.state, job.total, job.failed)) }
+            td { (job_state(job.state, job.total, job.failed, job.withheld)) }
             td.text.clip title=[job.error.as_deref()] {
                 @match (&job.error, &job.waits_for) {
                     (Some(error), _) => span { (error) },

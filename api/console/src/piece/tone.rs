@@ -117,10 +117,11 @@ pub(crate) fn state(state: impl Toned) -> Markup {
 }
 
 /// The state of a job, including refused items if it has succeeded.
-pub(crate) fn job_state(of: JobState, total: i32, failed: i32) -> Markup {
-    match outcome(of, total, failed) {
+pub(crate) fn job_state(of: JobState, total: i32, failed: i32, withheld: i32) -> Markup {
+    match outcome(of, total, failed, withheld) {
         Some(JobOutcome::Partial) => badge(Tone::Warn, "partly refused"),
         Some(JobOutcome::Nothing) => badge(Tone::Bad, "all refused"),
+        Some(JobOutcome::Withheld) => badge(Tone::Bad, "withheld"),
         Some(JobOutcome::Complete) | None => state(of),
     }
 }

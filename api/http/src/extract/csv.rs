@@ -78,13 +78,28 @@ impl Query {
                         Some(word) => Value::Bool(word),
                         None => Value::String(text.into_owned()),
                     };
-                    read.header.insert(member.to_owned(), value);
+                    // a member of an object in the header: `guard.maxDeactivated`
+                    match member.split_once('.').filter(|(name, _)| is_object(schema, name)) {
+                        Some((name, inner)) => {
+                            let object = read.header.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                            object.as_object_mut().map(|object| object.insert(inner.to_owned(), value));
+                        }
+                        None => {
+                            read.header.insert(member.to_owned(), value);
+                        }
+                    }
                 }
             }
             seen.push(name);
         }
         if refused.is_empty() { Ok(read) } else { Err(Problem::invalid(refused)) }
     }
+}
+
+/// Whether a member of a schema is an object.
+fn is_object(schema: &Schema, name: &str) -> bool {
+    let Schema::Object(members) = schema else { return false };
+    members.iter().any(|member| member.name == name && matches!(member.schema, Schema::Object(_)))
 }
 
 /// Whether a member of a schema is true or false.

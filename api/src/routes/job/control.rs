@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use longshore_domain::job::control::{self, bulk};
-use longshore_domain::job::preview;
+use longshore_domain::job::{preview, withheld};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, Prefer, permit};
 use longshore_kernel::crypto::sha256;
@@ -51,6 +51,21 @@ pub async fn apply_job(
     let hash = sha256(body.to_string().as_bytes());
     accepted(&app, &may, &once, prefer, &hash, async |context| {
         preview::apply(&app.services, context, id, body).await
+    })
+    .await
+}
+
+/// `POST /api/job/{id}/release`: 202 with the job, which executes what it has withheld; 409 if that is nothing, or more.
+pub async fn release_job(
+    State(app): State<App>,
+    may: May<permit::ReleaseWithheld>,
+    once: Once,
+    prefer: Prefer,
+    Id(id): Id<JobId>,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    accepted(&app, &may, &once, prefer, &body.hash, async |context| {
+        withheld::release(&app.services, context, id, body.value).await
     })
     .await
 }

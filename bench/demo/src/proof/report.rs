@@ -55,7 +55,7 @@ impl Default for Report {
     fn default() -> Self {
         Self {
             expected: Expected { taken: 0, refused: 0 },
-            synced: Progress { total: 0, done: 0, changed: 0, unchanged: 0, failed: 0 },
+            synced: Progress { total: 0, done: 0, changed: 0, unchanged: 0, failed: 0, withheld: 0 },
             refused: Vec::new(),
             products: 0,
             phases: Vec::new(),
@@ -157,7 +157,7 @@ mod tests {
         let phase = |name| Phase { name, changes: 2, executed: Duration::ZERO, delivered: Duration::ZERO };
         Report {
             expected: Expected { taken: 2, refused: 0 },
-            synced: Progress { total: 2, done: 2, changed: 2, unchanged: 0, failed: 0 },
+            synced: Progress { total: 2, done: 2, changed: 2, unchanged: 0, failed: 0, withheld: 0 },
             products: 2,
             phases: ["synced in", "switched off", "switched on"].map(phase).into(),
             webhooks: 7,

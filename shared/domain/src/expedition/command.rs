@@ -17,6 +17,7 @@ use super::order::{self, Doubt, Order};
 use super::stocks;
 use super::tally;
 use super::write::{ENTITY, Transition, location, write};
+use crate::job::withheld;
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use longshore_kernel::access::Scope;
@@ -237,6 +238,8 @@ pub async fn apply(
     change.note_lanes(lanes);
     change.note_orders(tally::of(&transitions));
     note_asked(change, instructions, &transitions, &mut done).await?;
+    let given: Vec<ExpeditionId> = transitions.iter().map(|transition| transition.order.id).collect();
+    withheld::drop_commanded(change.connection(), &given).await?;
     Ok(done)
 }
 

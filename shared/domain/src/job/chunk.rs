@@ -62,6 +62,8 @@ pub struct Claim {
     pub kind: Result<JobKind, UnknownWord>,
     /// Whether it is only tried.
     pub is_dry_run: bool,
+    /// Whether it was kept aside, and is executed as it is.
+    pub is_decided: bool,
     /// What each item was compared with by the dry run that this applies.
     pub compared: Option<Compared>,
     /// What the kind needs besides the items, as it is stored.
@@ -247,7 +249,7 @@ async fn try_claim(
            SELECT t.suspect AS "suspect!", t.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.duplicates_of AS "duplicates_of?: Vec<Option<i64>>", t.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.preview_of, c.compared AS "compared: Vec<Option<String>>", j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
+                  j.kind, j.preview_of, c.compared AS "compared: Vec<Option<String>>", c.is_decided AS "is_decided?", j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
@@ -269,7 +271,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         r#"SELECT true AS "suspect!", j.in_order AS "in_order!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.duplicates_of AS "duplicates_of?: Vec<Option<i64>>", c.calls_partner AS "calls_partner!", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.preview_of, c.compared AS "compared: Vec<Option<String>>", j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
+                  j.kind, j.preview_of, c.compared AS "compared: Vec<Option<String>>", c.is_decided AS "is_decided?", j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
            WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
@@ -301,6 +303,7 @@ struct Row {
     kind: String,
     preview_of: Option<String>,
     compared: Option<Vec<Option<String>>>,
+    is_decided: Option<bool>,
     source: Option<String>,
     parameters: Value,
     organisation_id: Option<OrganisationId>,
@@ -333,6 +336,7 @@ impl Row {
             token,
             kind: self.preview_of.as_ref().unwrap_or(&self.kind).parse(),
             is_dry_run: self.preview_of.is_some(),
+            is_decided: self.is_decided.unwrap_or(false),
             compared: self.compared,
             parameters: self.parameters,
             organisation: self.organisation_id,

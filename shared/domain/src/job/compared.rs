@@ -100,6 +100,12 @@ pub async fn divide(
     Ok((without(claim, &since)?, errors.collect()))
 }
 
+/// The records that the items of a chunk are about, each with the position of its item.
+pub(super) async fn found(connection: &mut PgConnection, claim: &Claim) -> Result<Vec<(usize, Uuid)>, Fate> {
+    let found = records(connection, claim).await?.into_iter();
+    Ok(found.filter_map(|found| Some((found.place()?, found.id))).collect())
+}
+
 fn count(claim: &Claim) -> usize {
     usize::try_from(claim.item_count).unwrap_or(0)
 }
@@ -248,7 +254,7 @@ async fn own(connection: &mut PgConnection, claim: &Claim, ids: &[Uuid]) -> Resu
 }
 
 /// The chunk without the items at these positions.
-fn without(claim: &Claim, positions: &[usize]) -> Result<Claim, payload::Unreadable> {
+pub(super) fn without(claim: &Claim, positions: &[usize]) -> Result<Claim, payload::Unreadable> {
     let kept: Vec<usize> =
         (0..count(claim)).filter(|position| positions.binary_search(position).is_err()).collect();
     let mut lines = RowLines::default();
@@ -260,7 +266,9 @@ fn without(claim: &Claim, positions: &[usize]) -> Result<Claim, payload::Unreada
         let place = kept.binary_search(&usize::try_from(of.position).ok()?).ok()?;
         Some(Duplicate { position: i32::try_from(place).ok()?, ..*of })
     });
+    let compared = claim.compared.as_ref();
     Ok(Claim {
+        compared: compared.map(|compared| kept.iter().filter_map(|at| compared.get(*at).cloned()).collect()),
         payload: payload::pick(&claim.payload, claim.has_rows(), &kept)?,
         item_count: i32::try_from(kept.len()).unwrap_or(i32::MAX),
         indexes: Some(kept.iter().map(|position| claim.index(*position)).collect()),

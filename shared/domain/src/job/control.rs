@@ -120,6 +120,9 @@ async fn end(
     .fetch_all(&mut *tx)
     .await?;
     super::fetching::forget_keys(tx, &ids).await?;
+    sqlx::query!("DELETE FROM job_withheld WHERE job_id = ANY ($1)", &ids as &[JobId])
+        .execute(&mut *tx)
+        .await?;
     record_control(tx, origin, "job.cancel", &ids, &states, JobState::Cancelled).await?;
     let endings =
         jobs.iter().filter_map(|job| Some(Ending { job: job.id, kind: job.kind()?, before: job.state }));
@@ -255,7 +258,7 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
              RETURNING c.number
          )
          UPDATE job
-         SET state = 'queued', acceptance = accepted.number, accepted_at = clock_timestamp(), done = done - $2, failed = failed - $2,
+         SET state = 'queued', acceptance = accepted.number, accepted_at = clock_timestamp(), done = done - $2 - withheld, failed = failed - $2, withheld = 0,
              chunks_open = $3, attempts = 0, error = NULL,
              item_errors = (SELECT count(*) FROM job_item_error WHERE job_id = $1), finished_at = NULL, changed_at = now(),
              out_of_line_until = CASE WHEN $4 AND NOT EXISTS (SELECT FROM pages) THEN 'infinity'::timestamptz END

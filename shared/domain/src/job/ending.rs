@@ -56,8 +56,8 @@ pub(super) async fn tell(
         "WITH ended AS (
              SELECT job.id, version, changed_at AS at, organisation_id AS organisation, eshop_id, job.kind, state, e.was, e.is_sync,
                  jsonb_build_object('total', total, 'done', done,
-                     'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,
-                 CASE WHEN state <> 'succeeded' THEN NULL WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
+                     'changed', changed, 'unchanged', unchanged, 'failed', failed, 'withheld', withheld) AS progress,
+                 CASE WHEN state <> 'succeeded' THEN NULL WHEN withheld > 0 THEN 'withheld' WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
                       ELSE 'nothing' END AS outcome
              FROM unnest($9::uuid[], $10::text[], $11::bool[]) AS e (id, was, is_sync) JOIN job ON job.id = e.id
          ), changed AS (

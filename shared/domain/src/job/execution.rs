@@ -11,6 +11,7 @@ use super::item_error::{self, ItemError};
 use super::kind::JobState;
 use super::line;
 use super::preview::APPLICABLE_HOURS;
+use super::withheld::{self, Decision};
 use longshore_kernel::cause::causes;
 use longshore_kernel::change::{Change, EndedJob};
 use longshore_kernel::hold::Hold;
@@ -145,6 +146,11 @@ pub(super) async fn advance(
     let Some(job) = job else { return Ok(Hold::Lost) };
     // its row is locked: concurrent counts wait
     item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
+    let decision =
+        if job.ended { withheld::decide(change, claim, job.state).await? } else { Decision::Nothing };
+    if decision == Decision::Executed {
+        return Ok(Hold::Kept);
+    }
     if !job.ended {
         if job.in_order {
             dispatch::note(change, Queue::Chunk, claim.organisation);
@@ -166,7 +172,11 @@ pub(super) async fn advance(
         });
     }
     // what a test finds out says nothing of what syncs came to
-    if claim.source.is_some() && !claim.kind.as_ref().is_ok_and(|kind| kind.is_test()) {
+    // what is withheld is asked for again
+    if claim.source.is_some()
+        && decision != Decision::Withheld
+        && !claim.kind.as_ref().is_ok_and(|kind| kind.is_test())
+    {
         super::fetching::settle(change.connection(), claim.job).await?;
     }
     if let Ok(kind) = claim.job_kind() {

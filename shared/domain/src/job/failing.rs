@@ -181,9 +181,9 @@ async fn split(
     // the first half goes before all others; the lock on the job reserves its number
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, acceptance, payload, item_count, first_index, indexes, lines, duplicates,
-             duplicates_of, compared, crashes, started_at)
+             duplicates_of, compared, is_decided, crashes, started_at)
          SELECT job_id, (SELECT min(number) - 1 FROM job_chunk WHERE job_id = $1), 'queued', acceptance, $3, $4,
-                first_index - $4, $5, $6, $7, $8, $9, crashes, started_at
+                first_index - $4, $5, $6, $7, $8, $9, is_decided, crashes, started_at
          FROM job_chunk WHERE job_id = $1 AND number = $2",
         claim.job.get(),
         claim.number,

@@ -69,6 +69,8 @@ pub struct Job {
     pub unchanged: i32,
     /// Refused.
     pub failed: i32,
+    /// Withheld by its guard.
+    pub withheld: i32,
     /// Waiting deliveries that it released.
     pub released: i32,
     /// Ended deliveries that it sent again.
@@ -232,7 +234,7 @@ pub struct Inspection {
     pub groups: Vec<Group>,
     /// Refused items that are wanted, by position; one more than [`ERRORS`] says that there are more.
     pub refused: Vec<Refused>,
-    /// What a dry run would do, by position, without what it would refuse; one more than [`ERRORS`] says that there are more.
+    /// What a dry run would do, or what is withheld, by position, without what it would refuse; one more than [`ERRORS`] says that there are more.
     pub previewed: Vec<Previewed>,
     /// What it still has to do, where it keeps it.
     pub payload: Option<Payload>,
@@ -283,7 +285,7 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
         r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id AS "organisation_id: OrganisationId",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations, j.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
-                  j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.connection_works,
+                  j.total, j.done, j.changed, j.unchanged, j.failed, j.withheld, j.released, j.resent, j.connection_works,
                   j.connection_message, j.connection_ms, j.preview_of, j.preview AS "preview: Json<BTreeMap<String, i64>>",
                   j.applied_by AS "applied_by: JobId",
                   j.state = 'succeeded' AND coalesce(j.applicable_until > now(), false) AS "is_applicable!", j.attempts, j.error,
@@ -382,15 +384,18 @@ pub async fn refused(
     Ok(items.collect())
 }
 
-/// What a dry run would do, without what it would refuse; nothing of another job.
+/// What a dry run would do, without what it would refuse, or what a guard withholds; nothing of another job.
 async fn previewed(db: &Database, job: &Job, beyond: Option<i32>) -> Result<Vec<Previewed>, Problem> {
-    if job.preview_of.is_none() {
+    if job.preview_of.is_none() && job.withheld == 0 {
         return Ok(Vec::new());
     }
     let found = sqlx::query_as!(
         Previewed,
-        "SELECT index, line, key, would, changes FROM job_preview_row
-         WHERE job_id = $1 AND index > $2 AND would <> 'refuse' ORDER BY index LIMIT $3",
+        r#"SELECT index AS "index!", line, key, would AS "would!", changes FROM (
+               SELECT job_id, index, line, key, would, changes FROM job_preview_row WHERE would <> 'refuse'
+               UNION ALL SELECT job_id, index, line, key, would, changes FROM withheld
+           ) AS shown
+           WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3"#,
         job.id.get(),
         beyond.unwrap_or(-1),
         i64::try_from(ERRORS + 1).map_err(Problem::internal)?,

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::dispatch;
 use super::entry::{self, NewJob, PATIENCE_SECONDS, to_i32};
+use super::guard::{GUARD, Guard};
 use super::kind::{Job, JobKind, JobState, Shop, Stored};
 use super::line;
 use super::name::hash_of;
@@ -67,6 +68,15 @@ impl Target {
         self.stored.is_dry_run = dry_run;
         self.line = self.line.filter(|_| !dry_run);
         self
+    }
+
+    /// The same with a guard.
+    pub(crate) fn guarded(mut self, guard: Option<&Guard>) -> Result<Self, Problem> {
+        if let (Some(guard), Value::Object(parameters)) = (guard, &mut self.stored.parameters) {
+            let guard = serde_json::to_value(guard).map_err(Problem::internal)?;
+            parameters.insert(GUARD.to_owned(), guard);
+        }
+        Ok(self)
     }
 
     /// Its e-shop and organisation, if it is for an e-shop.

@@ -85,6 +85,8 @@ pub struct Line {
     pub done: i32,
     /// Items refused.
     pub failed: i32,
+    /// Withheld by its guard.
+    pub withheld: i32,
     /// Why it failed, or waits.
     pub error: Option<String>,
     /// What it waits for.
@@ -190,7 +192,7 @@ macro_rules! page {
                       (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                       cardinality(j.organisations) AS organisations,
                       (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
-                      j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
+                      j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.withheld AS "withheld!", j.error,
                       CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                           AS "waits_for: Json<WaitsFor>",
                       j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at,

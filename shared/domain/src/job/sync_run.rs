@@ -49,6 +49,8 @@ pub struct Run {
     pub unchanged: Option<i32>,
     /// Refused.
     pub failed: Option<i32>,
+    /// Withheld by its guard.
+    pub withheld: Option<i32>,
     /// When it was accepted.
     pub created_at: Option<DateTime<Utc>>,
     /// When it ended.
@@ -116,13 +118,13 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<R
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
                   coalesce(g.integration_type, shown.integration_type) AS integration, run.error AS "error?",
                   run.kind AS "kind?", coalesce(run.calls_partner, false) AS "calls_partner!", run.id AS "job?: JobId", run.state AS "state?: JobState", run.total AS "total?",
-                  run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
+                  run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?", run.withheld AS "withheld?",
                   run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
            FROM shown
            JOIN organisation o ON o.id = shown.organisation_id
            LEFT JOIN integration_setting g ON g.eshop_id = shown.id
            LEFT JOIN LATERAL (
-               SELECT k.kind, w.calls_partner, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
+               SELECT k.kind, w.calls_partner, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed, last.withheld,
                       last.created_at, last.finished_at, c.next_run_at,
                       CASE WHEN w.calls_partner AND g.error_kind = k.kind THEN g.error ELSE last.error END AS error
                FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send'), ('expedition.sync')) AS k (kind)

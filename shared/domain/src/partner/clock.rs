@@ -6,10 +6,12 @@
 //! While an e-shop or its setting is not active, or a sync of the kind still runs, nothing is started; it stays due.
 
 use sqlx::PgConnection;
+use sqlx::types::Json;
 
 use super::send_out::Extent;
 use super::setting::SettingFields;
 use crate::job::fetching;
+use crate::job::guard::Guard;
 use crate::job::kind::{JobKind, SendStocks, Shop, SyncProducts};
 use crate::job::receiving::Target;
 use longshore_kernel::change::Change;
@@ -71,6 +73,7 @@ struct Due {
     organisation: OrganisationId,
     inventories: Vec<String>,
     bound: bool,
+    guard: Option<Json<Guard>>,
 }
 
 impl Due {
@@ -86,7 +89,7 @@ impl Due {
         let inventories = if self.inventories.is_empty() { vec![String::new()] } else { self.inventories };
         let target = |inventory: String| {
             let job = SyncProducts { scope_eshop, inventory_id: Some(inventory.clone()) };
-            Ok((Target::new(&job, shop)?, inventory))
+            Ok((Target::new(&job, shop)?.guarded(self.guard.as_deref())?, inventory))
         };
         inventories.into_iter().map(target).collect()
     }
@@ -101,7 +104,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
         let due = sqlx::query_as!(
             Due,
             r#"SELECT c.setting_id AS setting, c.kind AS "kind: JobKind", s.eshop_id AS eshop, s.organisation_id AS organisation,
-                    s.inventories, s.bound
+                    s.inventories, s.bound, s.guard AS "guard: Json<Guard>"
              FROM partner_clock c
              JOIN integration_setting s ON s.id = c.setting_id
              JOIN eshop e ON e.id = s.eshop_id

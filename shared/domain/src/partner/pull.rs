@@ -85,7 +85,7 @@ pub async fn now(services: &Services, context: &Context, eshop: EshopId) -> Resu
     }
     let product = |source: String| {
         let job = SyncProducts { scope_eshop, inventory_id: Some(source.clone()) };
-        Ok((Target::new(&job, shop)?, source))
+        Ok((Target::new(&job, shop)?.guarded(setting.wanted.guard.as_ref())?, source))
     };
     let mut targets = sources.into_iter().map(product).collect::<Result<Vec<_>, Problem>>()?;
     if setting.wanted.stock_sync.enabled {
@@ -146,13 +146,15 @@ async fn target(
         Push::Products => {
             must_be_listed(&setting, &wish.source)?;
             let inventory_id = Some(wish.source.clone());
-            Ok((Target::new(&SyncProducts { scope_eshop, inventory_id }, shop)?, wish.source.clone()))
+            let target = Target::new(&SyncProducts { scope_eshop, inventory_id }, shop)?;
+            Ok((target.guarded(setting.wanted.guard.as_ref())?, wish.source.clone()))
         }
         Push::Stocks => {
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
             let mapped = setting.wanted.mapping(&wish.source);
             let source = mapped.map_or(&wish.source, |mapping| &mapping.warehouse_id).clone();
-            Ok((Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)?, source))
+            let target = Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)?;
+            Ok((target.guarded(setting.wanted.guard.as_ref())?, source))
         }
         Push::Expeditions | Push::News => Err(Problem::internal("no partner is asked for orders")),
     }

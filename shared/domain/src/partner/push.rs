@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::setting;
 use crate::job::chosen::DRY_RUN;
+use crate::job::guard::{self, GUARD, Guard};
 use crate::job::kind::{JobKind, Shop, SyncExpeditions, SyncProducts, SyncStocks, TakeNews};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
@@ -84,57 +85,70 @@ pub async fn target(
 }
 
 /// What rows of products are for.
-pub fn product_header() -> impl Rule<Out = (EshopId, Option<String>, bool)> {
+pub fn product_header() -> impl Rule<Out = (EshopId, Option<String>, How)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let inventory_id = header.optional("inventoryId", text(1..=255));
-        Some((eshop.unwrap_or_default().into(), inventory_id, dry_run(header)))
+        Some((eshop.unwrap_or_default().into(), inventory_id, How::read(header)))
     })
 }
 
 /// What rows of stocks are for.
-pub fn stock_header() -> impl Rule<Out = (EshopId, String, bool)> {
+pub fn stock_header() -> impl Rule<Out = (EshopId, String, How)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let warehouse_id = header.required("warehouseId", text(1..=255));
-        Some((eshop.unwrap_or_default().into(), warehouse_id.unwrap_or_default(), dry_run(header)))
+        Some((eshop.unwrap_or_default().into(), warehouse_id.unwrap_or_default(), How::read(header)))
     })
 }
 
-fn dry_run(header: &mut Object<'_>) -> bool {
-    header.optional_or(DRY_RUN, boolean(), false)
+/// How the rows of a push are executed.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    is_dry_run: bool,
+    guard: Option<Guard>,
+}
+
+impl How {
+    fn read(header: &mut Object<'_>) -> Self {
+        let is_dry_run = header.optional_or(DRY_RUN, boolean(), false);
+        Self { is_dry_run, guard: header.optional(GUARD, guard::rule()) }
+    }
+
+    /// What a job is for, executed so.
+    fn aim(&self, target: Target) -> Result<Target, Problem> {
+        target.tried(self.is_dry_run).guarded(self.guard.as_ref())
+    }
 }
 
 async fn products(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let ((eshop, inventory_id, dry_run), refused) = Reader::draft(header, product_header());
+    let ((eshop, inventory_id, how), refused) = Reader::draft(header, product_header());
     let organisation = owner(services, context, eshop, refused).await?;
     let scope_eshop = context.scope().eshop();
-    let sync = SyncProducts { scope_eshop, inventory_id };
-    Ok(Target::new(&sync, Shop { organisation, eshop })?.tried(dry_run))
+    how.aim(Target::new(&SyncProducts { scope_eshop, inventory_id }, Shop { organisation, eshop })?)
 }
 
 async fn stocks(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let ((eshop, warehouse_id, dry_run), refused) = Reader::draft(header, stock_header());
+    let ((eshop, warehouse_id, how), refused) = Reader::draft(header, stock_header());
     let organisation = owner(services, context, eshop, refused).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();
-    let sync = SyncStocks { scope_eshop, warehouse, wms };
-    Ok(Target::new(&sync, Shop { organisation, eshop })?.tried(dry_run))
+    how.aim(Target::new(&SyncStocks { scope_eshop, warehouse, wms }, Shop { organisation, eshop })?)
 }
 
 /// What rows of orders are for.
-pub fn expedition_header() -> impl Rule<Out = (EshopId, Option<bool>, bool)> {
+pub fn expedition_header() -> impl Rule<Out = (EshopId, Option<bool>, How)> {
     object(|header| {
         let eshop = header.required("eshop", id());
         let send = header.nullable("send", boolean()).value();
-        Some((eshop.unwrap_or_default().into(), send, dry_run(header)))
+        Some((eshop.unwrap_or_default().into(), send, How::read(header)))
     })
 }
 
 async fn expeditions(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let ((eshop, send, dry_run), refused) = Reader::draft(header, expedition_header());
+    let ((eshop, send, how), refused) = Reader::draft(header, expedition_header());
     let organisation = owner(services, context, eshop, refused).await?;
-    Ok(Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })?.tried(dry_run))
+    how.aim(Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })?)
 }
 
 /// What rows of news are for.

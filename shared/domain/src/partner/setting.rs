@@ -18,6 +18,7 @@ use uuid::Uuid;
 pub use self::body::{Integration, Inventory, Mapping, SettingFields, StockSync, Sync};
 use super::baselinker::TokenHash;
 use super::block;
+use crate::job::guard::Guard;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::Authentication;
@@ -115,6 +116,7 @@ struct Row {
     stock_sync_enabled: bool,
     stock_sync_interval: i32,
     stock_reserve: i32,
+    guard: Option<Json<Guard>>,
     warehouses: Json<Vec<Mapping>>,
     next_product_sync: Option<DateTime<Utc>>,
     next_stock_sync: Option<DateTime<Utc>>,
@@ -173,6 +175,7 @@ impl Row {
                     interval_minutes: self.stock_sync_interval,
                     reserve: self.stock_reserve,
                 },
+                guard: self.guard.map(|guard| guard.0),
             },
             credentials,
             standing: SyncStatus {
@@ -193,6 +196,7 @@ async fn row(executor: impl PgExecutor<'_>, eshop: EshopId) -> Result<Option<Row
         Row,
         r#"SELECT id, eshop_id, organisation_id, integration_type, active, credentials, base_url, inventories,
                   product_sync_enabled, product_sync_interval, stock_sync_enabled, stock_sync_interval, stock_reserve,
+                  guard AS "guard: Json<Guard>",
                   (SELECT coalesce(jsonb_agg(jsonb_build_object('warehouseId', partner_warehouse,
                        'warehouse', warehouse_id, 'wms', wms_id) ORDER BY position), '[]')
                    FROM integration_warehouse WHERE setting_id = s.id) AS "warehouses!: Json<Vec<Mapping>>",

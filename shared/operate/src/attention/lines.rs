@@ -12,7 +12,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::word::plain;
 
-use super::{Counted, destination, doubt, partner, refused, reports};
+use super::{Counted, destination, doubt, partner, refused, reports, withheld};
 use crate::order::attention::{self as orders, Counts, Silent};
 
 /// Webhooks that are looked at to name their hosts; the others are counted.
@@ -21,9 +21,10 @@ const NAMED: i64 = 50;
 /// All lines for a scope but those about the service, and what was counted for them.
 pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counted), Problem> {
     let (db, now) = (&services.db, services.clock.now());
-    let (jobs, refused, unanswered, (of_orders, orders), webhooks, unwell, exhausted) = tokio::try_join!(
+    let (jobs, refused, withheld, unanswered, (of_orders, orders), webhooks, unwell, exhausted) = tokio::try_join!(
         jobs::read(db, scope),
         refused::lines(db, scope, now),
+        withheld::lines(db, scope),
         partner::lines(db, scope, now),
         of_orders(services, scope),
         health::attention(db, scope),
@@ -36,6 +37,7 @@ pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Li
     lines.extend(of_orders);
     lines.extend(jobs.failing.iter().map(|failing| of_failing(failing, now)));
     lines.extend(refused);
+    lines.extend(withheld);
     lines.extend(unanswered);
     lines.extend(jobs.behind.iter().map(|behind| of_behind(behind, now)));
     let named = i64::try_from(unwell.len()).map_err(Problem::internal)?;

@@ -57,6 +57,8 @@ words! {
         Complete = "complete",
         /// Some were.
         Partial = "partial",
+        /// Its guard withheld what would have destroyed too much.
+        Withheld = "withheld",
         /// All were.
         Nothing = "nothing",
     }
@@ -64,9 +66,10 @@ words! {
 
 /// What a job came to (`outcome`), where it succeeded.
 #[must_use]
-pub fn outcome(state: JobState, total: i32, failed: i32) -> Option<JobOutcome> {
+pub fn outcome(state: JobState, total: i32, failed: i32, withheld: i32) -> Option<JobOutcome> {
     match failed {
         _ if state != JobState::Succeeded => None,
+        _ if withheld > 0 => Some(JobOutcome::Withheld),
         0 => Some(JobOutcome::Complete),
         some if some < total => Some(JobOutcome::Partial),
         _ => Some(JobOutcome::Nothing),
@@ -125,6 +128,7 @@ const PROGRESS: &[Field] = &[
     Field::integer("changed", "{t}.changed"),
     Field::integer("unchanged", "{t}.unchanged"),
     Field::integer("failed", "{t}.failed"),
+    Field::integer("withheld", "{t}.withheld"),
 ];
 
 const RESULT: &[Field] = &[
@@ -167,7 +171,7 @@ const FIELDS: &[Field] = &[
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::text(
         "outcome",
-        "(CASE WHEN {t}.state <> 'succeeded' THEN NULL WHEN {t}.failed = 0 THEN 'complete' \
+        "(CASE WHEN {t}.state <> 'succeeded' THEN NULL WHEN {t}.withheld > 0 THEN 'withheld' WHEN {t}.failed = 0 THEN 'complete' \
           WHEN {t}.failed < {t}.total THEN 'partial' ELSE 'nothing' END)",
     )
     .among(&JobOutcome::WORDS)

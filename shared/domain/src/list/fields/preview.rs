@@ -6,7 +6,12 @@ use longshore_kernel::words;
 /// Items of dry runs. They are asked of one job, by those who may see the job.
 pub static PREVIEW: Resource = Resource {
     name: "previewed item",
-    tables: &["job_preview_row"],
+    tables: &[
+        "job_preview_row",
+        // what a guard withholds is what a release would do
+        "(SELECT job_id, index, entity_id AS id, true AS exists, line, key, would, changes, NULL::text AS code, NULL::text AS message
+          FROM withheld)",
+    ],
     order: "index",
     version: "0::bigint",
     tenancy: Tenancy {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::job::guard::{self, GUARD, Guard};
 use longshore_kernel::authentication::{self, Authentication, MASK};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
@@ -136,6 +137,8 @@ pub struct SettingFields {
     pub product_sync: Sync,
     /// Stocks by the clock.
     pub stock_sync: StockSync,
+    /// How much a pull may destroy.
+    pub guard: Option<Guard>,
 }
 
 impl SettingFields {
@@ -168,6 +171,8 @@ impl SettingFields {
 pub(super) struct Given {
     pub(super) wanted: SettingFields,
     pub(super) credentials: Authentication,
+    /// Whether it says what the guard is: if not, that of a setting that is there stays.
+    pub(super) says_guard: bool,
     /// Read-only members.
     pub(super) echo: Echo,
 }
@@ -221,6 +226,9 @@ impl Given {
         let stock_sync = object
             .optional("stockSync", input::object(|object| Some(stock_sync(object))))
             .unwrap_or(StockSync { enabled: false, interval_minutes: INTERVAL_MINUTES, reserve: 0 });
+        let says_guard = object.has(GUARD);
+        let guard = object.nullable(GUARD, guard::rule()).value();
+        let guard = if says_guard { guard } else { Some(Guard::of_new_settings()) };
         let echo = Echo::of(object, false, |name| READ_ONLY.contains(&name));
         let mappings = warehouses.clone();
         let given = integration.zip(credentials).map(|(integration, credentials)| Self {
@@ -232,8 +240,10 @@ impl Given {
                 warehouses,
                 product_sync,
                 stock_sync,
+                guard,
             },
             credentials,
+            says_guard,
             echo,
         });
         (given, mappings)

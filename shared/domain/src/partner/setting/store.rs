@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::body::{Given, Integration, Mapping, SettingFields};
 use super::{ENTITY, Owner, Setting, of_scope, place, row};
 use crate::job::control::{self, NoCalls};
+use crate::job::guard::Guard;
 use crate::job::kind::Shop;
 use crate::partner::clock;
 use crate::partner::send_out::{items, listing};
@@ -51,9 +53,12 @@ pub async fn store(
         found.extend(given.echo.judge(shown.as_deref().unwrap_or("{}"))?);
     }
     let violations = with_found(refused, found);
-    let Some(given) = given.filter(|_| violations.is_empty()) else {
+    let Some(mut given) = given.filter(|_| violations.is_empty()) else {
         return Err(Problem::invalid(violations));
     };
+    if let Some(old) = old.as_ref().filter(|_| !given.says_guard) {
+        given.wanted.guard = old.wanted.guard.clone();
+    }
     let mut kept = Authentication::None;
     if let Some(old) = old.as_ref().filter(|old| old.wanted.is_at_the_place_of(&given.wanted)) {
         kept = old.credentials.clone();
@@ -258,8 +263,8 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
         "WITH made AS (
              INSERT INTO integration_setting AS s (id, eshop_id, organisation_id, integration_type, active, credentials,
                  base_url, inventories, product_sync_enabled, product_sync_interval, stock_sync_enabled,
-                 stock_sync_interval, stock_reserve, bound, version)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $23,
+                 stock_sync_interval, stock_reserve, bound, guard, version)
+             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $23, $24,
                  -- created anew it goes on counting: its path is the same
                  (SELECT greatest(max(version), version_floor()) + 1 FROM tombstone WHERE entity_id = $10 AND entity_type = $7))
              ON CONFLICT (eshop_id) DO UPDATE
@@ -269,7 +274,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                  product_sync_interval = excluded.product_sync_interval,
                  stock_sync_enabled = excluded.stock_sync_enabled, stock_sync_interval = excluded.stock_sync_interval,
                  stock_reserve = excluded.stock_reserve,
-                 bound = excluded.bound,
+                 bound = excluded.bound, guard = excluded.guard,
                  -- what went wrong went wrong with another setting
                  error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL,
                  version = s.version + 1
@@ -296,6 +301,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
         wanted.stock_sync.reserve,
         new.changes,
         context.scope().eshop().is_some(),
+        wanted.guard.as_ref().map(Json) as Option<Json<&Guard>>,
     )
     .await?;
     change.note(recorded);

@@ -1,0 +1,625 @@
+//! What a guarded sync would destroy (`docs/reference/syncs.md#guard`): kept aside while its other rows are executed, and then
+//! executed, too, if the [guard](super::guard) allows so much; else withheld, until a person releases it.
+//!
+//! A row destroys by what it finds: it switches off a product that is on, cancels an order that is open, or sets a stock from
+//! above 0 to 0. The records of such rows are locked, in the order of their ids, before the chunk is executed. What else they say
+//! is executed with the chunk. A row that is kept aside is counted when it is decided.
+//!
+//! Whoever gives the same field of the same record later drops what is kept of it: other syncs and commands remove it
+//! ([`drop_given`], [`drop_commanded`]), and of a product the view `withheld` sees by its acceptance number that it was given. What
+//! two syncs in a row say is true: the second one executes it.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::chunk::Claim;
+use super::compared;
+use super::dispatch;
+use super::entry::to_i32;
+use super::execution::{Fate, Outcome};
+use super::guard::{GUARD, Guard, Limit};
+use super::item_error::ItemError;
+use super::kind::{JobKind, JobState};
+use super::payload::{self, ROWS_PER_CHUNK, Rows};
+use super::row::form::Form;
+use super::row_lines::RowLines;
+use crate::list::fields::preview::Would;
+use longshore_kernel::access::{Permission, Scope};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::ids::{EshopId, ExpeditionId, JobId, OrganisationId};
+use longshore_kernel::input::{Reader, Rule, integer, object};
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
+
+/// Days that what is withheld can be released.
+pub const KEPT_DAYS: i32 = 7;
+
+/// What of a row may destroy, without taking it apart.
+#[derive(Deserialize)]
+struct Asked<'r> {
+    #[serde(borrow, default, rename = "productSku")]
+    product_sku: Option<Cow<'r, str>>,
+    #[serde(borrow, default, rename = "orderNumber")]
+    order_number: Option<Cow<'r, str>>,
+    #[serde(default)]
+    active: Option<Value>,
+    #[serde(default)]
+    cancel: Option<Value>,
+    #[serde(default)]
+    quantity: Option<Value>,
+}
+
+/// What kind of thing a sync may destroy.
+#[derive(Clone, Copy)]
+struct Danger {
+    /// The field that its rows give.
+    field: &'static str,
+    would: Would,
+    /// What of the field a row gives, and whether that may destroy.
+    asks: fn(&Asked<'_>) -> Option<bool>,
+    /// The row with nothing but that.
+    reduced: fn(&Asked<'_>) -> Value,
+    /// What changes.
+    changes: fn() -> Value,
+}
+
+impl Danger {
+    fn of(kind: JobKind) -> Option<Self> {
+        Some(match kind {
+            JobKind::ProductSync => Self {
+                field: "active",
+                would: Would::Update,
+                asks: |row| row.active.as_ref()?.as_bool().map(|active| !active),
+                reduced: |row| json!({"productSku": row.product_sku, "active": false}),
+                changes: || json!({"active": [true, false]}),
+            },
+            JobKind::StockSync => Self {
+                field: "quantity",
+                would: Would::Update,
+                asks: |row| row.quantity.as_ref()?.as_f64().map(|quantity| quantity <= 0.0),
+                reduced: |row| json!({"productSku": row.product_sku, "quantity": 0}),
+                changes: || json!({"quantity": [null, 0]}),
+            },
+            JobKind::ExpeditionSync => Self {
+                field: "status",
+                would: Would::Cancel,
+                // any row of an order says that it is, or that it is not
+                asks: |row| Some(row.cancel.as_ref().and_then(Value::as_bool) == Some(true)),
+                reduced: |row| json!({"orderNumber": row.order_number, "cancel": true}),
+                changes: || json!({"status": [null, "canceled"]}),
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Claim {
+    /// What its guard allows, where it has one; a chunk that was decided has none.
+    fn limit(&self) -> Option<Limit> {
+        let guard = Guard::deserialize(self.parameters.get(GUARD)?).ok()?;
+        guard.of(*self.kind.as_ref().ok()?).filter(|_| !self.is_decided && !self.is_dry_run)
+    }
+}
+
+/// A row that is kept aside.
+struct Kept {
+    position: usize,
+    record: Uuid,
+    key: Option<String>,
+    reduced: Vec<u8>,
+}
+
+/// A chunk, divided: what is executed first, and what of the rows that are kept aside is executed, too.
+pub struct Divided {
+    danger: Danger,
+    kept: Vec<Kept>,
+    /// The chunk without these rows.
+    pub rest: Claim,
+    /// These rows without what would destroy, where there is something else in them.
+    pub harmless: Option<Claim>,
+    /// The rows as they came, by their index.
+    whole: HashMap<i32, Bytes>,
+}
+
+/// Before a chunk of a sync: drops what is kept of the fields that its rows give, and if it is guarded, divides it.
+///
+/// # Errors
+/// Those of the database; rows that cannot be read.
+pub async fn divide(change: &mut Change<'_>, claim: &Claim) -> Result<Option<Divided>, Fate> {
+    let Some(danger) = claim.kind.as_ref().ok().and_then(|kind| Danger::of(*kind)) else { return Ok(None) };
+    let limit = claim.limit();
+    let is_any = any(change.connection(), claim, danger.field).await?;
+    if limit.is_none() && !is_any {
+        return Ok(None);
+    }
+    let form = Form::of(claim);
+    let rows = payload::unpack_rows(&claim.payload)?;
+    let bodies: Vec<Bytes> = rows.iter().map(|row| form.read(row.clone()).1).collect();
+    let asked: Vec<Option<Asked<'_>>> = bodies.iter().map(|body| serde_json::from_slice(body).ok()).collect();
+    // positions of rows that give the field, and whether they may destroy
+    let giving: HashMap<usize, bool> = asked
+        .iter()
+        .enumerate()
+        .filter_map(|(position, row)| Some((position, (danger.asks)(row.as_ref()?)?)))
+        .collect();
+    let may_destroy = giving.values().any(|may| *may);
+    if giving.is_empty() || !(is_any || may_destroy) {
+        return Ok(None);
+    }
+    let found: Vec<(usize, Uuid)> = compared::found(change.connection(), claim).await?;
+    let confirmed = if is_any {
+        let given: Vec<Uuid> =
+            found.iter().filter(|(position, _)| giving.contains_key(position)).map(|(_, id)| *id).collect();
+        drop_given(change.connection(), claim, danger.field, &given).await?
+    } else {
+        HashSet::new()
+    };
+    if limit.is_none() || !may_destroy {
+        return Ok(None);
+    }
+    let mut suspects: Vec<Uuid> = found
+        .iter()
+        .filter(|(position, id)| giving.get(position) == Some(&true) && !confirmed.contains(id))
+        .map(|(_, id)| *id)
+        .collect();
+    suspects.sort_unstable();
+    change.make_whole();
+    let destroyed = destroyed(change.connection(), claim, &suspects).await?;
+    let kept: Vec<Kept> = found
+        .into_iter()
+        .filter(|(position, id)| giving.get(position) == Some(&true) && destroyed.contains(id))
+        .filter_map(|(position, record)| {
+            let row = asked.get(position)?.as_ref()?;
+            let key =
+                row.product_sku.as_ref().or(row.order_number.as_ref()).map(|key| key.clone().into_owned());
+            Some(Kept { position, record, key, reduced: (danger.reduced)(row).to_string().into_bytes() })
+        })
+        .collect();
+    if kept.is_empty() {
+        return Ok(None);
+    }
+    let mut positions: Vec<usize> = kept.iter().map(|kept| kept.position).collect();
+    positions.sort_unstable();
+    let whole = positions.iter().map(|at| (claim.index(*at), bodies[*at].clone())).collect();
+    let harmless = if danger.field == "active" {
+        let others: Vec<usize> =
+            (0..rows.len()).filter(|position| positions.binary_search(position).is_err()).collect();
+        let mut harmless = compared::without(claim, &others)?;
+        harmless.payload = without_field(&rows, &bodies, &positions, danger.field);
+        Some(harmless)
+    } else {
+        None
+    };
+    let rest = compared::without(claim, &positions)?;
+    Ok(Some(Divided { danger, kept, rest, harmless, whole }))
+}
+
+/// The rows at these positions without a field, packed.
+fn without_field(rows: &[Bytes], bodies: &[Bytes], positions: &[usize], field: &str) -> Vec<u8> {
+    let mut packed = Rows::default();
+    for position in positions {
+        let (row, body) = (&rows[*position], &bodies[*position]);
+        let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
+            packed.push(row);
+            continue;
+        };
+        members.remove(field);
+        // what is stored before the row stays
+        let mut text = row[..row.len() - body.len()].to_vec();
+        text.extend_from_slice(Value::Object(members).to_string().as_bytes());
+        packed.push(&text);
+    }
+    packed.take()
+}
+
+impl Divided {
+    /// Keeps the rows aside that were not refused, in the transaction of the chunk; what it came to without them.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn keep(
+        self,
+        change: &mut Change<'_>,
+        claim: &Claim,
+        rest: Outcome,
+        harmless: Option<Outcome>,
+    ) -> Result<Outcome, Fate> {
+        let Outcome { mut count, mut errors } = rest;
+        let mut refused: HashSet<i32> = HashSet::new();
+        for error in harmless.into_iter().flat_map(|harmless| harmless.errors) {
+            let payload = self.whole.get(&error.index).map(|body| body.to_vec()).unwrap_or_default();
+            if !error.notice {
+                refused.insert(error.index);
+                count.failed += 1;
+            }
+            errors.push(ItemError { payload, ..error });
+        }
+        let kept: Vec<&Kept> =
+            self.kept.iter().filter(|kept| !refused.contains(&claim.index(kept.position))).collect();
+        sqlx::query!(
+            "INSERT INTO job_withheld (job_id, index, line, key, entity_id, organisation_id, field, would, changes, acceptance, payload)
+             SELECT $1, k.index, k.line, k.key, k.entity, $7, $8, $9, $10, $11, k.payload
+             FROM unnest($2::int[], $3::bigint[], $4::text[], $5::uuid[], $6::bytea[]) AS k (index, line, key, entity, payload)
+             ON CONFLICT DO NOTHING",
+            claim.job.get(),
+            &kept.iter().map(|kept| claim.index(kept.position)).collect::<Vec<_>>(),
+            &kept.iter().map(|kept| claim.lines.of(kept.position)).collect::<Vec<_>>() as &[Option<i64>],
+            &kept.iter().map(|kept| kept.key.clone()).collect::<Vec<_>>() as &[Option<String>],
+            &kept.iter().map(|kept| kept.record).collect::<Vec<_>>(),
+            &kept.iter().map(|kept| kept.reduced.clone()).collect::<Vec<_>>(),
+            claim.organisation as Option<OrganisationId>,
+            self.danger.field,
+            self.danger.would.as_str(),
+            (self.danger.changes)(),
+            claim.acceptance,
+        )
+        .execute(change.connection())
+        .await?;
+        Ok(Outcome { count, errors })
+    }
+}
+
+/// Whether anything of a field is kept for the organisation of a chunk.
+async fn any(connection: &mut PgConnection, claim: &Claim, field: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM job_withheld WHERE organisation_id = $1 AND field = $2) AS "any!""#,
+        claim.organisation as Option<OrganisationId>,
+        field,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Drops what earlier jobs keep of a field of records that a chunk gives; returns those of which it says the same. Of products only
+/// that: what was said of them otherwise, their acceptance number tells.
+async fn drop_given(
+    connection: &mut PgConnection,
+    claim: &Claim,
+    field: &str,
+    records: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let dropped = sqlx::query_scalar!(
+        "DELETE FROM job_withheld WHERE entity_id = ANY ($1) AND field = $2 AND job_id <> $3 AND acceptance < $4 RETURNING entity_id",
+        records,
+        field,
+        claim.job.get(),
+        claim.acceptance,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(dropped.into_iter().collect())
+}
+
+/// Drops what is kept of orders whose status a command has given, whether it changed or not.
+pub(crate) async fn drop_commanded(
+    connection: &mut PgConnection,
+    orders: &[ExpeditionId],
+) -> Result<(), sqlx::Error> {
+    sqlx::query!("DELETE FROM job_withheld WHERE entity_id = ANY ($1)", orders as &[ExpeditionId])
+        .execute(connection)
+        .await
+        .map(|_| ())
+}
+
+/// Those of some records that a chunk would destroy; they are locked.
+async fn destroyed(
+    connection: &mut PgConnection,
+    claim: &Claim,
+    records: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let found = match claim.kind {
+        Ok(JobKind::ProductSync) => {
+            sqlx::query_scalar!(
+                "SELECT id FROM product WHERE id = ANY ($1) AND active AND active_acceptance < $2 ORDER BY id FOR UPDATE",
+                records,
+                claim.acceptance,
+            )
+            .fetch_all(connection)
+            .await?
+        }
+        Ok(JobKind::StockSync) => {
+            sqlx::query_scalar!(
+                "SELECT id FROM product_stock WHERE id = ANY ($1) AND quantity > 0 ORDER BY id FOR UPDATE",
+                records
+            )
+            .fetch_all(connection)
+            .await?
+        }
+        _ => {
+            sqlx::query_scalar!(
+                // what has left cannot be cancelled: its row is refused
+                "SELECT id FROM expedition WHERE id = ANY ($1)
+                   AND status IN ('on_hold', 'incorrect', 'awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing',
+                                  'take_out', 'completion')
+                 ORDER BY id FOR UPDATE",
+                records
+            )
+            .fetch_all(connection)
+            .await?
+        }
+    };
+    Ok(found.into_iter().collect())
+}
+
+/// What there is of what a job may destroy, counted once, when it starts.
+///
+/// # Errors
+/// Those of the database.
+pub async fn note_base(services: &Services, claim: &Claim) -> Result<(), Problem> {
+    if !claim.limit().is_some_and(Limit::is_share) || claim.parameters.get("guardBase").is_some() {
+        return Ok(());
+    }
+    let eshop = claim.eshop.unwrap_or_default();
+    let base = match claim.kind {
+        Ok(JobKind::ProductSync) => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "count!" FROM product_eshop e JOIN product p ON p.id = e.product_id
+                   WHERE e.eshop_id = $1 AND p.active"#,
+                eshop.get()
+            )
+            .fetch_one(&services.db.main)
+            .await?
+        }
+        Ok(JobKind::StockSync) => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "count!" FROM product_eshop e JOIN product_stock s ON s.product_id = e.product_id
+                   WHERE e.eshop_id = $1 AND s.warehouse_id = $2::text::uuid AND s.wms_id = $3::text::uuid AND s.quantity > 0"#,
+                eshop.get(),
+                claim.parameters.get("warehouse").and_then(Value::as_str),
+                claim.parameters.get("wms").and_then(Value::as_str),
+            )
+            .fetch_one(&services.db.main)
+            .await?
+        }
+        _ => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "count!" FROM expedition WHERE eshop_id = $1 AND status NOT IN ('canceled', 'delivered', 'probably_delivered')"#,
+                eshop.get()
+            )
+            .fetch_one(&services.db.main)
+            .await?
+        }
+    };
+    sqlx::query!(
+        "UPDATE job SET parameters = parameters || jsonb_build_object('guardBase', $2::bigint)
+         WHERE id = $1 AND NOT parameters ? 'guardBase'",
+        claim.job.get(),
+        base,
+    )
+    .execute(&services.db.main)
+    .await?;
+    Ok(())
+}
+
+/// What became of what a job kept aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// There was nothing.
+    Nothing,
+    /// It is executed now: the job goes on.
+    Executed,
+    /// It is withheld.
+    Withheld,
+}
+
+/// Decides what becomes of what a job kept aside, in the transaction that has ended its last chunk and locks it.
+pub(super) async fn decide(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    state: JobState,
+) -> Result<Decision, Problem> {
+    let guard = claim.parameters.get(GUARD).and_then(|guard| Guard::deserialize(guard).ok());
+    let kind = claim.kind.as_ref().ok().copied();
+    let Some(limit) = guard.zip(kind).and_then(|(guard, kind)| guard.of(kind)) else {
+        return Ok(Decision::Nothing);
+    };
+    let tx = change.connection();
+    let (Some(shop), false) = (claim.eshop, claim.is_dry_run) else { return Ok(Decision::Nothing) };
+    let found = sqlx::query!(
+        r#"SELECT total - done AS "aside!", coalesce((parameters ->> 'guardBase')::bigint, 0) AS "base!",
+                  (SELECT count(*) FROM withheld WHERE job_id = $1) AS "kept!",
+                  (SELECT coalesce(sum(j.destructive), 0) FROM job j
+                   WHERE j.eshop_id = $2 AND j.created_at > now() - interval '1 day' AND j.kind = $3
+                     AND j.source IS NOT DISTINCT FROM $4 AND j.id <> $1
+                     AND coalesce(j.finished_at, now()) > now() - interval '1 hour')::bigint AS "of_late!"
+           FROM job WHERE id = $1"#,
+        claim.job.get(),
+        shop.get(),
+        claim.kind_name(),
+        claim.source,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    if found.aside == 0 {
+        return Ok(Decision::Nothing);
+    }
+    let kept = i32::try_from(found.kept).map_err(Problem::internal)?;
+    // what was given by others in the meantime is as it should be
+    let overtaken = found.aside - kept;
+    if state == JobState::Succeeded && found.kept <= limit.allows(found.base, found.of_late) {
+        let chunks = execute(tx, claim.job).await?;
+        sqlx::query!(
+            "UPDATE job SET done = done + $2, unchanged = unchanged + $2, destructive = destructive + $3, chunks_open = $4,
+                 state = CASE WHEN $4 = 0 THEN state ELSE 'running' END, finished_at = CASE WHEN $4 = 0 THEN finished_at END,
+                 out_of_line_until = CASE WHEN $4 = 0 THEN out_of_line_until END
+             WHERE id = $1",
+            claim.job.get(),
+            overtaken,
+            kept,
+            chunks,
+        )
+        .execute(&mut *tx)
+        .await?;
+        if chunks > 0 {
+            dispatch::note(change, Queue::Chunk, claim.organisation);
+        }
+        return Ok(if chunks > 0 { Decision::Executed } else { Decision::Nothing });
+    }
+    sqlx::query!(
+        "UPDATE job SET done = done + $2 + $3, unchanged = unchanged + $2, withheld = $3 WHERE id = $1",
+        claim.job.get(),
+        overtaken,
+        kept,
+    )
+    .execute(tx)
+    .await?;
+    Ok(if kept > 0 { Decision::Withheld } else { Decision::Nothing })
+}
+
+/// Makes chunks of what a job kept aside, each of one acceptance; returns how many.
+async fn execute(tx: &mut PgConnection, job: JobId) -> Result<i32, Problem> {
+    let mut number = sqlx::query_scalar!(
+        r#"SELECT coalesce(max(number), -1) AS "number!" FROM job_chunk WHERE job_id = $1"#,
+        job.get()
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let mut chunks = 0;
+    loop {
+        let rows = sqlx::query!(
+            "DELETE FROM job_withheld WHERE job_id = $1 AND index = ANY (ARRAY(
+                 SELECT index FROM withheld WHERE job_id = $1 ORDER BY acceptance, index LIMIT $2))
+             RETURNING index, line, payload, acceptance",
+            job.get(),
+            i64::try_from(ROWS_PER_CHUNK).map_err(Problem::internal)?,
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let mut of: HashMap<i64, Vec<_>> = HashMap::new();
+        for row in rows {
+            of.entry(row.acceptance).or_default().push(row);
+        }
+        if of.is_empty() {
+            break;
+        }
+        let mut of: Vec<_> = of.into_iter().collect();
+        of.sort_unstable_by_key(|(acceptance, _)| *acceptance);
+        for (acceptance, mut rows) in of {
+            rows.sort_unstable_by_key(|row| row.index);
+            let (mut packed, mut lines) = (Rows::default(), RowLines::default());
+            for (position, row) in rows.iter().enumerate() {
+                packed.push(&row.payload);
+                if let Some(line) = row.line {
+                    lines.push(position, line);
+                }
+            }
+            number += 1;
+            sqlx::query!(
+                "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, indexes, lines, acceptance, is_decided)
+                 VALUES ($1, $2, 'queued', $3, $4, 0, $5, $6, $7, true)",
+                job.get(),
+                number,
+                packed.take(),
+                to_i32(rows.len())?,
+                &rows.iter().map(|row| row.index).collect::<Vec<_>>(),
+                lines.stored(),
+                acceptance,
+            )
+            .execute(&mut *tx)
+            .await?;
+            chunks += 1;
+        }
+    }
+    // what was overtaken
+    sqlx::query!("DELETE FROM job_withheld WHERE job_id = $1", job.get()).execute(tx).await?;
+    Ok(chunks)
+}
+
+/// The body of [`release`].
+pub fn body_to_release() -> impl Rule<Out = Option<i64>> {
+    object(|body| Some(body.required("upTo", integer(0..=i64::from(i32::MAX)))))
+}
+
+/// How many rows a job of the scope withholds, that a release would execute.
+///
+/// # Errors
+/// `not_found`; those of the database.
+pub async fn left(services: &Services, scope: &Scope, id: JobId) -> Result<i64, Problem> {
+    sqlx::query_scalar!(
+        r#"SELECT (SELECT count(*) FROM withheld WHERE job_id = job.id) AS "left!" FROM job
+           WHERE id = $1 AND in_scope($2, organisation_id, organisations) AND in_eshop($3, eshop_id)"#,
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+    )
+    .fetch_optional(&services.db.main)
+    .await?
+    .ok_or_else(|| Problem::not_found("job"))
+}
+
+/// Executes what a job has withheld, with the acceptance that it came with (`POST /api/job/{id}/release`).
+///
+/// # Errors
+/// `not_found`; `forbidden`; `conflict` where nothing is withheld; `count_differs` where more is withheld than the caller expects.
+pub async fn release(
+    services: &Services,
+    context: &Context,
+    id: JobId,
+    body: Value,
+) -> Result<Answer, Problem> {
+    context.caller.must(Permission::ReleaseWithheld)?;
+    let up_to = Reader::read(body, body_to_release())?.unwrap_or_default();
+    let mut change = Change::begin(services).await?;
+    let scope: &Scope = context.scope();
+    let tx = change.connection();
+    let job = sqlx::query!(
+        r#"SELECT withheld, state AS "state: JobState", organisation_id AS "organisation: OrganisationId" FROM job
+           WHERE id = $1 AND in_scope($2, organisation_id, organisations) AND in_eshop($3, eshop_id) FOR UPDATE"#,
+        id.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+    )
+    .fetch_optional(&mut *tx)
+    .await?
+    .ok_or_else(|| Problem::not_found("job"))?;
+    let left =
+        sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM withheld WHERE job_id = $1"#, id.get())
+            .fetch_one(&mut *tx)
+            .await?;
+    if left == 0 || !job.state.is_ended() {
+        return Err(Problem::new(&CONFLICT, "the job withholds nothing, or no longer"));
+    }
+    if left > up_to {
+        return Err(Problem::count_differs(left, up_to));
+    }
+    let kept = i32::try_from(left).map_err(Problem::internal)?;
+    let chunks = execute(tx, id).await?;
+    sqlx::query!(
+        "UPDATE job SET state = 'queued', done = done - $2, unchanged = unchanged + withheld - $2, withheld = 0,
+             destructive = destructive + $2, chunks_open = $3, finished_at = NULL, error = NULL, changed_at = now(),
+             out_of_line_until = NULL
+         WHERE id = $1",
+        id.get(),
+        kept,
+        chunks,
+    )
+    .execute(&mut *tx)
+    .await?;
+    dispatch::note(&mut change, Queue::Chunk, job.organisation);
+    change.answer(context.claim, Answer::accepted_job(id)).await
+}
+
+/// Removes up to `limit` rows that can no longer be released; returns how many.
+///
+/// # Errors
+/// Those of the database.
+pub async fn expire(db: &sqlx::PgPool, limit: i64) -> Result<u64, Problem> {
+    let gone = sqlx::query!(
+        "DELETE FROM job_withheld WHERE (job_id, index) IN (
+             SELECT job_id, index FROM job_withheld WHERE kept_at < now() - make_interval(days => $1) ORDER BY kept_at LIMIT $2)",
+        KEPT_DAYS,
+        limit,
+    )
+    .execute(db)
+    .await?;
+    Ok(gone.rows_affected())
+}
