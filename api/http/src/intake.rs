@@ -22,7 +22,7 @@ use longshore_kernel::problem::{MALFORMED_BODY, Problem, UNSUPPORTED_MEDIA_TYPE}
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::extract::body::Sent;
+use crate::extract::body::{Sent, without_query};
 use crate::extract::lines::{NDJSON, Rows};
 use crate::extract::once::Answered;
 use crate::extract::{Budget, CsvRows, Document, Failure, Lines, Once};
@@ -45,6 +45,7 @@ pub async fn receive(
     let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
     let answered = match Rows::of(request.headers())? {
         Rows::Lines => {
+            without_query(&request)?;
             let rows = Stream::Lines(Box::new(Lines::of(request)?));
             stream_once(app, context.clone(), once, push, rows, &sent).await?
         }
@@ -55,6 +56,7 @@ pub async fn receive(
             stream_once(app, context.clone(), once, push, Stream::Csv(header, Box::new(rows)), &sent).await?
         }
         Rows::Document => {
+            without_query(&request)?;
             let received =
                 Document::receive(request, push.rows_member(), Gathering::of(push.kind()), JSON_LIMIT)
                     .await?;

@@ -74,6 +74,7 @@ impl<S: Send + Sync, const LIMIT: usize> FromRequest<S> for JsonBody<LIMIT> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
         must_be(request.headers(), &["application/json"])?;
+        without_query(&request)?;
         let budget = Budget::of(request.extensions());
         let bytes = read(request, LIMIT).await?;
         if bytes.is_empty() {
@@ -87,12 +88,7 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
-        if let Some((name, _)) =
-            form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).next()
-        {
-            let message = "is not a query parameter; send what the operation takes in the body";
-            return Err(Problem::violation(name, "unknown_field", message).into());
-        }
+        without_query(&request)?;
         let (headers, budget) = (request.headers().clone(), Budget::of(request.extensions()));
         let bytes = read(request, DEFAULT_LIMIT).await?;
         if bytes.is_empty() {
@@ -110,6 +106,21 @@ impl<S: Send + Sync> FromRequest<S> for ListRequest {
         let form = accept::form(request.headers());
         let OptionalJson(body) = OptionalJson::from_request(request, state).await?;
         Ok(Self { body, form })
+    }
+}
+
+/// Refuses a query with a body of JSON: what is asked for there would be passed over, as a dry run.
+///
+/// # Errors
+/// Its first parameter.
+pub fn without_query(request: &Request) -> Result<(), Problem> {
+    let query = request.uri().query().unwrap_or_default();
+    match form_urlencoded::parse(query.as_bytes()).next() {
+        Some((name, _)) => {
+            let message = "is not a query parameter; send what the operation takes in the body";
+            Err(Problem::violation(name, "unknown_field", message))
+        }
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,5 @@
 //! What the items of a dry run were compared with, and whether that is still so when the job is applied
-//! (`docs/reference/jobs.md#dry-run`): a product by its version, a stock by its quantity, an order by its status and version.
+//! (`docs/reference/jobs.md#dry-run`): a product by its id and version, a stock by its quantity, an order by its id, status and version.
 //!
 //! The records of a chunk that is applied are locked, in the order of their ids, before they are compared: nobody changes them in
 //! between. A record that did not exist cannot be locked; one that is created at that very moment is found by the job itself.
@@ -135,7 +135,7 @@ async fn products(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Fou
     sqlx::query_as!(
         Found,
         // each by its key, here and below
-        r#"SELECT i.position AS "position!", p.id, p.version::text AS "mark!"
+        r#"SELECT i.position AS "position!", p.id, p.id || ' ' || p.version AS "mark!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, position)
            CROSS JOIN LATERAL (SELECT id, version FROM product WHERE id = i.id OFFSET 0) p"#,
         ids,
@@ -151,7 +151,7 @@ async fn products_of(
 ) -> Result<Vec<Found>, sqlx::Error> {
     sqlx::query_as!(
         Found,
-        r#"SELECT i.position AS "position!", p.id, p.version::text AS "mark!"
+        r#"SELECT i.position AS "position!", p.id, p.id || ' ' || p.version AS "mark!"
            FROM unnest($2::text[]) WITH ORDINALITY AS i (sku, position)
            CROSS JOIN LATERAL (
                SELECT id, version FROM product
@@ -173,17 +173,18 @@ async fn stocks(
 ) -> Result<Vec<Found>, sqlx::Error> {
     sqlx::query_as!(
         Found,
-        r#"SELECT i.position AS "position!", s.id, s.quantity::text AS "mark!"
+        // a product that is there, and has no stock yet, is another thing than none
+        r#"SELECT i.position AS "position!", coalesce(s.id, p.id) AS "id!", concat_ws(' ', p.id, s.id, s.quantity) AS "mark!"
            FROM unnest($2::text[]) WITH ORDINALITY AS i (sku, position)
            CROSS JOIN LATERAL (
                SELECT id FROM product
                WHERE organisation_id = $1 AND product_sku >= i.sku AND product_sku <= i.sku
                ORDER BY product_sku LIMIT 1
            ) p
-           CROSS JOIN LATERAL (
+           LEFT JOIN LATERAL (
                SELECT id, quantity FROM product_stock
                WHERE product_id = p.id AND warehouse_id = $3 AND wms_id = $4 OFFSET 0
-           ) s"#,
+           ) s ON true"#,
         organisation.get(),
         skus as &[Option<String>],
         place.warehouse,
@@ -196,7 +197,7 @@ async fn stocks(
 async fn orders(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Found>, sqlx::Error> {
     sqlx::query_as!(
         Found,
-        r#"SELECT i.position AS "position!", e.id, e.status || ' ' || e.version AS "mark!"
+        r#"SELECT i.position AS "position!", e.id, concat_ws(' ', e.id, e.status, e.version) AS "mark!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, position)
            CROSS JOIN LATERAL (SELECT id, status, version FROM expedition WHERE id = i.id OFFSET 0) e"#,
         ids,
@@ -212,7 +213,7 @@ async fn orders_of(
 ) -> Result<Vec<Found>, sqlx::Error> {
     sqlx::query_as!(
         Found,
-        r#"SELECT i.position AS "position!", e.id, e.status || ' ' || e.version AS "mark!"
+        r#"SELECT i.position AS "position!", e.id, concat_ws(' ', e.id, e.status, e.version) AS "mark!"
            FROM unnest($2::text[]) WITH ORDINALITY AS i (number, position)
            CROSS JOIN LATERAL (
                SELECT id FROM expedition_detail WHERE eshop_id = $1 AND order_number = i.number LIMIT 1

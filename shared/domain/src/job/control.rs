@@ -192,7 +192,7 @@ pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
 
 /// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. Items that would
 /// end in the same way are not retried: rows whose key occurs earlier in the job (the earlier one counts), items that
-/// a partner refused (the next send-out finds them), notices, whose items were accepted, and items beyond the kept errors
+/// a partner refused (the next send-out finds them), those whose record has changed since the dry run, notices, whose items were accepted, and items beyond the kept errors
 /// ([`KEPT`](super::item_error::KEPT)), which have no payload. Where there is nothing else, it is a conflict.
 pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
@@ -333,7 +333,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Re
     // which rows repeat an earlier one, their chunks know: a code that says so, others have too
     let again = sqlx::query_scalar!(
         r#"SELECT index AS "index!" FROM job_item_error
-           WHERE job_id = $1 AND code <> 'refused_by_partner' AND NOT notice
+           WHERE job_id = $1 AND code NOT IN ('refused_by_partner', 'changed_since') AND NOT notice
            EXCEPT
            SELECT coalesce(c.indexes[d.place + 1], c.first_index + d.place)
            FROM job_chunk c CROSS JOIN LATERAL unnest(c.duplicates) AS d (place) WHERE c.job_id = $1

@@ -430,7 +430,8 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     .fetch_optional(&db.lists)
     .await?;
     let Some(chunk) = found else { return Ok(None) };
-    let rows = job.kind.parse().is_ok_and(JobKind::has_rows);
+    let kind = job.preview_of.as_ref().unwrap_or(&job.kind);
+    let rows = kind.parse().is_ok_and(JobKind::has_rows);
     let text = |row: &Bytes| String::from_utf8_lossy(&row[..row.len().min(ITEM_BYTES)]).into_owned();
     let items: Option<Vec<String>> = if rows {
         unpack_rows(&chunk.payload).ok().map(|rows| rows.iter().map(text).collect())

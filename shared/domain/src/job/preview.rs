@@ -41,7 +41,7 @@ use longshore_kernel::services::Services;
 
 /// Unfinished dry runs of an organisation.
 pub const UNFINISHED: i64 = 4;
-/// Items of a dry run that are kept: the first that would not be left as they are.
+/// Items of a dry run that are kept: those of the chunks that were executed first.
 pub const KEPT: i64 = 10_000;
 /// Hours after its end in which a dry run can be applied.
 pub const APPLICABLE_HOURS: i32 = 1;
@@ -152,8 +152,10 @@ impl Effect {
         ["productSku", "quantity", "orderNumber"].into_iter().any(was_nothing)
     }
 
-    fn status(&self) -> Option<ExpeditionStatus> {
-        self.change("status")?.1.as_str()?.parse().ok()
+    /// The status before and after.
+    fn statuses(&self) -> (Option<ExpeditionStatus>, Option<ExpeditionStatus>) {
+        let status = |value: &Value| value.as_str()?.parse().ok();
+        self.change("status").map_or((None, None), |(old, new)| (status(old), status(new)))
     }
 }
 
@@ -262,6 +264,7 @@ impl Found {
             changes: None,
             refusal: Some((error.code, error.message.clone())),
         }));
+        found.items.sort_by_key(|item| item.index);
         Ok(found)
     }
 
@@ -277,13 +280,14 @@ impl Found {
         if quantity.is_some_and(|(old, new)| old > 0 && new == 0) {
             add("zeroed");
         }
-        match record.status() {
-            Some(ExpeditionStatus::Canceled) => Would::Cancel,
-            Some(status) if status.is_booked() => {
+        let (was, is) = record.statuses();
+        match is {
+            Some(ExpeditionStatus::Canceled | ExpeditionStatus::WaitingForCancel) => Would::Cancel,
+            Some(status) if status.is_booked() && !was.is_some_and(ExpeditionStatus::is_booked) => {
                 add("booked");
                 Would::Book
             }
-            Some(status) if status.is_waiting() => {
+            Some(status) if status.is_waiting() && !was.is_some_and(ExpeditionStatus::is_waiting) => {
                 add("waiting");
                 Would::Wait
             }
@@ -419,7 +423,12 @@ pub async fn apply(
     if !found.is_applicable {
         return conflict("the dry run ended more than an hour ago: send the request again, with dryRun");
     }
-    let stored = Stored { kind, parameters: found.parameters, in_order: found.in_order, is_dry_run: false };
+    let mut parameters = found.parameters;
+    // whoever is bound to an e-shop reaches no more by it
+    if let (Some(eshop), Value::Object(parameters)) = (scope.eshop(), &mut parameters) {
+        parameters.insert("scopeEshop".to_owned(), json!(eshop));
+    }
+    let stored = Stored { kind, parameters, in_order: found.in_order, is_dry_run: false };
     let sequence = found.eshop.filter(|_| kind.is_sync()).map(|eshop| line::sequence_of(kind, eshop));
     let job = NewJob {
         id: JobId::new(),

@@ -21,7 +21,7 @@ use super::kind::{Job, JobKind, JobState, Shop, Stored};
 use super::line;
 use super::name::hash_of;
 use super::payload::{ROWS_PER_CHUNK, Rows, Unreadable, unpack_rows};
-use super::preview::BEHIND;
+use super::preview::{APPLICABLE_HOURS, BEHIND};
 use super::room;
 use super::row::Key;
 use super::row::csv::CsvForm;
@@ -334,6 +334,7 @@ impl<'s> Receiving<'s> {
              SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
                  chunks_open = $3, acceptance = nextval('acceptance') + $5, accepted_at = clock_timestamp(), changed_at = now(),
                  parameters = parameters || $4,
+                 applicable_until = CASE WHEN $3 = 0 AND preview_of IS NOT NULL THEN now() + make_interval(hours => $6) END,
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
              WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id.get(),
@@ -341,6 +342,7 @@ impl<'s> Receiving<'s> {
             self.chunks,
             self.form,
             if self.job.stored.is_dry_run { BEHIND } else { 0 },
+            APPLICABLE_HOURS,
         )
         .execute(&mut *tx)
         .await?;

@@ -53,7 +53,7 @@ impl RefusedRows {
     pub async fn of(db: &Database, scope: &Scope, job: JobId) -> Result<Option<Self>, Problem> {
         let Some(kept) = item_error::kept(db, scope, job).await? else { return Ok(None) };
         let found = sqlx::query!(
-            r#"SELECT kind, source IS NOT NULL AS "is_pull!", parameters FROM job WHERE id = $1"#,
+            r#"SELECT coalesce(preview_of, kind) AS "kind!", source IS NOT NULL AS "is_pull!", parameters FROM job WHERE id = $1"#,
             job.get()
         )
         .fetch_one(&db.lists)

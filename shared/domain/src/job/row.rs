@@ -169,7 +169,13 @@ impl<'r> Key<'r> {
 pub(super) fn keys(claim: &Claim) -> Result<Vec<Option<String>>, Unreadable> {
     let form = Form::of(claim);
     let entries = payload::unpack_rows(&claim.payload)?.into_iter();
-    Ok(entries.map(|entry| Key::of(&form.read(entry).1).and_then(Key::name).map(Cow::into_owned)).collect())
+    // the database has no text with U+0000, and so no record that is called so
+    let name = |entry: Bytes| {
+        let (_, body) = form.read(entry);
+        let key = Key::of(&body)?.name()?.into_owned();
+        Some(key).filter(|key| !key.contains('\0'))
+    };
+    Ok(entries.map(name).collect())
 }
 
 /// A row that was not stored yet, as it will be read.
