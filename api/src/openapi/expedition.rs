@@ -31,7 +31,7 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_expeditions, &EXPEDITION, "Lists orders"),
         operation(edits::create_expedition, "Creates an order")
             .says(
-                "`orderNumber` must be unique in the e-shop; otherwise 400 `already_taken`. With `send`, the order is sent in the same transaction. Bundles are taken apart into their parts; virtual products are put into `removedVirtualProducts`. An empty string is null wherever a field may be null.",
+                "`orderNumber` must be unique in the e-shop; otherwise 400 `already_taken`. With `send`, the order is sent in the same transaction. Bundles are taken apart into their parts; virtual products are put into `removedVirtualProducts`.",
             )
             .body("ExpeditionToCreate", to_create(), creation())
             .created(&EXPEDITION),

@@ -16,7 +16,7 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         operation(handlers::find_anything, "Finds anything by what people call it")
             .says(&format!(
-                "The search of the console. Orders are found by number (also with `#`), external id and tracking number; products by SKU and the beginning of the name; webhooks by destination; jobs by the id of their request; deliveries by `webhook-id`; access tokens by themselves; all by id, and what has a name by that. Only records that the role may read are found, at most {SHOWN} of a kind."
+                "The search of the console: orders by number, external id and tracking number; products by SKU and the beginning of the name; webhooks by destination; jobs by request; deliveries by `webhook-id`; all by id, and what has a name by that. At most {SHOWN} of a kind."
             ))
             .body("TextToFind", wanted, json!({"text": "2026-0117"}))
             .schema("Hit", hit())

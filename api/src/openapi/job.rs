@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .refuses(&[409]),
         answers_job(
             operation(control::retry_job, "Retries a job"),
-            "Executes the refused items and failed chunks again, as a new acceptance of the same job. Duplicate items, and items that the partner refused, are not executed again. 409 if the job has not ended or was cancelled, if there is nothing to retry, or if an identical job is waiting.",
+            "Executes the refused items and failed chunks again, as a new acceptance of the same job. Items that would end in the same way are not. 409 if the job has not ended or was cancelled, if there is nothing to retry, or if an identical job is waiting.",
         ),
         controlled(
             operation(control::cancel_jobs, "Cancels jobs"),
@@ -55,7 +55,7 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_previewed_items, &PREVIEW, "Lists what a dry run would do"),
         answers_job(
             operation(control::apply_job, "Applies a dry run"),
-            "Once, within an hour: a new job of the kind that was tried. An item whose record has changed since is the item error `changed_since`.",
+            "Once, within an hour: a new job of the kind that was tried. An item whose record has changed since is refused: `changed_since`.",
         )
         .schema("Application", body_of(&preview::body_to_apply()).explain(&[("force", "Does not compare.")]))
         .form(JSON, named("Application"), Some(json!({})))
@@ -68,7 +68,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .refuses(&[409]),
         operation(item_error::list_item_errors, "Lists the item errors of a job")
             .says(
-                "The list also has notices about items that were accepted, with the code `notice` (for example, a weight was rounded) or `drift` (a stock was changed at the partner and is sent again). `progress.failed` counts all refused items, but not the notices. The first 10,000 item errors of a job are kept, and only these can be retried.",
+                "The list also has notices about items that were accepted, with the code `notice` or `drift` (a stock was changed at the partner and is sent again), which `progress.failed` does not count. The first 10,000 of a job are kept, and only these can be retried.",
             )
             .schema(
                 "ItemErrorQuery",
@@ -201,7 +201,7 @@ fn queues() -> [Operation; 4] {
         .explain(&[("reason", "Kept in the audit, and shown while the queue is paused.")]);
     [
         operation(queue::list_queues, "Reads the state of all queues")
-            .says("Also works while Redis is full or not available. Values that only Redis has are null while it cannot be reached.")
+            .says("Values that only Redis has are null while it cannot be reached.")
             .schema("Queue", queue_state())
             .schema(
                 "QueueOverview",

@@ -19,8 +19,8 @@ use super::example::{CHANGED, ESHOP, EXPEDITION, WAREHOUSE, WMS};
 use super::job::JOB;
 use super::operation::{JSON, Operation, operation};
 use super::schema::{
-    Said, Shape, about, accepted, any_text, array, array_of, body_of, bytes, either, members, named, one_of,
-    text,
+    LIMIT, Said, Shape, about, accepted, any_text, array, array_of, body_of, bytes, either, members, named,
+    one_of, text,
 };
 use super::{catalog, expedition, record};
 use crate::routes::partner::sync;
@@ -70,10 +70,10 @@ pub(super) fn operations() -> Vec<Operation> {
     operations.extend([
         pushes(
             operation(sync::sync_products, "Syncs products"),
-            "Matches products by `productSku` in the e-shop's organisation. Creates new products, updates fields that differ, and attaches the products to the e-shop. Each row is a `ProductRow`. An invalid row becomes an item error of the job; the other rows are stored. Products that are not in the request stay active.",
+            "Matches products by `productSku` in the e-shop's organisation. Creates new products, updates fields that differ, and attaches the products to the e-shop. An invalid row becomes an item error of the job; the other rows are stored. Products that are not in the request stay active.",
         )
         .says(
-            "With `inventoryId` and without `products`, the worker fetches the products from the partner, as the e-shop's integration setting says. It stores each page while it fetches the next. If an identical job is still waiting, it is returned. An array names several inventories or e-shops: all are accepted or none, and the response is the array of jobs.",
+            "With `inventoryId` and without `products`, the worker fetches the products from the partner. If an identical job is still waiting, it is returned. An array names several inventories or e-shops: all are accepted or none, and the response is the array of jobs.",
         )
         .schema("ProductRow", row())
         .schema("ProductSync", products)
@@ -86,16 +86,16 @@ pub(super) fn operations() -> Vec<Operation> {
             json!({"eshop": ESHOP}),
             json!({"productSku": "8590000000017", "name": "Harbour mug", "weight": 320}),
         ))))
-        .takes_csv(&push::product_header(), "productSku;name;weight\n8590000000017;Harbour mug;320\n"),
+        .takes_csv(&push::product_header(), "guard.maxDeactivated", "productSku;name;weight\n8590000000017;Harbour mug;320\n"),
         pushes(
             operation(sync::sync_product_stocks,
                 "Syncs stocks",
             ),
-            "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the default wms of the warehouse. If there is neither, the request is refused with 400. Each row is a `StockRow`. An invalid row becomes an item error of the job; the other rows are stored.",
+            "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the default wms of the warehouse. If there is neither, the request is refused with 400. An invalid row becomes an item error of the job; the other rows are stored.",
         )
         .says("With `direction` `in` and without `stocks`, the worker fetches the quantities from the partner, as for products.")
         .says(
-            "Without `stocks` and without `direction`, the worker sends available quantities (`quantity` minus `booked` minus the `reserve` of the setting) to that warehouse of the partner. It sends only quantities that differ from the last ones the partner accepted. If an identical job is still waiting, it is returned.",
+            "Without `stocks` and without `direction`, the worker sends available quantities (`quantity` minus `booked` minus the `reserve` of the setting) to that warehouse of the partner. It sends only quantities that differ from the last ones the partner accepted.",
         )
         .schema("StockRow", count)
         .schema("StockSync", stocks)
@@ -108,7 +108,7 @@ pub(super) fn operations() -> Vec<Operation> {
             json!({"eshop": ESHOP, "warehouseId": WAREHOUSE}),
             json!({"productSku": "8590000000017", "quantity": 120}),
         ))))
-        .takes_csv(&push::stock_header(), "productSku;quantity\n8590000000017;120\n"),
+        .takes_csv(&push::stock_header(), "guard.maxZeroed", "productSku;quantity\n8590000000017;120\n"),
         pushes(
             operation(sync::sync_expeditions, "Imports orders"),
             "Matches orders by `orderNumber` in the e-shop. Creates new orders and sends them; a row that was already taken changes nothing. An order that is `on_hold` or `incorrect` gets the fields of its row; a later one is refused as an item error. The rows are executed in their order.",
@@ -119,11 +119,12 @@ pub(super) fn operations() -> Vec<Operation> {
         .form(NDJSON, bytes(), Some(json!(format!("{}\n{}\n", json!({"eshop": ESHOP}), expedition::row()))))
         .takes_csv(
             &push::expedition_header(),
+            "guard.maxCancelled",
             "orderNumber;value;currency;item.productSku;item.quantity\nA-1;29,80;EUR;8590000000017;2\n",
         ),
         operation(sync::sync_news, "Reports what a warehouse did")
             .says(
-                "Takes reports about orders of a wms, in their order. Each has an `id` that is unique in the wms and takes effect once: sending it again changes nothing, so a request can be repeated until it is answered. The order of reports does not matter: an earlier status changes nothing but times. A report that is not possible becomes an item error of the job.",
+                "Takes reports about orders of a wms. Each has an `id` that is unique in the wms and takes effect once, so a request can be repeated until it is answered. The order of reports does not matter. A report that is not possible becomes an item error of the job.",
             )
             .says(
                 "Up to 100 reports are done within the request. For more, or after 10 seconds, the answer is 202; the same request with the same `Idempotency-Key` then shows how far the job is. `errors` has the first 100 item errors so far.",
@@ -199,19 +200,15 @@ const OF_REPORTED_ITEM: &[(&str, &str)] = &[
     ("serialNumbers", "Their serial numbers."),
 ];
 
-/// The members of a guard, in a query.
-const OF_GUARD: [&str; 3] = ["guard.maxDeactivated", "guard.maxCancelled", "guard.maxZeroed"];
-
 impl Operation {
     /// It takes a file of CSV, with what is in the header of NDJSON in the query.
-    fn takes_csv(self, header: &impl Rule, example: &'static str) -> Self {
+    fn takes_csv(self, header: &impl Rule, of_guard: &'static str, example: &'static str) -> Self {
         let Schema::Object(members) = header.schema() else { return self };
         let charsets: Vec<&str> = Charset::names().collect();
         let of_member = |operation: Self, member: Member| {
             if let Schema::Object(inner) = &member.schema {
-                let named =
-                    OF_GUARD.into_iter().filter(|name| inner.iter().any(|inner| name.ends_with(inner.name)));
-                return named.fold(operation, |operation, name| operation.query(name, any_text(), None));
+                let limit = inner.first().map_or_else(any_text, |limit| accepted(&limit.schema));
+                return operation.schema(LIMIT, limit).query(of_guard, any_text(), None);
             }
             let schema = match &member.schema {
                 Schema::OrNull(schema) => &**schema,

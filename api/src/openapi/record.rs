@@ -212,7 +212,10 @@ fn sorted(default: &str) -> Said {
 /// The body of a list operation.
 fn query(resource: &'static Resource, name: &str) -> Shape {
     let selectable: Vec<_> = resource.listed().map(|field| field.name).collect();
-    let sort = if resource.order == USUAL { named(SORT_NAME) } else { sorted(resource.order) };
+    let sort = match resource.order {
+        USUAL => named(SORT_NAME),
+        order => about(named(SORT_NAME), &format!("Default: `{order}`.")),
+    };
     let extra = resource.extras().fold(object().about("Conditions that are no fields."), |shape, field| {
         shape.optional(field.name, default(boolean(), false))
     });
@@ -221,6 +224,10 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
     } else {
         object()
     };
+    let is_related =
+        |field: &Field| matches!(field.kind, Kind::One(_) | Kind::Many(..)) || field.nests.is_some();
+    let shape =
+        if resource.listed().any(is_related) { shape.optional("nested", named(NESTED_NAME)) } else { shape };
     shape
         .optional("criteria", named(format!("{name}Criteria")))
         .optional("sort", sort)
@@ -228,7 +235,6 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         .optional("offset", named(OFFSET_NAME))
         .optional("after", named(AFTER_NAME))
         .optional("count", named(COUNT_NAME))
-        .optional("nested", named(NESTED_NAME))
         .optional("select", array(0..=2 * resource.fields.len(), one_of(&selectable)))
 }
 

@@ -3,10 +3,12 @@
 
 use std::ops::RangeInclusive;
 
+use longshore_domain::account::person::EMAIL_PATTERN;
+use longshore_domain::job::guard;
 use longshore_domain::record::{self, Editable};
 use longshore_http::extract::form::ANY;
 use longshore_kernel::amount::amount;
-use longshore_kernel::input::{Rule, Schema as Input};
+use longshore_kernel::input::{Member, Rule, Schema as Input};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOf, AnyOfBuilder, ArrayBuilder, ArrayItems, KnownFormat, Object, ObjectBuilder,
@@ -38,7 +40,7 @@ pub(super) fn accepted(input: &Input) -> Said {
             if let RefOr::T(Schema::Object(object)) = &mut schema {
                 object.format = format.map(|format| SchemaFormat::Custom(format.to_owned()));
             }
-            schema
+            if *like == Some(EMAIL_PATTERN) { schema_called(schema, "Email") } else { schema }
         }
         Input::Base64 => said(of_type(Type::String).content_encoding("base64").min_length(Some(1))),
         Input::Integer(bounds) => integer(bounds.clone()),
@@ -51,9 +53,19 @@ pub(super) fn accepted(input: &Input) -> Said {
         Input::Either(several) => either(several.iter().map(accepted)),
         Input::OneOf(allowed) => one_of(allowed),
         Input::Array(count, element) => array(count.clone(), accepted(element)),
+        Input::Object(members) if *input == guard::rule().schema() => guarded(members),
         Input::Object(_) => members(input).into(),
         Input::OrNull(inner) => or_null(accepted(inner)),
     }
+}
+
+/// The schema of a limit of a guard.
+pub(super) const LIMIT: &str = "GuardLimit";
+
+/// The guard of a sync, whose members have the same values.
+fn guarded(of: &[Member]) -> Said {
+    let shape = of.iter().fold(object(), |shape, member| shape.optional(member.name, named(LIMIT)));
+    shape.about("How many rows may deactivate products, cancel orders, or set stocks to 0: a number, or a percentage. More are withheld.").called("Guard")
 }
 
 /// The members of an object that a rule accepts.

@@ -59,7 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .refuses(&[422]),
         operation(subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
             .says(
-                "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets. To ensure this, the response waits up to 3 seconds for running calls.",
+                "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours. Every call that starts after this response is signed with all valid secrets.",
             )
             .updated(&WEBHOOK)
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
@@ -114,7 +114,7 @@ pub(super) fn operations() -> Vec<Operation> {
         answers_job(
             operation(delivery::replay_deliveries, "Replays deliveries")
                 .body("DeliveriesToReplay", replayed(), replay_example()),
-            "Creates a job. For the webhooks that match, deliveries that wait for their next attempt become due now, and those that ended in the period without success are sent again, with `delivered` also those that succeeded: one new delivery of each event, with the same `webhook-id`. The webhooks take turns. `result` of the job has the counts of both.",
+            "Creates a job. For the webhooks that match, deliveries that wait for their next attempt become due now, and those that ended in the period without success are sent again, with `delivered` also those that succeeded. `result` of the job has the counts of both.",
         ),
         operation(delivery::count_replay, "Counts what a replay would find")
             .says("Changes nothing. Up to 100,000 deliveries of each sort are counted.")

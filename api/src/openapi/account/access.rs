@@ -31,8 +31,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let logs_in = |operation: Operation, login: &str| {
         let example = json!({"login": login, "password": "correct horse"});
         opens(operation)
-            .says("The body is JSON with any `Content-Type`, or a form. If the account has a second factor, a login without its `code` is refused with 401 `code_required`.")
-            .says("After several failures, further attempts for the account or from the address are refused with 429.")
+            .says("JSON with any `Content-Type`, or a form. With a second factor, a login without its `code` is refused with 401 `code_required`.")
+            .says("After several failures, attempts for the account or from the address are refused with 429.")
             .body("Credentials", credentials(), example)
     };
     let mut operations = own();

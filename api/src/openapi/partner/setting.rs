@@ -1,5 +1,6 @@
 //! Integration settings.
 
+use longshore_domain::job::guard;
 use longshore_domain::partner::setting::Integration;
 use longshore_domain::partner::setting::body::{self, FEED_TYPES};
 use longshore_kernel::authentication;
@@ -100,6 +101,7 @@ fn record() -> Shape {
         .required("warehouses", part_of(accepted(&body::warehouses().schema()), called_warehouse))
         .required("productSync", sync().explain(OF_SYNCS).called("ProductSchedule"))
         .required("stockSync", stock_sync.explain(OF_SYNCS).called("StockSchedule"))
+        .required("guard", or_null(accepted(&guard::rule().schema())))
         .required("nextProductSync", or_null(timestamp()))
         .required("nextStockSync", or_null(timestamp()))
         .required("blockedUntil", or_null(timestamp()))

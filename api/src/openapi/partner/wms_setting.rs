@@ -42,7 +42,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .done(),
         operation(wms_setting::rotate_wms_secret, "Rotates the secret of a wms")
             .says(
-                "The response contains the new `secret`. It is shown only once. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets.",
+                "The response contains the new `secret`. It is shown only once. The previous secret also signs for another 24 hours. Every call that starts after this response is signed with all valid secrets.",
             )
             .answers(200, "The setting of the wms, with its new secret.", shown(), Some(with_secret()))
             .with(&["ETag", "Location"])

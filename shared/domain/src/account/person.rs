@@ -40,10 +40,12 @@ impl Person {
     }
 }
 
+/// What an address looks like.
+pub const EMAIL_PATTERN: &str = r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$";
+
 /// An address: something before and after its one `@`, and nothing that cannot be seen.
 pub(crate) fn email() -> impl Rule<Out = String> + Clone {
-    let like = r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$";
-    text_like(EMAIL_LENGTH, like).then(|reader: &mut Reader, text: String| {
+    text_like(EMAIL_LENGTH, EMAIL_PATTERN).then(|reader: &mut Reader, text: String| {
         let whole = text
             .split_once('@')
             .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));

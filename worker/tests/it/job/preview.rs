@@ -7,9 +7,10 @@ use longshore_domain::expedition::bulk;
 use longshore_domain::expedition::command::Command;
 use longshore_domain::job::chosen::{Bulk, Chosen};
 use longshore_domain::job::kind::{
-    ActivateProducts, CancelExpeditions, DeactivateProducts, Job, RollBackExpeditions, SendExpeditions,
-    Within,
+    ActivateProducts, CancelExpeditions, DeactivateProducts, Job, ProcessExpeditions, RollBackExpeditions,
+    SendExpeditions, Within,
 };
+use longshore_domain::job::refused::RefusedRows;
 use longshore_domain::job::{control, dispatch, preview, retention};
 use longshore_domain::partner::push::Push::{Expeditions, Products, Stocks};
 use longshore_domain::webhook::delivery;
@@ -318,6 +319,12 @@ async fn bulks_do_what_their_dry_runs_say(_: PgPoolOptions, options: PgConnectOp
     let found = world.job(tried).await["preview"].clone();
     assert_eq!([&found["booked"], &found["waiting"]], [1, 1], "{found}");
     must_do_as_foreseen(world, tried).await;
+    // one that is booked already would not be booked
+    world.execute("UPDATE expedition SET status = 'stock_ok' WHERE is_booked(status)").await;
+    let processed = try_orders(world, ProcessExpeditions, &orders[..1]).await;
+    world.drain().await;
+    assert_eq!(items(world, processed).await, [format!("0 {} update", orders[0])]);
+    assert_eq!(world.job(processed).await["preview"]["booked"], 0);
     let tried = try_orders(world, CancelExpeditions, &orders).await;
     world.drain().await;
     let cancelled: Vec<String> =
@@ -358,6 +365,32 @@ async fn what_has_changed_since_is_refused_unless_it_is_forced(_: PgPoolOptions,
     world.drain().await;
     assert_eq!(world.outcome(done).await.1, [2, 2, 0]);
     assert_eq!(world.count("SELECT count(*) FROM product WHERE name = 'Other'").await, 0);
+
+    // another order of the same number, and a product without a stock that is there since
+    let held = place.create(place.body("H", &[(4, 1)])).await.unwrap();
+    let tried = world.try_sync(Expeditions, [order(&place, "H", &[(4, 2)]).to_string()]).await;
+    let stocked = world.try_sync(Stocks, [json!({"productSku": "LATER", "quantity": 1}).to_string()]).await;
+    world.drain().await;
+    sqlx::query("DELETE FROM expedition WHERE id = $1::uuid")
+        .bind(held["id"].as_str())
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    place.create(place.body("H", &[(4, 3)])).await.unwrap();
+    world.sync(Products, [json!({"productSku": "LATER", "name": "Mug"}).to_string()]).await;
+    for (tried, refused) in [(tried, "0 H changed_since"), (stocked, "0 LATER changed_since")] {
+        let done = apply(world, tried, json!({})).await.unwrap();
+        world.drain().await;
+        assert_eq!(world.errors(done).await, [refused]);
+        // a retry is no way around it
+        let retried = control::retry(&world.services, &world.context, done).await.unwrap_err().to_string();
+        assert!(retried.contains("nothing to retry"), "{retried}");
+    }
+    world
+        .execute(
+            "DELETE FROM expedition WHERE id IN (SELECT id FROM expedition_detail WHERE order_number = 'H')",
+        )
+        .await;
 
     let orders = [place.send("A", &[(4, 1)]).await, place.send("B", &[(4, 1)]).await];
     let tried = try_orders(world, CancelExpeditions, &orders).await;
@@ -403,6 +436,30 @@ async fn a_dry_run_is_applied_once_within_an_hour(_: PgPoolOptions, options: PgC
     world.execute("UPDATE job SET finished_at = now() - interval '8 days'").await;
     assert_eq!(retention::expire(&world.services.db.main, 10).await.unwrap(), 2, "the dry runs");
     assert_eq!(world.count("SELECT count(*) FROM job_preview_row").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_no_record_can_be_called_is_refused_as_ever(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let rows = [
+        (Products, r#"{"productSku":"a\u0000b","name":"Mug","weight":5}"#),
+        (Stocks, r#"{"productSku":"a\u0000b","quantity":5}"#),
+        (Expeditions, r#"{"orderNumber":"a\u0000b","value":5}"#),
+    ];
+    for (push, row) in rows {
+        let tried = world.try_sync(push, [row]).await;
+        assert_eq!(world.drain().await, 1, "at the first attempt");
+        assert_eq!(world.outcome(tried).await, ("succeeded".to_owned(), [0, 0, 1]));
+        assert_eq!(items(&world, tried).await.len(), 1);
+        assert!(!world.errors(tried).await[0].ends_with("internal"), "{:?}", world.errors(tried).await);
+        let found = RefusedRows::of(&world.services.db, world.context.scope(), tried).await.unwrap();
+        let given_back = found.unwrap().next().await.unwrap().unwrap();
+        assert!(given_back.contains(&row[1..]), "{given_back}");
+    }
+    // nothing at all
+    let tried = world.try_sync(Products, [""; 0]).await;
+    let done = apply(&world, tried, json!({})).await.unwrap();
+    assert_eq!(world.outcome(done).await, ("succeeded".to_owned(), [0, 0, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
