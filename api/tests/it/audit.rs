@@ -203,6 +203,21 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         )
         .await;
 
+    let withholding = accept("deactivate").await;
+    sqlx::query(
+        "WITH ended AS (
+             UPDATE job SET state = 'succeeded', chunks_open = 0, done = 1, withheld = 1, finished_at = now() WHERE id = $1::uuid
+             RETURNING acceptance, organisation_id
+         )
+         INSERT INTO job_withheld (job_id, index, entity_id, organisation_id, field, would, changes, acceptance, payload)
+         SELECT $1::uuid, 0, $2::uuid, organisation_id, 'active', 'update', '{}', 1000000, '{}' FROM ended",
+    )
+    .bind(&withholding)
+    .bind(&mug)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+
     let case = |operation, path: String, body, leaves| Case { operation, path, body, leaves };
     let fixed = |operation: &'static str, body, leaves| {
         case(operation, operation.split_once(' ').unwrap().1.to_owned(), body, leaves)
@@ -272,6 +287,12 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         fixed("POST /api/partner-integration/eshop/sync/products", rows, Job),
         fixed("POST /api/partner-integration/eshop/sync/product-stocks", counts, Job),
         case("POST /api/job/{id}/apply", format!("/api/job/{}/apply", id(&tried)), none.clone(), Job),
+        case(
+            "POST /api/job/{id}/release",
+            format!("/api/job/{withholding}/release"),
+            json!({"upTo": 1}),
+            Record("job.release"),
+        ),
         fixed("PUT /api/job/cancel", json!([open]), Record("job.cancel")),
         fixed("PUT /api/job/retry", json!([broken]), Record("job.retry")),
         case(

@@ -3,6 +3,7 @@
 mod bulk;
 mod changes;
 mod criteria;
+mod guard;
 mod organisations;
 mod preview;
 mod standing;

@@ -55,9 +55,9 @@ async fn an_upload_is_refused_soon_after_its_token_is_revoked(_: PgPoolOptions, 
     let (mut senders, mut uploads) = (Vec::new(), Vec::new());
     for name in TYPES.iter().filter(|name| **name != "application/json") {
         let (mut sender, lines) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
-        // both read the one that is theirs
-        let path = format!("/api/partner-integration/eshop/sync/products?eshop={eshop}");
-        let header = if *name == CSV { "productSku\n".to_owned() } else { header.clone() };
+        let path = "/api/partner-integration/eshop/sync/products";
+        let of_csv = (format!("{path}?eshop={eshop}"), "productSku\n".to_owned());
+        let (path, header) = if *name == CSV { of_csv } else { (path.to_owned(), header.clone()) };
         let request = Request::post(path)
             .header("host", "longshore.test")
             .header("authorization", format!("Bearer {}", world.api.connector))

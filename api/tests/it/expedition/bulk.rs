@@ -103,7 +103,7 @@ async fn a_bulk_answers_204_where_all_is_done_and_the_job_where_some_is_refused(
     let ids = json!([held[0]["id"], Uuid::nil(), canceled["id"], delivered["id"]]);
     let job = together(&world, "rollback", ids).await.expect(200).json();
     assert_eq!((&job["kind"], &job["state"]), (&json!("expedition.rollback"), &json!("succeeded")));
-    let progress = json!({"total": 4, "done": 4, "changed": 1, "unchanged": 0, "failed": 3});
+    let progress = json!({"total": 4, "done": 4, "changed": 1, "unchanged": 0, "failed": 3, "withheld": 0});
     assert_eq!(job["progress"], progress);
     let errors = format!("/api/job/{}/error/list", job["id"].as_str().unwrap());
     let errors = world.api.post(&world.api.user, &errors, json!({})).await.expect(200).json();

@@ -78,7 +78,10 @@ async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused(
         (&job["kind"], &job["state"], &job["eshop"]),
         (&json!("expedition.news"), &json!("succeeded"), &Value::Null)
     );
-    assert_eq!(job["progress"], json!({"total": 2, "done": 2, "changed": 1, "unchanged": 0, "failed": 1}));
+    assert_eq!(
+        job["progress"],
+        json!({"total": 2, "done": 2, "changed": 1, "unchanged": 0, "failed": 1, "withheld": 0})
+    );
     let errors = job["errors"].as_array().unwrap();
     assert_eq!(errors.len(), 1);
     assert_eq!(

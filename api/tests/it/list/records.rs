@@ -109,7 +109,10 @@ async fn a_job_shows_its_progress_and_who_asked_for_it(_: PgPoolOptions, options
     )
     .await;
     let job = api.get(&api.user, &format!("/api/job/{id}")).await.expect(200).json();
-    assert_eq!(job["progress"], json!({"total": 10, "done": 6, "changed": 3, "unchanged": 2, "failed": 1}));
+    assert_eq!(
+        job["progress"],
+        json!({"total": 10, "done": 6, "changed": 3, "unchanged": 2, "failed": 1, "withheld": 0})
+    );
     assert_eq!(job["createdBy"], json!({"type": "token", "id": id, "name": "me"}));
     assert_eq!(
         (&job["requestId"], &job["finishedAt"], &job["error"]),

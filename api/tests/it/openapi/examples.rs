@@ -17,6 +17,7 @@ const LAST: &[&str] = &[
     "cancel_job",
     "retry_job",
     "apply_job",
+    "release_job",
     "follow_job",
     "delete_webhook",
     "switch_on_totp",
@@ -63,9 +64,9 @@ async fn every_example_of_a_request_is_answered_as_the_document_says(
             let ok = match operation.id.as_str() {
                 // the example cannot contain the current code
                 "switch_on_totp" | "remove_totp" => status == 400,
-                // a cancelled job has no failed items, and is no dry run; an order on hold has no pieces, and one that waits for its
+                // a cancelled job has no failed items, is no dry run, and withholds nothing; an order on hold has no pieces, and one that waits for its
                 // confirmation is not in the warehouse
-                "retry_job" | "apply_job" | "process_expedition" | "rebook_expedition"
+                "retry_job" | "apply_job" | "release_job" | "process_expedition" | "rebook_expedition"
                 | "report_expedition" => status == 409,
                 _ => (200..400).contains(&status),
             };

@@ -98,7 +98,10 @@ async fn a_replay_is_counted_first_and_then_a_job_sends_each_event_once(
     send_again(&api.services, id.parse().unwrap()).await;
     let job = api.get(&api.user, &format!("/api/job/{id}")).await.expect(200).json();
     assert_eq!((&job["state"], &job["result"]), (&json!("succeeded"), &json!({"released": 0, "resent": 7})));
-    assert_eq!(job["progress"], json!({"total": 7, "done": 7, "changed": 7, "unchanged": 0, "failed": 0}));
+    assert_eq!(
+        job["progress"],
+        json!({"total": 7, "done": 7, "changed": 7, "unchanged": 0, "failed": 0, "withheld": 0})
+    );
     let events: i64 =
         sqlx::query_scalar("SELECT count(DISTINCT event_id) FROM delivery WHERE redelivery_of IS NOT NULL")
             .fetch_one(&pool)

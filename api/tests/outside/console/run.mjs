@@ -331,7 +331,19 @@ async function main() {
     await page.getByRole("button", { name: "Send" }).click();
     assert.match(await said(page), /has arrived/);
     await page.getByRole("link", { name: "Download refused rows" }).waitFor();
-    console.log("a file was looked at and sent, and its refused row can be downloaded");
+    // first, it was found out what it would do; then it is done
+    await page.locator("#previewed td", { hasText: "CONSOLE-2" }).waitFor();
+    for (const width of [390, 1440]) {
+      await page.setViewportSize({ width, height: 900 });
+      await judge(page, `dry-run-${width}`);
+    }
+    const { results: before } = await call("POST", "/api/product/list", USER_TOKEN, { criteria: { productSku: { eq: "CONSOLE-2" } }, limit: 1 });
+    assert.equal(before.length, 0);
+    assert.match(await act(page, "Apply", "Apply"), /does what the dry run found/);
+    await page.locator("#standing .badge", { hasText: "partly refused" }).waitFor();
+    const { results: after } = await call("POST", "/api/product/list", USER_TOKEN, { criteria: { productSku: { eq: "CONSOLE-2" } }, limit: 1 });
+    assert.equal(after[0].weight, 320);
+    console.log("a file was looked at and tried, its refused row can be downloaded, and what it would do was done");
 
     const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];
     const preferences = ["/preference", `/preference/new?organisation=${prefers.organisation}`, `/preference/${prefers.id}/edit`];

@@ -390,7 +390,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: JobId, kind: JobKind) -> Re
 }
 
 /// Records a new state of jobs, whose former ones are given in their order.
-async fn record_control(
+pub(super) async fn record_control(
     tx: &mut PgConnection,
     origin: &Origin,
     action: &str,

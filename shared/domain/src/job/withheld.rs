@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::chunk::Claim;
 use super::compared;
+use super::control;
 use super::dispatch;
 use super::entry::to_i32;
 use super::execution::{Fate, Outcome};
@@ -604,6 +605,8 @@ pub async fn release(
     )
     .execute(&mut *tx)
     .await?;
+    control::record_control(tx, &context.origin, "job.release", &[id], &[job.state], JobState::Queued)
+        .await?;
     dispatch::note(&mut change, Queue::Chunk, job.organisation);
     change.answer(context.claim, Answer::accepted_job(id)).await
 }

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::header::{CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED};
 use longshore_domain::job::control;
 use longshore_domain::partner::pull;
@@ -286,4 +289,50 @@ async fn stocks_are_sent_as_lines_by_put(_: PgPoolOptions, options: PgConnectOpt
     let body = "{\"productSku\":\"A\",\"quantity\":3}\n{\"productSku\":\"B\\\"\",\"quantity\":0}\n";
     assert_eq!(sent.body, body);
     assert!(feed.abilities().stocks_per_call >= 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_that_lost_its_column_is_held_back_and_read_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let active = Arc::new(AtomicBool::new(true));
+    let served = Arc::clone(&active);
+    let fake = Fake::start(move |asked| {
+        let is_on = served.load(Ordering::SeqCst);
+        let etag = if is_on { "\"on\"" } else { "\"off\"" };
+        if asked.header("if-none-match") == Some(etag) {
+            return Answer::Status(304);
+        }
+        let rows = (0..30)
+            .map(|n| json!({"productSku": format!("T{n}"), "name": "Thing", "active": is_on}).to_string());
+        let headers = vec![(ETAG, etag.to_owned())];
+        Answer::Document(Document { headers, ..document(rows.collect::<Vec<_>>().join("\n")) })
+    })
+    .await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let on = "SELECT count(*) FROM product WHERE active";
+    let pulled = async || {
+        let job = pull(&world).await;
+        world.drain().await;
+        (world.outcome(job).await.1, world.job(job).await["withheld"].as_i64().unwrap())
+    };
+    assert_eq!(pulled().await, ([30, 0, 0], 0));
+    assert_eq!(pulled().await, ([0, 0, 0], 0), "unchanged");
+    active.store(false, Ordering::SeqCst);
+    // a new setting has a guard of a fifth
+    assert_eq!(pulled().await, ([0, 0, 0], 30));
+    assert_eq!(world.count(on).await, 30);
+    // what was withheld was not taken: the same feed is read again, and says it a second time
+    assert_eq!(pulled().await, ([30, 0, 0], 0));
+    assert_eq!(world.count(on).await, 0);
+    assert_eq!(pulled().await, ([0, 0, 0], 0), "unchanged");
+    // within the guard, it is executed after all else
+    world.execute("UPDATE integration_setting SET guard = '{\"maxDeactivated\": 30}'").await;
+    active.store(true, Ordering::SeqCst);
+    assert_eq!(pulled().await, ([30, 0, 0], 0));
+    active.store(false, Ordering::SeqCst);
+    assert_eq!(pulled().await, ([30, 0, 0], 0));
+    assert_eq!(pulled().await, ([0, 0, 0], 0), "unchanged");
+    assert_eq!(world.count("SELECT count(*) FROM job WHERE state <> 'succeeded'").await, 0);
 }

@@ -73,7 +73,7 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
             "id": JOB, "organisation": ORGANISATION, "eshop": ESHOP, "kind": "product.sync",
             "changedFields": ["state", "progress", "outcome"],
             "fields": {"state": "succeeded", "outcome": "partial", "progress": {
-                "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1,
+                "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1, "withheld": 0,
             }},
         }),
         "job_finished" => {
@@ -99,7 +99,7 @@ pub fn job() -> Value {
     let (created, ended) = ("2026-01-31T12:00:00.000000+00:00", "2026-01-31T12:30:00.654321+00:00");
     json!({
         "id": JOB, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
-        "outcome": "partial", "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1},
+        "outcome": "partial", "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1, "withheld": 0},
         "result": null, "criteria": null, "connection": null, "waitsFor": null, "attempts": 1, "error": null,
         "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
         "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": created, "startedAt": created,
